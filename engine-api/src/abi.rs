@@ -1,0 +1,24 @@
+//! The border: everything that knows abi_stable, and every `unsafe` of this crate.
+//!
+//! What crosses is described by the types in [`view`], [`engine`] and [`host`]; each has a plain
+//! counterpart that everybody else uses. The host half is in [`import`] and [`services`], the
+//! engine half in [`export`]. Authors and the rooms of the host see none of it.
+
+#![allow(unsafe_code)]
+// The trait-object macro of abi_stable 0.11 expands to impls that newer compilers warn about.
+#![allow(non_local_definitions)]
+// What crosses is public to the macro of `export_engine!`, not to readers.
+#![allow(missing_docs, missing_debug_implementations, unreachable_pub)]
+
+pub(crate) mod view;
+
+pub(crate) mod engine;
+pub(crate) mod guard;
+pub(crate) mod host;
+
+pub mod export;
+#[cfg(feature = "tracing")]
+mod forward;
+pub mod import;
+pub mod meta;
+pub mod services;

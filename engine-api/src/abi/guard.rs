@@ -1,0 +1,129 @@
+//! Panics stop here: in calls, in every poll, and in the drop of futures, engines and payloads.
+
+use std::any::Any;
+use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use crate::error::{EngineError, ErrorKind, Result};
+
+/// Runs `work`; a panic becomes an error that keeps the panic's message.
+pub(crate) fn catch<T>(work: impl FnOnce() -> T) -> Result<T> {
+    catch_unwind(AssertUnwindSafe(work)).map_err(into_error)
+}
+
+/// Makes a future whose polls and drops never unwind.
+pub(crate) fn guarded<T>(future: impl Future<Output = Result<T>> + Send + 'static) -> Guarded<T> {
+    Guarded { future: Some(Box::pin(future)) }
+}
+
+type BoxedFuture<T> = Pin<Box<dyn Future<Output = Result<T>> + Send>>;
+
+pub(crate) struct Guarded<T> {
+    future: Option<BoxedFuture<T>>,
+}
+
+impl<T> Guarded<T> {
+    fn discard(&mut self) -> Result<()> {
+        let future = self.future.take();
+        catch(move || drop(future))
+    }
+}
+
+impl<T> Future for Guarded<T> {
+    type Output = Result<T>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<T>> {
+        let Some(future) = self.future.as_mut() else {
+            let message = "polled again after it had finished";
+            return Poll::Ready(Err(EngineError::new(ErrorKind::Protocol, message)));
+        };
+        let answer = match catch(|| future.as_mut().poll(context)) {
+            Ok(Poll::Pending) => return Poll::Pending,
+            Ok(Poll::Ready(answer)) => answer,
+            Err(panicked) => Err(panicked),
+        };
+        // The future is dropped under guard at once, not wherever its holder happens to drop it.
+        Poll::Ready(self.discard().and(answer))
+    }
+}
+
+impl<T> Drop for Guarded<T> {
+    fn drop(&mut self) {
+        let _ = self.discard();
+    }
+}
+
+fn into_error(payload: Box<dyn Any + Send>) -> EngineError {
+    let message = match payload.downcast_ref::<&str>() {
+        Some(text) => (*text).to_owned(),
+        None => payload.downcast_ref::<String>().cloned().unwrap_or_else(|| "no message".into()),
+    };
+    // A payload may panic in its own drop. That second payload is leaked: there is no third chance.
+    if let Err(second) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
+        std::mem::forget(second);
+    }
+    EngineError::new(ErrorKind::Panicked, format!("panicked: {message}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::task::Waker;
+
+    fn poll_once<T>(future: &mut Guarded<T>) -> Poll<Result<T>> {
+        Pin::new(future).poll(&mut Context::from_waker(Waker::noop()))
+    }
+
+    struct Bomb;
+    impl Drop for Bomb {
+        fn drop(&mut self) {
+            panic!("drop bomb");
+        }
+    }
+
+    fn kind_of<T>(poll: Poll<Result<T>>) -> ErrorKind {
+        match poll {
+            Poll::Ready(Err(error)) => error.kind,
+            _ => ErrorKind::Other(0),
+        }
+    }
+
+    #[test]
+    fn keeps_the_message_of_a_panicking_poll() {
+        let mut future = guarded::<()>(async { panic!("at {}", 7) });
+        match poll_once(&mut future) {
+            Poll::Ready(Err(error)) => assert_eq!(error.message, "panicked: at 7"),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn stops_a_bomb_in_the_drop_at_completion() {
+        let bomb = Bomb;
+        let mut future = guarded(async move {
+            let _held = &bomb;
+            Ok(1)
+        });
+        assert_eq!(kind_of(poll_once(&mut future)), ErrorKind::Panicked);
+    }
+
+    #[test]
+    fn stops_a_bomb_in_an_early_drop_and_in_a_payload() {
+        let bomb = Bomb;
+        drop(guarded(async move {
+            let _held = &bomb;
+            std::future::pending::<Result<()>>().await
+        }));
+        let mut future = guarded::<()>(async { std::panic::panic_any(Bomb) });
+        assert_eq!(kind_of(poll_once(&mut future)), ErrorKind::Panicked);
+    }
+
+    #[test]
+    fn answers_a_poll_after_the_end() {
+        let mut future = guarded(async { Ok(1) });
+        assert!(matches!(poll_once(&mut future), Poll::Ready(Ok(1))));
+        assert_eq!(kind_of(poll_once(&mut future)), ErrorKind::Protocol);
+    }
+}

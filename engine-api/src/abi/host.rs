@@ -1,0 +1,104 @@
+//! The host's services as they cross, and the conversions both sides share.
+
+use abi_stable::StableAbi;
+use abi_stable::sabi_trait;
+use abi_stable::std_types::{RArc, ROption, RResult, RStr, RString, RVec};
+use async_ffi::FfiFuture;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::engine::AbiPlan;
+use crate::error::{EngineError, ErrorKind, Result};
+
+/// An error as it crosses. Frozen within the major.
+#[repr(C)]
+#[derive(StableAbi)]
+pub struct AbiError {
+    pub(crate) code: u32,
+    pub(crate) message: RString,
+    pub(crate) detail_json: RString,
+}
+
+/// What every call that may wait answers with.
+pub(crate) type AbiFuture<T> = FfiFuture<RResult<T, AbiError>>;
+
+/// The services as they cross. Methods after the marker came with later minors.
+#[sabi_trait]
+pub trait AbiHost: Send + Sync + 'static {
+    fn host_info(&self) -> RString;
+    fn log(&self, level: u8, target: RStr<'_>, message: RStr<'_>, fields_json: RStr<'_>);
+    fn now_ms(&self) -> i64;
+    fn monotonic_ns(&self) -> u64;
+    fn count_tokens(&self, model: RStr<'_>, text: RStr<'_>) -> u64;
+    fn is_cancelled(&self, call: u64) -> bool;
+    /// Negative for a call without a deadline.
+    fn remaining_ms(&self, call: u64) -> i64;
+    fn progress(&self, call: u64, permille: u32, note: RStr<'_>);
+    fn complete(&self, call: u64, request_json: RString) -> AbiFuture<RString>;
+    fn kv_get(&self, key: RString) -> AbiFuture<ROption<RString>>;
+    fn kv_put(&self, key: RString, value: RString) -> AbiFuture<()>;
+    fn kv_delete(&self, key: RString) -> AbiFuture<()>;
+    fn kv_list(&self, prefix: RString) -> AbiFuture<RVec<RString>>;
+    fn blob_put(&self, bytes: RVec<u8>) -> AbiFuture<RString>;
+    fn blob_get(&self, handle: RString) -> AbiFuture<ROption<RVec<u8>>>;
+    fn sleep(&self, milliseconds: u64) -> FfiFuture<()>;
+    fn history(&self, request_json: RString) -> AbiFuture<RString>;
+    fn prompt_cache(&self, session_id: RString) -> RString;
+    fn delegate_compact(&self, call: u64, request_json: RString) -> AbiFuture<AbiPlan>;
+    #[sabi(last_prefix_field)]
+    fn spawn(&self, session_id: RString, task: FfiFuture<()>);
+    // ABI growth: a service of a later minor stands here, with a default body that degrades safely.
+}
+
+/// A shared handle on the services.
+pub(crate) struct HostObj(pub(crate) AbiHost_TO<RArc<()>>);
+
+impl Clone for HostObj {
+    fn clone(&self) -> Self {
+        HostObj(AbiHost_TO::from_sabi(self.0.obj.shallow_clone()))
+    }
+}
+
+impl From<EngineError> for AbiError {
+    fn from(error: EngineError) -> Self {
+        let detail = &error.detail;
+        AbiError {
+            code: error.kind.code(),
+            message: error.message.into(),
+            detail_json: if detail.is_null() { RString::new() } else { detail.to_string().into() },
+        }
+    }
+}
+
+impl From<AbiError> for EngineError {
+    fn from(error: AbiError) -> Self {
+        EngineError {
+            kind: ErrorKind::from_code(error.code),
+            message: error.message.into_string(),
+            detail: serde_json::from_str(error.detail_json.as_str()).unwrap_or(Value::Null),
+        }
+    }
+}
+
+pub(crate) fn to_abi<T>(result: Result<T>) -> RResult<T, AbiError> {
+    match result {
+        Ok(value) => RResult::ROk(value),
+        Err(error) => RResult::RErr(error.into()),
+    }
+}
+
+pub(crate) fn from_abi<T>(result: RResult<T, AbiError>) -> Result<T> {
+    result.into_result().map_err(EngineError::from)
+}
+
+/// The JSON of a cold request or answer. Our own types always have one.
+pub(crate) fn to_json(value: &impl Serialize) -> RString {
+    serde_json::to_string(value).unwrap_or_default().into()
+}
+
+pub(crate) fn from_json<T: DeserializeOwned>(text: &str) -> Result<T> {
+    serde_json::from_str(text).map_err(|error| {
+        EngineError::new(ErrorKind::Protocol, format!("the other side sent bad JSON: {error}"))
+    })
+}

@@ -1,0 +1,241 @@
+//! The services of a host behind the object that crosses: guarded, and revocable at any time.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, RwLock};
+
+use abi_stable::std_types::{ROption, RStr, RString, RVec};
+use async_ffi::{FfiFuture, FutureExt as _};
+use serde_json::Value;
+
+use super::engine::AbiPlan;
+use super::guard::{catch, guarded};
+use super::host::{AbiFuture, AbiHost, from_json, to_abi, to_json};
+use crate::error::{EngineError, ErrorKind, Result};
+use crate::host::{
+    Completion, CompletionRequest, HistoryPage, HistoryRequest, HostInfo, LogLevel, PromptCache,
+};
+use crate::plan::Compaction;
+use crate::request::{CallId, CompactRequest, SessionRef};
+
+/// A future that a service answers with.
+pub type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+
+/// What a host offers to one engine. Calls may come from any thread; a panic in one becomes an
+/// error of that call.
+pub trait HostServices: Send + Sync + 'static {
+    /// See [`Host::info`](crate::Host::info).
+    fn info(&self) -> HostInfo;
+    /// See [`Host::log`](crate::Host::log). `target` is the engine's module where it is known.
+    fn log(&self, level: LogLevel, target: &str, message: &str, fields: &Value);
+    /// See [`Host::now_ms`](crate::Host::now_ms).
+    fn now_ms(&self) -> i64;
+    /// See [`Host::monotonic_ns`](crate::Host::monotonic_ns).
+    fn monotonic_ns(&self) -> u64;
+    /// See [`Host::count_tokens`](crate::Host::count_tokens).
+    fn count_tokens(&self, model: &str, text: &str) -> u64;
+    /// See [`Host::is_cancelled`](crate::Host::is_cancelled).
+    fn is_cancelled(&self, call: CallId) -> bool;
+    /// See [`Host::remaining_ms`](crate::Host::remaining_ms).
+    fn remaining_ms(&self, call: CallId) -> Option<u64>;
+    /// See [`Host::progress`](crate::Host::progress).
+    fn progress(&self, call: CallId, permille: u32, note: &str);
+    /// See [`Host::complete`](crate::Host::complete).
+    fn complete(&self, call: CallId, request: CompletionRequest) -> BoxFuture<Result<Completion>>;
+    /// See [`Host::kv_get`](crate::Host::kv_get).
+    fn kv_get(&self, key: String) -> BoxFuture<Result<Option<String>>>;
+    /// See [`Host::kv_put`](crate::Host::kv_put).
+    fn kv_put(&self, key: String, value: String) -> BoxFuture<Result<()>>;
+    /// See [`Host::kv_delete`](crate::Host::kv_delete).
+    fn kv_delete(&self, key: String) -> BoxFuture<Result<()>>;
+    /// See [`Host::kv_list`](crate::Host::kv_list).
+    fn kv_list(&self, prefix: String) -> BoxFuture<Result<Vec<String>>>;
+    /// See [`Host::blob_put`](crate::Host::blob_put).
+    fn blob_put(&self, bytes: Vec<u8>) -> BoxFuture<Result<String>>;
+    /// See [`Host::blob_get`](crate::Host::blob_get).
+    fn blob_get(&self, handle: String) -> BoxFuture<Result<Option<Vec<u8>>>>;
+    /// See [`Host::sleep`](crate::Host::sleep).
+    fn sleep(&self, milliseconds: u64) -> BoxFuture<()>;
+    /// See [`Host::history`](crate::Host::history).
+    fn history(&self, request: HistoryRequest) -> BoxFuture<Result<HistoryPage>>;
+    /// See [`Host::prompt_cache`](crate::Host::prompt_cache).
+    fn prompt_cache(&self, session: &SessionRef) -> PromptCache;
+    /// See [`Host::delegate_compact`](crate::Host::delegate_compact).
+    fn delegate_compact(
+        &self,
+        call: CallId,
+        request: CompactRequest,
+    ) -> BoxFuture<Result<Compaction>>;
+    /// See [`Host::spawn`](crate::Host::spawn).
+    fn spawn(&self, session: &SessionRef, task: BoxFuture<()>);
+}
+
+/// The services on a leash: after [`revoke`](Self::revoke) every one answers
+/// [`ErrorKind::Dead`], although the engine may still hold the object.
+#[derive(Clone)]
+pub(crate) struct Services {
+    behind: Arc<RwLock<Option<Arc<dyn HostServices>>>>,
+}
+
+impl Services {
+    pub(crate) fn new(services: Arc<dyn HostServices>) -> Self {
+        Services { behind: Arc::new(RwLock::new(Some(services))) }
+    }
+
+    pub(crate) fn revoke(&self) {
+        *self.behind.write().unwrap_or_else(|poisoned| poisoned.into_inner()) = None;
+    }
+
+    fn live(&self) -> Result<Arc<dyn HostServices>> {
+        let behind = self.behind.read().unwrap_or_else(|poisoned| poisoned.into_inner());
+        behind.clone().ok_or_else(|| {
+            EngineError::new(ErrorKind::Dead, "the host has disposed of this engine")
+        })
+    }
+
+    fn ask<T>(&self, or: T, work: impl FnOnce(&dyn HostServices) -> T) -> T {
+        let asked = self.live().and_then(|live| catch(|| work(live.as_ref())));
+        asked.unwrap_or(or)
+    }
+
+    fn wait<T: Send + 'static, A: Send + 'static>(
+        &self,
+        begin: impl FnOnce(&dyn HostServices) -> Result<BoxFuture<Result<T>>> + Send + 'static,
+        convert: impl FnOnce(T) -> A + Send + 'static,
+    ) -> AbiFuture<A> {
+        let services = self.clone();
+        let call = guarded(async move {
+            let future = begin(services.live()?.as_ref())?;
+            Ok(convert(future.await?))
+        });
+        async move { to_abi(call.await) }.into_ffi()
+    }
+}
+
+fn call(id: u64) -> CallId {
+    CallId(id)
+}
+
+fn session(id: &str) -> SessionRef {
+    SessionRef { id: id.into(), key: String::new() }
+}
+
+fn level(number: u8) -> LogLevel {
+    match number {
+        1 => LogLevel::Error,
+        2 => LogLevel::Warn,
+        3 => LogLevel::Info,
+        4 => LogLevel::Debug,
+        _ => LogLevel::Trace,
+    }
+}
+
+impl AbiHost for Services {
+    fn host_info(&self) -> RString {
+        to_json(&self.ask(HostInfo::default(), |host| host.info()))
+    }
+
+    fn log(&self, number: u8, target: RStr<'_>, message: RStr<'_>, fields_json: RStr<'_>) {
+        let fields = from_json(fields_json.as_str()).unwrap_or(Value::Null);
+        self.ask((), |host| host.log(level(number), target.as_str(), message.as_str(), &fields));
+    }
+
+    fn now_ms(&self) -> i64 {
+        self.ask(0, |host| host.now_ms())
+    }
+
+    fn monotonic_ns(&self) -> u64 {
+        self.ask(0, |host| host.monotonic_ns())
+    }
+
+    fn count_tokens(&self, model: RStr<'_>, text: RStr<'_>) -> u64 {
+        self.ask(0, |host| host.count_tokens(model.as_str(), text.as_str()))
+    }
+
+    fn is_cancelled(&self, id: u64) -> bool {
+        self.ask(true, |host| host.is_cancelled(call(id)))
+    }
+
+    fn remaining_ms(&self, id: u64) -> i64 {
+        let remaining = self.ask(Some(0), |host| host.remaining_ms(call(id)));
+        remaining.map_or(-1, |ms| i64::try_from(ms).unwrap_or(i64::MAX))
+    }
+
+    fn progress(&self, id: u64, permille: u32, note: RStr<'_>) {
+        self.ask((), |host| host.progress(call(id), permille.min(1000), note.as_str()));
+    }
+
+    fn complete(&self, id: u64, request: RString) -> AbiFuture<RString> {
+        self.wait(
+            move |host| Ok(host.complete(call(id), from_json(request.as_str())?)),
+            |completion| to_json(&completion),
+        )
+    }
+
+    fn kv_get(&self, key: RString) -> AbiFuture<ROption<RString>> {
+        self.wait(
+            move |host| Ok(host.kv_get(key.into_string())),
+            |value| value.map(RString::from).into(),
+        )
+    }
+
+    fn kv_put(&self, key: RString, value: RString) -> AbiFuture<()> {
+        self.wait(move |host| Ok(host.kv_put(key.into_string(), value.into_string())), |()| ())
+    }
+
+    fn kv_delete(&self, key: RString) -> AbiFuture<()> {
+        self.wait(move |host| Ok(host.kv_delete(key.into_string())), |()| ())
+    }
+
+    fn kv_list(&self, prefix: RString) -> AbiFuture<RVec<RString>> {
+        self.wait(
+            move |host| Ok(host.kv_list(prefix.into_string())),
+            |keys| keys.into_iter().map(RString::from).collect(),
+        )
+    }
+
+    fn blob_put(&self, bytes: RVec<u8>) -> AbiFuture<RString> {
+        self.wait(move |host| Ok(host.blob_put(bytes.into_vec())), RString::from)
+    }
+
+    fn blob_get(&self, handle: RString) -> AbiFuture<ROption<RVec<u8>>> {
+        self.wait(
+            move |host| Ok(host.blob_get(handle.into_string())),
+            |bytes| bytes.map(RVec::from).into(),
+        )
+    }
+
+    fn sleep(&self, milliseconds: u64) -> FfiFuture<()> {
+        let services = self.clone();
+        let nap = guarded(async move {
+            let nap = services.live()?.sleep(milliseconds);
+            nap.await;
+            Ok(())
+        });
+        async move {
+            let _ = nap.await;
+        }
+        .into_ffi()
+    }
+
+    fn history(&self, request: RString) -> AbiFuture<RString> {
+        self.wait(move |host| Ok(host.history(from_json(request.as_str())?)), |page| to_json(&page))
+    }
+
+    fn prompt_cache(&self, session_id: RString) -> RString {
+        let known = self
+            .ask(PromptCache::default(), |host| host.prompt_cache(&session(session_id.as_str())));
+        to_json(&known)
+    }
+
+    fn delegate_compact(&self, id: u64, request: RString) -> AbiFuture<AbiPlan> {
+        self.wait(
+            move |host| Ok(host.delegate_compact(call(id), from_json(request.as_str())?)),
+            AbiPlan::from,
+        )
+    }
+
+    fn spawn(&self, session_id: RString, task: FfiFuture<()>) {
+        self.ask((), |host| host.spawn(&session(session_id.as_str()), Box::pin(task)));
+    }
+}

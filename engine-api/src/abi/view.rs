@@ -1,0 +1,137 @@
+//! The transcript as it crosses: a frozen entry, chunks of entries, a read-only object.
+
+use std::sync::Arc;
+
+use abi_stable::StableAbi;
+use abi_stable::sabi_trait;
+use abi_stable::std_types::{RArc, RSlice, RStr};
+
+/// Entries per chunk. Part of the ABI: an engine finds entry `i` in chunk `i / CHUNK_ENTRIES`.
+pub(crate) const CHUNK_ENTRIES: usize = 1024;
+
+/// One entry as it crosses. Frozen within the major.
+#[repr(C)]
+#[derive(StableAbi, Clone, Copy)]
+pub struct AbiEntry<'a> {
+    pub(crate) seq: u64,
+    pub(crate) ts_ms: i64,
+    pub(crate) frame: u64,
+    pub(crate) tokens_before: u64,
+    pub(crate) tokens: u32,
+    pub(crate) flags: u16,
+    pub(crate) role: u8,
+    pub(crate) kind: u8,
+    pub(crate) id: RStr<'a>,
+    pub(crate) parent: RStr<'a>,
+    pub(crate) text: RStr<'a>,
+    pub(crate) raw: RStr<'a>,
+}
+
+/// A read-only snapshot as it crosses.
+#[sabi_trait]
+pub trait AbiTranscript: Send + Sync + 'static {
+    fn len(&self) -> usize;
+    fn epoch(&self) -> u64;
+    /// The entries of chunk `k`; empty past the end.
+    #[sabi(last_prefix_field)]
+    fn chunk(&self, k: usize) -> RSlice<'_, AbiEntry<'_>>;
+}
+
+/// A shared handle on a snapshot, owned by whoever holds it and freed by the side that made it.
+pub(crate) struct TranscriptObj(pub(crate) AbiTranscript_TO<RArc<()>>);
+
+impl TranscriptObj {
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+    pub(crate) fn epoch(&self) -> u64 {
+        self.0.epoch()
+    }
+    pub(crate) fn chunk(&self, k: usize) -> RSlice<'_, AbiEntry<'_>> {
+        self.0.chunk(k)
+    }
+}
+
+impl Clone for TranscriptObj {
+    fn clone(&self) -> Self {
+        TranscriptObj(AbiTranscript_TO::from_sabi(self.0.obj.shallow_clone()))
+    }
+}
+
+/// The strings that an entry of a chunk borrows.
+#[derive(Debug, Default)]
+pub(crate) struct EntryTexts {
+    pub(crate) id: Box<str>,
+    pub(crate) parent: Box<str>,
+    pub(crate) text: Box<str>,
+    pub(crate) raw: Box<str>,
+}
+
+/// Up to [`CHUNK_ENTRIES`] entries beside the strings they borrow.
+#[derive(Clone, Default)]
+pub(crate) struct Chunk {
+    // Each `'static` below is a lie that never leaves this type: the strings live in `texts`, which
+    // only grows, and `entries()` shortens the lifetime to that of the chunk.
+    entries: Vec<AbiEntry<'static>>,
+    texts: Vec<Arc<EntryTexts>>,
+}
+
+/// The numbers of an entry that is being appended.
+pub(crate) struct EntryHead {
+    pub(crate) seq: u64,
+    pub(crate) ts_ms: i64,
+    pub(crate) frame: u64,
+    pub(crate) tokens_before: u64,
+    pub(crate) tokens: u32,
+    pub(crate) flags: u16,
+    pub(crate) role: u8,
+    pub(crate) kind: u8,
+}
+
+impl Chunk {
+    pub(crate) fn push(&mut self, head: EntryHead, texts: EntryTexts) {
+        let texts = Arc::new(texts);
+        self.entries.push(AbiEntry {
+            seq: head.seq,
+            ts_ms: head.ts_ms,
+            frame: head.frame,
+            tokens_before: head.tokens_before,
+            tokens: head.tokens,
+            flags: head.flags,
+            role: head.role,
+            kind: head.kind,
+            id: outlive(&texts.id),
+            parent: outlive(&texts.parent),
+            text: outlive(&texts.text),
+            raw: outlive(&texts.raw),
+        });
+        self.texts.push(texts);
+    }
+
+    pub(crate) fn entries(&self) -> &[AbiEntry<'_>] {
+        &self.entries
+    }
+
+    pub(crate) fn is_full(&self) -> bool {
+        self.entries.len() >= CHUNK_ENTRIES
+    }
+
+    pub(crate) fn set_frame(&mut self, at: usize, frame: u64) {
+        if let Some(entry) = self.entries.get_mut(at) {
+            entry.frame = frame;
+        }
+    }
+
+    pub(crate) fn set_flags(&mut self, at: usize, flags: u16) {
+        if let Some(entry) = self.entries.get_mut(at) {
+            entry.flags = flags;
+        }
+    }
+}
+
+fn outlive(text: &str) -> RStr<'static> {
+    // SAFETY: `Chunk::push` is the only caller. It keeps the `Arc<EntryTexts>` that owns this text in
+    // `texts` for as long as the entry is in `entries`; a boxed str never moves; clones of a chunk
+    // clone the `Arc`; and `entries()` hands the text out for no longer than the chunk is borrowed.
+    unsafe { RStr::from_raw_parts(text.as_ptr(), text.len()) }
+}

@@ -1,0 +1,86 @@
+//! What a context engine for ctxhost implements, and nothing else.
+//!
+//! An engine is a type that implements [`ContextEngine`] in plain `async fn`s, and one line:
+//!
+//! ```no_run
+//! use ctxhost_engine_api::*;
+//!
+//! /// Keeps the newest entries that fit.
+//! struct Newest;
+//!
+//! impl ContextEngine for Newest {
+//!     const INFO: Info = Info::new("newest", "Newest", "0.1.0").owning_compaction();
+//!
+//!     fn create(_host: Host, _config: serde_json::Value) -> Result<Self> {
+//!         Ok(Newest)
+//!     }
+//!
+//!     async fn assemble(&self, transcript: Transcript, request: AssembleRequest) -> Result<Plan> {
+//!         let mut plan = Plan::default();
+//!         plan.keep(transcript.tail_within(request.budget)..transcript.len() as u64);
+//!         Ok(plan)
+//!     }
+//!
+//!     async fn compact(&self, _: Transcript, _: CompactRequest) -> Result<Compaction> {
+//!         Ok(Compaction::Delegate)
+//!     }
+//! }
+//!
+//! # fn main() {}
+//! // In a crate of type `cdylib`: export_engine!(Newest);
+//! ```
+//!
+//! * [`transcript`] – what an engine reads,
+//! * [`ContextEngine`] – when it is called; the lifecycle and the thread model are told there,
+//! * [`request`] – what goes into each call and comes out,
+//! * [`Plan`] – its answer,
+//! * [`Host`] – what it may ask for,
+//! * [`EngineError`] – what can go wrong,
+//! * [`testing`](https://docs.rs/ctxhost-engine-api) – feature `testing`: the contract suite and a scripted host.
+//!
+//! The semantic version of this crate is the version of the ABI. An engine built with any 1.x runs
+//! in a host built with any other 1.x.
+
+#![deny(missing_docs)]
+#![cfg_attr(test, allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing))]
+
+pub mod transcript;
+
+mod engine;
+pub mod request;
+
+mod error;
+mod host;
+mod plan;
+mod projection;
+
+mod abi;
+#[cfg(feature = "testing")]
+pub mod testing;
+
+pub use engine::{ContextEngine, EngineInfo, Info, capability};
+pub use error::{EngineError, ErrorKind, Result};
+pub use host::{
+    Completion, CompletionRequest, HistoryEntry, HistoryPage, HistoryRequest, Host, HostInfo,
+    LogLevel, PromptCache, Purpose,
+};
+pub use plan::{Action, Compaction, Note, Op, Plan, PlanExtras, PromptAuthority};
+pub use projection::Item;
+pub use request::*;
+pub use transcript::{Block, Entry, Flags, Kind, Message, Role, ToolCall, ToolResult, Transcript};
+
+pub use serde_json;
+
+/// The host's half of the border. For hosts and test kits; engines have no use for it.
+pub mod border {
+    pub use crate::abi::import::{AdmitError, EngineDoor, EngineHandle, ROOT_SYMBOL};
+    pub use crate::abi::meta::{ABI_MAJOR, META_BYTES, Meta, decode_meta, magic};
+    pub use crate::abi::services::{BoxFuture, HostServices};
+}
+
+/// What `export_engine!` expands to. Not for use by hand.
+#[doc(hidden)]
+pub mod __border {
+    pub use crate::abi::export::{LibHeader, header};
+    pub use crate::abi::meta::{META_BYTES, encode_meta};
+}

@@ -1,0 +1,1 @@
+//! The contract suite, generated transcripts and a scripted host.

@@ -1,0 +1,402 @@
+//! The one model of a conversation: entries in context order, read by engines through a borrowed view.
+//!
+//! The host owns the transcript. An engine receives a [`Transcript`], a cheap handle on a snapshot
+//! that never changes, and reads [`Entry`] values out of it. Nothing is copied on the way and
+//! nothing is parsed until an engine asks for [`Entry::message`].
+
+pub mod log;
+pub mod message;
+pub mod tokens;
+
+use std::ops::Range;
+
+use crate::abi::view::{AbiEntry, CHUNK_ENTRIES, TranscriptObj};
+pub use message::{Block, Message, ToolCall, ToolResult};
+
+/// Who speaks in an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Role {
+    /// Instructions of the host or of the operator.
+    System,
+    /// The person, or text that reaches the model in the person's place (summaries, notes).
+    User,
+    /// The model.
+    Assistant,
+    /// The result of one tool call.
+    Tool,
+    /// A role of a newer host. Treat such an entry as opaque and keep it.
+    Unknown,
+}
+
+impl Role {
+    /// The number that stands for the role in the ABI.
+    pub const fn code(self) -> u8 {
+        match self {
+            Role::System => 1,
+            Role::User => 2,
+            Role::Assistant => 3,
+            Role::Tool => 4,
+            Role::Unknown => 0,
+        }
+    }
+
+    /// The role that a number of the ABI stands for; any unknown number is [`Role::Unknown`].
+    pub const fn from_code(code: u8) -> Role {
+        match code {
+            1 => Role::System,
+            2 => Role::User,
+            3 => Role::Assistant,
+            4 => Role::Tool,
+            _ => Role::Unknown,
+        }
+    }
+
+    /// The lower-case name used in logs and reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Role::System => "system",
+            Role::User => "user",
+            Role::Assistant => "assistant",
+            Role::Tool => "tool",
+            Role::Unknown => "unknown",
+        }
+    }
+}
+
+/// What sort of entry this is, beside who speaks in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Kind {
+    /// An ordinary message of a person, a model or a tool.
+    Message,
+    /// The summary that a compaction left behind; it stands for the entries it replaced.
+    CompactionSummary,
+    /// The summary of a branch that was left.
+    BranchSummary,
+    /// A message that an extension of the agent put in.
+    Custom,
+    /// A shell command that the person ran, with its output.
+    Bash,
+    /// A kind of a newer host. Treat such an entry as opaque and keep it.
+    Unknown,
+}
+
+impl Kind {
+    /// The number that stands for the kind in the ABI.
+    pub const fn code(self) -> u8 {
+        match self {
+            Kind::Message => 1,
+            Kind::CompactionSummary => 2,
+            Kind::BranchSummary => 3,
+            Kind::Custom => 4,
+            Kind::Bash => 5,
+            Kind::Unknown => 0,
+        }
+    }
+
+    /// The kind that a number of the ABI stands for; any unknown number is [`Kind::Unknown`].
+    pub const fn from_code(code: u8) -> Kind {
+        match code {
+            1 => Kind::Message,
+            2 => Kind::CompactionSummary,
+            3 => Kind::BranchSummary,
+            4 => Kind::Custom,
+            5 => Kind::Bash,
+            _ => Kind::Unknown,
+        }
+    }
+}
+
+/// Facts about an entry that the host worked out once, when it was appended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Flags(pub u16);
+
+impl Flags {
+    /// An assistant message that calls at least one tool.
+    pub const TOOL_CALLS: Flags = Flags(1);
+    /// Holds at least one image.
+    pub const IMAGES: Flags = Flags(1 << 1);
+    /// A tool result that reports a failure.
+    pub const ERROR: Flags = Flags(1 << 2);
+    /// An assistant message that was aborted or ended in an error.
+    pub const ABORTED: Flags = Flags(1 << 3);
+    /// Holds thinking blocks; these are sent byte for byte or not at all.
+    pub const THINKING: Flags = Flags(1 << 4);
+    /// A tool result whose call is not in the transcript; it can never be sent.
+    pub const ORPHAN: Flags = Flags(1 << 5);
+    /// Written by an engine or by the host, not by the person, the model or a tool.
+    pub const SYNTHETIC: Flags = Flags(1 << 6);
+    /// Its text was replaced by an earlier compaction; the original stays in the session.
+    pub const REPLACED: Flags = Flags(1 << 7);
+    /// Pinned by the host: system entries and the first task. A plan may never drop it.
+    pub const PINNED: Flags = Flags(1 << 8);
+    /// A message of a heartbeat, not of the person.
+    pub const HEARTBEAT: Flags = Flags(1 << 9);
+
+    /// An assistant message with at least one call that no result has answered so far.
+    pub const UNANSWERED: Flags = Flags(1 << 10);
+    /// A tool result that does not stand directly behind its call's other results.
+    pub const DISPLACED: Flags = Flags(1 << 11);
+
+    /// Whether every bit of `other` is set.
+    pub const fn contains(self, other: Flags) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// The bits that are not in `other`.
+    #[must_use]
+    pub const fn without(self, other: Flags) -> Flags {
+        Flags(self.0 & !other.0)
+    }
+
+    /// The bits of both.
+    #[must_use]
+    pub const fn with(self, other: Flags) -> Flags {
+        Flags(self.0 | other.0)
+    }
+}
+
+/// One entry of a transcript, borrowed from the host's snapshot.
+#[derive(Clone, Copy)]
+pub struct Entry<'a> {
+    raw: &'a AbiEntry<'a>,
+}
+
+impl<'a> Entry<'a> {
+    pub(crate) fn new(raw: &'a AbiEntry<'a>) -> Self {
+        Entry { raw }
+    }
+
+    /// Position in this snapshot, from 0 without gaps. Plans name entries by it.
+    pub fn seq(&self) -> u64 {
+        self.raw.seq
+    }
+
+    /// When it was written, in milliseconds since 1970; 0 when the session does not say.
+    pub fn timestamp_ms(&self) -> i64 {
+        self.raw.ts_ms
+    }
+
+    /// What it costs, in tokens as the host counts them for the active model, without any margin.
+    pub fn tokens(&self) -> u64 {
+        u64::from(self.raw.tokens)
+    }
+
+    /// The tokens of all entries before this one. With it a budget is found by binary search.
+    pub fn tokens_before(&self) -> u64 {
+        self.raw.tokens_before
+    }
+
+    /// The nearest position at or before this entry where a cut separates no call from its result.
+    ///
+    /// An entry that may begin a kept range has `frame() == seq()`.
+    pub fn frame(&self) -> u64 {
+        self.raw.frame
+    }
+
+    /// Whether a kept range may begin here without separating a call from its result.
+    pub fn is_cut_point(&self) -> bool {
+        self.raw.frame == self.raw.seq
+    }
+
+    /// Who speaks.
+    pub fn role(&self) -> Role {
+        Role::from_code(self.raw.role)
+    }
+
+    /// What sort of entry it is.
+    pub fn kind(&self) -> Kind {
+        Kind::from_code(self.raw.kind)
+    }
+
+    /// The facts the host worked out at append.
+    pub fn flags(&self) -> Flags {
+        Flags(self.raw.flags)
+    }
+
+    /// Whether all bits of `flag` are set.
+    pub fn has(&self, flag: Flags) -> bool {
+        self.flags().contains(flag)
+    }
+
+    /// Whether this is a message of the person: not a summary, a note or a heartbeat.
+    pub fn is_user_message(&self) -> bool {
+        self.role() == Role::User && self.kind() == Kind::Message && !self.has(Flags::HEARTBEAT)
+    }
+
+    /// The id of the entry in the session file; stable across compactions and restarts.
+    pub fn id(&self) -> &'a str {
+        self.raw.id.as_str()
+    }
+
+    /// The id of the entry it follows in the session file; empty for the first.
+    pub fn parent_id(&self) -> &'a str {
+        self.raw.parent.as_str()
+    }
+
+    /// The text of all text blocks, joined by newlines. Thinking and calls are not in it.
+    pub fn text(&self) -> &'a str {
+        self.raw.text.as_str()
+    }
+
+    /// The JSON of the message (of the whole entry for summaries and custom messages), Pi session v3.
+    pub fn raw(&self) -> &'a str {
+        self.raw.raw.as_str()
+    }
+
+    /// Parses [`raw`](Self::raw) into blocks. Costs one pass over it; nothing is cached.
+    ///
+    /// An entry whose JSON is not a message yields one text block with [`text`](Self::text).
+    pub fn message(&self) -> Message<'a> {
+        Message::parse(self.raw(), self.text())
+    }
+
+    /// The calls of an assistant message, in order. Empty, without parsing, where there are none.
+    pub fn tool_calls(&self) -> Vec<ToolCall<'a>> {
+        if self.has(Flags::TOOL_CALLS) { self.message().tool_calls() } else { Vec::new() }
+    }
+
+    /// The head of a tool result; `None`, without parsing, for every other role.
+    pub fn tool_result(&self) -> Option<ToolResult<'a>> {
+        if self.role() == Role::Tool { self.message().tool_result() } else { None }
+    }
+}
+
+impl std::fmt::Debug for Entry<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Entry")
+            .field("seq", &self.seq())
+            .field("id", &self.id())
+            .field("role", &self.role())
+            .field("kind", &self.kind())
+            .field("tokens", &self.tokens())
+            .finish_non_exhaustive()
+    }
+}
+
+/// A snapshot of the live transcript of one session: what the model could see, oldest first.
+///
+/// After a compaction the live transcript begins anew with the summary, and [`epoch`](Self::epoch)
+/// has risen; ids of entries stay, positions do not. Older history is reached with
+/// [`Host::history`](crate::Host::history). Cloning is cheap; the snapshot never changes.
+#[derive(Clone)]
+pub struct Transcript {
+    object: TranscriptObj,
+    len: usize,
+}
+
+impl Transcript {
+    pub(crate) fn new(object: TranscriptObj) -> Self {
+        let len = object.len();
+        Transcript { object, len }
+    }
+
+    pub(crate) fn into_object(self) -> TranscriptObj {
+        self.object
+    }
+
+    /// Number of entries.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Rises by one at each compaction. An index kept over positions is stale when this changed.
+    pub fn epoch(&self) -> u64 {
+        self.object.epoch()
+    }
+
+    /// The entry at a position, `None` past the end.
+    pub fn get(&self, seq: u64) -> Option<Entry<'_>> {
+        let at = usize::try_from(seq).ok().filter(|at| *at < self.len)?;
+        let chunk = self.object.chunk(at / CHUNK_ENTRIES).as_slice();
+        chunk.get(at % CHUNK_ENTRIES).map(Entry::new)
+    }
+
+    /// The newest entry.
+    pub fn last(&self) -> Option<Entry<'_>> {
+        self.get((self.len as u64).checked_sub(1)?)
+    }
+
+    /// All entries, oldest first.
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = Entry<'_>> {
+        self.range(0..self.len as u64)
+    }
+
+    /// The entries of a range, oldest first; the part of the range past the end is left out.
+    pub fn range(&self, range: Range<u64>) -> impl DoubleEndedIterator<Item = Entry<'_>> {
+        let end = range.end.min(self.len as u64);
+        let start = range.start.min(end);
+        let chunks = (start as usize / CHUNK_ENTRIES)..(end as usize).div_ceil(CHUNK_ENTRIES);
+        chunks.flat_map(move |k| {
+            let first = (k * CHUNK_ENTRIES) as u64;
+            let chunk = self.object.chunk(k).as_slice();
+            let from = (start.saturating_sub(first) as usize).min(chunk.len());
+            let to = (end.saturating_sub(first) as usize).clamp(from, chunk.len());
+            chunk.get(from..to).unwrap_or(&[]).iter().map(Entry::new)
+        })
+    }
+
+    /// The tokens of a range, without any margin: two look-ups, whatever the length.
+    pub fn tokens(&self, range: Range<u64>) -> u64 {
+        self.tokens_until(range.end).saturating_sub(self.tokens_until(range.start))
+    }
+
+    /// The tokens of all entries.
+    pub fn total_tokens(&self) -> u64 {
+        self.tokens_until(self.len as u64)
+    }
+
+    /// The nearest position at or before `seq` where a cut separates no call from its result.
+    ///
+    /// Past the end it answers the length.
+    pub fn cut_at_or_before(&self, seq: u64) -> u64 {
+        self.get(seq).map_or(self.len as u64, |entry| entry.frame())
+    }
+
+    /// The nearest position at or after `seq` where a cut separates no call from its result.
+    ///
+    /// Answers the length where nothing but the end is left.
+    pub fn cut_at_or_after(&self, seq: u64) -> u64 {
+        self.range(seq..self.len as u64)
+            .find(Entry::is_cut_point)
+            .map_or(self.len as u64, |entry| entry.seq())
+    }
+
+    /// The first cut point from which the rest costs at most `budget` tokens; the length if none.
+    pub fn tail_within(&self, budget: u64) -> u64 {
+        let floor = self.total_tokens().saturating_sub(budget);
+        let (mut low, mut high) = (0, self.len as u64);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            if self.tokens_until(middle) < floor { low = middle + 1 } else { high = middle }
+        }
+        self.cut_at_or_after(low)
+    }
+
+    /// The newest message of the person, `None` in a transcript without one.
+    pub fn newest_user_message(&self) -> Option<Entry<'_>> {
+        self.iter().rev().find(Entry::is_user_message)
+    }
+
+    fn tokens_until(&self, seq: u64) -> u64 {
+        match self.get(seq) {
+            Some(entry) => entry.tokens_before(),
+            None => self.last().map_or(0, |entry| entry.tokens_before() + entry.tokens()),
+        }
+    }
+}
+
+impl std::fmt::Debug for Transcript {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Transcript")
+            .field("len", &self.len)
+            .field("epoch", &self.epoch())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,227 @@
+//! The host's side of a transcript: an append-only log that knows, at append, what every turn needs.
+//!
+//! Token sums and pairing state are kept up entry by entry, so that a turn costs what is new plus
+//! what is kept and never a walk over the history.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use abi_stable::sabi_trait::TD_Opaque;
+use abi_stable::std_types::{RArc, RSlice};
+
+use super::{Flags, Kind, Role, Transcript};
+use crate::abi::view::{
+    AbiEntry, AbiTranscript, AbiTranscript_TO, CHUNK_ENTRIES, Chunk, EntryHead, EntryTexts,
+    TranscriptObj,
+};
+
+/// An entry that is about to be appended.
+#[derive(Clone, Debug)]
+pub struct NewEntry {
+    /// The id in the session file.
+    pub id: String,
+    /// The id of the entry it follows; empty for the first.
+    pub parent_id: String,
+    /// Milliseconds since 1970; 0 when unknown.
+    pub timestamp_ms: i64,
+    /// Who speaks.
+    pub role: Role,
+    /// What sort of entry it is.
+    pub kind: Kind,
+    /// What the writer knows of it. `ORPHAN` is worked out by the log.
+    pub flags: Flags,
+    /// What it costs, without margin.
+    pub tokens: u64,
+    /// The text of its text blocks.
+    pub text: String,
+    /// Its JSON.
+    pub raw: String,
+    /// The ids of the calls it makes, in order.
+    pub calls: Vec<String>,
+    /// The id of the call it answers.
+    pub answers: Option<String>,
+}
+
+/// An append-only transcript.
+#[derive(Default)]
+pub struct TranscriptLog {
+    epoch: u64,
+    len: usize,
+    tokens: u64,
+    chunks: Vec<Arc<Chunk>>,
+    /// Calls without a result so far: call id to the position of the assistant message.
+    open_calls: HashMap<String, u64>,
+    /// Assistant messages with such calls: position to how many.
+    unanswered: HashMap<u64, usize>,
+}
+
+impl TranscriptLog {
+    /// An empty transcript of the given epoch.
+    pub fn new(epoch: u64) -> Self {
+        TranscriptLog { epoch, ..TranscriptLog::default() }
+    }
+
+    /// Number of entries.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The epoch this log belongs to.
+    pub fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
+    /// The tokens of all entries, without margin.
+    pub fn total_tokens(&self) -> u64 {
+        self.tokens
+    }
+
+    /// Appends an entry and answers its position.
+    pub fn append(&mut self, entry: NewEntry) -> u64 {
+        let seq = self.len as u64;
+        let answered = entry.answers.as_ref().and_then(|call| self.open_calls.remove(call));
+        let mut flags = entry.flags;
+        let mut frame = seq;
+        match answered {
+            Some(assistant) => {
+                frame = self.frame_of(assistant);
+                if !self.follows_its_call(assistant, seq) {
+                    flags = flags.with(Flags::DISPLACED);
+                }
+                self.join_frame(frame, seq);
+                self.answer(assistant);
+            }
+            None if entry.role == Role::Tool => flags = flags.with(Flags::ORPHAN),
+            None => {}
+        }
+        if !entry.calls.is_empty() {
+            flags = flags.with(Flags::TOOL_CALLS).with(Flags::UNANSWERED);
+            self.unanswered.insert(seq, entry.calls.len());
+            self.open_calls.extend(entry.calls.into_iter().map(|call| (call, seq)));
+        }
+        let tokens = u32::try_from(entry.tokens).unwrap_or(u32::MAX);
+        let head = EntryHead {
+            seq,
+            ts_ms: entry.timestamp_ms,
+            frame,
+            tokens_before: self.tokens,
+            tokens,
+            flags: flags.0,
+            role: entry.role.code(),
+            kind: entry.kind.code(),
+        };
+        let texts = EntryTexts {
+            id: entry.id.into(),
+            parent: entry.parent_id.into(),
+            text: entry.text.into(),
+            raw: entry.raw.into(),
+        };
+        self.tail_chunk().push(head, texts);
+        self.len += 1;
+        self.tokens += u64::from(tokens);
+        seq
+    }
+
+    /// A snapshot of all entries so far; costs one pointer for each thousand of them.
+    pub fn snapshot(&self) -> Transcript {
+        let snapshot = Snapshot { chunks: self.chunks.clone(), len: self.len, epoch: self.epoch };
+        Transcript::new(TranscriptObj(AbiTranscript_TO::from_ptr(RArc::new(snapshot), TD_Opaque)))
+    }
+
+    fn tail_chunk(&mut self) -> &mut Chunk {
+        if self.chunks.last().is_none_or(|chunk| chunk.is_full()) {
+            self.chunks.push(Arc::default());
+        }
+        let last = self.chunks.len() - 1;
+        Arc::make_mut(&mut self.chunks[last])
+    }
+
+    fn entry(&self, seq: u64) -> Option<&AbiEntry<'_>> {
+        let at = seq as usize;
+        self.chunks.get(at / CHUNK_ENTRIES)?.entries().get(at % CHUNK_ENTRIES)
+    }
+
+    fn chunk_of(&mut self, seq: u64) -> Option<&mut Chunk> {
+        self.chunks.get_mut(seq as usize / CHUNK_ENTRIES).map(Arc::make_mut)
+    }
+
+    fn frame_of(&self, seq: u64) -> u64 {
+        self.entry(seq).map_or(seq, |entry| entry.frame)
+    }
+
+    /// Whether nothing but results stands between the assistant message and its new result.
+    fn follows_its_call(&self, assistant: u64, result: u64) -> bool {
+        let is_result = |seq| self.entry(seq).is_some_and(|e| e.role == Role::Tool.code());
+        result == assistant + 1
+            || (is_result(result - 1)
+                && self.frame_of(result - 1) == self.frame_of(assistant)
+                && (assistant + 1..result).all(is_result))
+    }
+
+    /// One call of the assistant message has its result now.
+    fn answer(&mut self, assistant: u64) {
+        let Some(open) = self.unanswered.get_mut(&assistant) else { return };
+        *open -= 1;
+        if *open > 0 {
+            return;
+        }
+        self.unanswered.remove(&assistant);
+        let flags = Flags(self.entry(assistant).map_or(0, |entry| entry.flags));
+        if let Some(chunk) = self.chunk_of(assistant) {
+            chunk.set_flags(assistant as usize % CHUNK_ENTRIES, flags.without(Flags::UNANSWERED).0);
+        }
+    }
+
+    /// Makes every entry before `end` that stands after the call part of the call's frame.
+    ///
+    /// Stops at the first entry that already is: all before it were joined with it.
+    fn join_frame(&mut self, frame: u64, end: u64) {
+        for seq in (frame..end).rev() {
+            if self.frame_of(seq) <= frame {
+                break;
+            }
+            if let Some(chunk) = self.chunk_of(seq) {
+                chunk.set_frame(seq as usize % CHUNK_ENTRIES, frame);
+            }
+        }
+    }
+}
+
+impl std::fmt::Debug for TranscriptLog {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("TranscriptLog")
+            .field("epoch", &self.epoch)
+            .field("len", &self.len)
+            .field("tokens", &self.tokens)
+            .finish_non_exhaustive()
+    }
+}
+
+struct Snapshot {
+    chunks: Vec<Arc<Chunk>>,
+    len: usize,
+    epoch: u64,
+}
+
+impl AbiTranscript for Snapshot {
+    fn len(&self) -> usize {
+        self.len
+    }
+
+    fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
+    fn chunk(&self, k: usize) -> RSlice<'_, AbiEntry<'_>> {
+        let entries = self.chunks.get(k).map_or(&[][..], |chunk| chunk.entries());
+        // The tail chunk may have grown since the snapshot was taken only as a copy of its own, so
+        // what is here is what was here; the cut guards the length all the same.
+        let here = self.len.saturating_sub(k.saturating_mul(CHUNK_ENTRIES)).min(entries.len());
+        RSlice::from_slice(entries.get(..here).unwrap_or(&[]))
+    }
+}

@@ -1,0 +1,204 @@
+//! Messages parsed on demand: blocks, tool calls and results borrowed from an entry's JSON.
+
+use std::borrow::Cow;
+
+use serde::Deserialize;
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+/// One block of a message.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Block<'a> {
+    /// Plain text.
+    Text(Cow<'a, str>),
+    /// The model's thinking. The signature binds it to its exact bytes.
+    Thinking {
+        /// The thinking itself; may be empty when the provider redacted it.
+        text: Cow<'a, str>,
+        /// The provider's signature.
+        signature: Option<Cow<'a, str>>,
+    },
+    /// A call of a tool.
+    ToolCall(ToolCall<'a>),
+    /// An image, base64.
+    Image {
+        /// The MIME type, for instance `image/png`.
+        mime: Cow<'a, str>,
+        /// The image, base64.
+        data: Cow<'a, str>,
+    },
+    /// A block of a type this version does not know, as JSON.
+    Other(Cow<'a, str>),
+}
+
+/// A call of a tool by the model.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ToolCall<'a> {
+    /// The id that the result answers.
+    pub id: Cow<'a, str>,
+    /// The tool's name.
+    pub name: Cow<'a, str>,
+    /// The arguments as JSON text; `{}` where the call has none.
+    pub arguments: Cow<'a, str>,
+}
+
+impl ToolCall<'_> {
+    /// The arguments parsed; `null` where they are not JSON.
+    pub fn arguments_value(&self) -> Value {
+        serde_json::from_str(&self.arguments).unwrap_or(Value::Null)
+    }
+
+    /// A string argument by name, the first that is there.
+    pub fn string_argument(&self, names: &[&str]) -> Option<String> {
+        let value = self.arguments_value();
+        names.iter().find_map(|name| value.get(name)?.as_str().map(str::to_owned))
+    }
+}
+
+/// The head of a tool result.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ToolResult<'a> {
+    /// The id of the call it answers.
+    pub call_id: Cow<'a, str>,
+    /// The tool's name; empty where the session does not say.
+    pub tool: Cow<'a, str>,
+    /// Whether the tool failed.
+    pub is_error: bool,
+}
+
+/// A message parsed from an entry's JSON.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Message<'a> {
+    /// The role as the session writes it: `user`, `assistant`, `toolResult`, `bashExecution`, …
+    pub role: Cow<'a, str>,
+    /// The blocks in order.
+    pub blocks: Vec<Block<'a>>,
+    /// Why the model stopped, for assistant messages: `stop`, `toolUse`, `length`, `error`, `aborted`.
+    pub stop_reason: Option<Cow<'a, str>>,
+    result: Option<ToolResult<'a>>,
+}
+
+impl<'a> Message<'a> {
+    /// Parses the JSON of a message; what is no message becomes one text block of `fallback`.
+    pub fn parse(raw: &'a str, fallback: &'a str) -> Message<'a> {
+        let Ok(wire) = serde_json::from_str::<WireMessage<'a>>(raw) else {
+            return Message::plain(fallback);
+        };
+        let Some(role) = wire.role else { return Message::plain(fallback) };
+        let result = wire.tool_call_id.map(|call_id| ToolResult {
+            call_id: call_id.0,
+            tool: wire.tool_name.map_or(Cow::Borrowed(""), |name| name.0),
+            is_error: wire.is_error,
+        });
+        let blocks = match wire.content {
+            Some(content) => blocks_of(content.get()),
+            None => vec![Block::Text(Cow::Borrowed(fallback))],
+        };
+        Message { role: role.0, blocks, stop_reason: wire.stop_reason.map(|s| s.0), result }
+    }
+
+    /// The calls among the blocks, in order.
+    pub fn tool_calls(self) -> Vec<ToolCall<'a>> {
+        let call = |block| if let Block::ToolCall(call) = block { Some(call) } else { None };
+        self.blocks.into_iter().filter_map(call).collect()
+    }
+
+    /// The head of the result, where this message is one.
+    pub fn tool_result(self) -> Option<ToolResult<'a>> {
+        self.result
+    }
+
+    /// The text blocks joined by newlines: what [`Entry::text`](crate::Entry::text) holds.
+    pub fn text(&self) -> String {
+        let texts = self.blocks.iter().filter_map(|block| match block {
+            Block::Text(text) => Some(text.as_ref()),
+            _ => None,
+        });
+        texts.collect::<Vec<_>>().join("\n")
+    }
+
+    fn plain(text: &'a str) -> Message<'a> {
+        Message {
+            role: Cow::Borrowed("user"),
+            blocks: vec![Block::Text(Cow::Borrowed(text))],
+            stop_reason: None,
+            result: None,
+        }
+    }
+}
+
+/// A newtype, because serde borrows through `Cow` only where the attribute can stand.
+#[derive(Deserialize)]
+struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct WireMessage<'a> {
+    #[serde(borrow)]
+    role: Option<Text<'a>>,
+    #[serde(borrow)]
+    content: Option<&'a RawValue>,
+    #[serde(borrow)]
+    stop_reason: Option<Text<'a>>,
+    #[serde(borrow)]
+    tool_call_id: Option<Text<'a>>,
+    #[serde(borrow)]
+    tool_name: Option<Text<'a>>,
+    #[serde(default)]
+    is_error: bool,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct WireBlock<'a> {
+    #[serde(borrow, rename = "type")]
+    kind: Option<Text<'a>>,
+    #[serde(borrow)]
+    text: Option<Text<'a>>,
+    #[serde(borrow)]
+    thinking: Option<Text<'a>>,
+    #[serde(borrow)]
+    thinking_signature: Option<Text<'a>>,
+    #[serde(borrow)]
+    id: Option<Text<'a>>,
+    #[serde(borrow)]
+    name: Option<Text<'a>>,
+    #[serde(borrow)]
+    arguments: Option<&'a RawValue>,
+    #[serde(borrow)]
+    data: Option<Text<'a>>,
+    #[serde(borrow)]
+    mime_type: Option<Text<'a>>,
+}
+
+fn blocks_of(content: &str) -> Vec<Block<'_>> {
+    if let Ok(Text(text)) = serde_json::from_str(content) {
+        return vec![Block::Text(text)];
+    }
+    let raw_blocks: Vec<&RawValue> = serde_json::from_str(content).unwrap_or_default();
+    raw_blocks.into_iter().map(|raw| block_of(raw.get())).collect()
+}
+
+fn block_of(raw: &str) -> Block<'_> {
+    let other = Block::Other(Cow::Borrowed(raw));
+    let Ok(wire) = serde_json::from_str::<WireBlock<'_>>(raw) else { return other };
+    let or_empty = |text: Option<Text<'_>>| text.map_or_else(String::new, |t| t.0.into_owned());
+    match wire.kind.as_ref().map(|kind| kind.0.as_ref()) {
+        Some("text") => wire.text.map_or(other, |text| Block::Text(text.0)),
+        Some("thinking") => Block::Thinking {
+            text: wire.thinking.map_or(Cow::Borrowed(""), |text| text.0),
+            signature: wire.thinking_signature.map(|text| text.0),
+        },
+        Some("toolCall") => Block::ToolCall(ToolCall {
+            id: wire.id.map_or(Cow::Borrowed(""), |text| text.0),
+            name: wire.name.map_or(Cow::Borrowed(""), |text| text.0),
+            arguments: Cow::Borrowed(wire.arguments.map_or("{}", RawValue::get)),
+        }),
+        Some("image") => Block::Image {
+            mime: Cow::Owned(or_empty(wire.mime_type)),
+            data: wire.data.map_or(Cow::Borrowed(""), |text| text.0),
+        },
+        _ => other,
+    }
+}

@@ -1,0 +1,106 @@
+//! Token estimates by script: characters weighted by how tokenizers treat their block, four to a token.
+//!
+//! The weights follow OpenClaw 2026.9.6 (facts, section 4.2). An estimate carries no safety margin;
+//! the host applies its margin once, when it turns a window into a budget.
+
+use super::message::{Block, Message};
+
+/// What one image costs.
+pub const IMAGE_TOKENS: u64 = 2_000;
+
+/// Weighted characters that make one token.
+pub const CHARS_PER_TOKEN: u64 = 4;
+
+/// The tokens of a text.
+///
+/// ```
+/// # use ctxhost_engine_api::transcript::tokens::estimate;
+/// assert_eq!(estimate("abcde"), 2);
+/// assert_eq!(estimate("你好"), 2);
+/// ```
+pub fn estimate(text: &str) -> u64 {
+    weighted_chars(text).div_ceil(CHARS_PER_TOKEN)
+}
+
+/// The weighted characters of a text: 1 for each UTF-16 unit, more for scripts that cost more.
+///
+/// ```
+/// # use ctxhost_engine_api::transcript::tokens::weighted_chars;
+/// assert_eq!(weighted_chars("abcd"), 4);
+/// assert_eq!(weighted_chars("日本語テキスト"), 28);
+/// assert_eq!(weighted_chars("\u{1F600}"), 2);
+/// ```
+pub fn weighted_chars(text: &str) -> u64 {
+    if text.is_ascii() {
+        return text.len() as u64;
+    }
+    text.chars().map(char_weight).sum()
+}
+
+/// The tokens of a message: its text, thinking and calls, with images at [`IMAGE_TOKENS`].
+pub fn message(message: &Message<'_>) -> u64 {
+    let mut chars = 0;
+    let mut images = 0;
+    for block in &message.blocks {
+        match block {
+            Block::Text(text) => chars += weighted_chars(text),
+            Block::Thinking { text, .. } => chars += weighted_chars(text),
+            Block::ToolCall(call) => {
+                chars += weighted_chars(&call.name) + weighted_chars(&call.arguments);
+            }
+            Block::Image { .. } => images += 1,
+            Block::Other(json) => chars += weighted_chars(json),
+        }
+    }
+    chars.div_ceil(CHARS_PER_TOKEN) + images * IMAGE_TOKENS
+}
+
+/// The weight of one character, in weighted characters.
+pub fn char_weight(character: char) -> u64 {
+    let code = character as u32;
+    match code {
+        0..=0xB6 | 0xB8..=0x10FF => 1,
+        0xB7 | 0x3000..=0x319F | 0x4E00..=0x9FA5 | 0xAC00..=0xD7AF | 0xFF01..=0xFF60 => 4,
+        0xFE10..=0xFE4F | 0xFF61..=0xFFDC | 0xFFE0..=0xFFE6 => 8,
+        0x1100..=0x11FF
+        | 0x2E80..=0x2FFF
+        | 0x31A0..=0x4DFF
+        | 0x9FA6..=0x9FFF
+        | 0xA000..=0xA4FF
+        | 0xA700..=0xA707
+        | 0xA960..=0xA97F
+        | 0xD7B0..=0xD7FF
+        | 0xF900..=0xFAFF
+        | 0x1D360..=0x1D371 => 12,
+        0x16FE0..=0x16FFF
+        | 0x1AFF0..=0x1B16F
+        | 0x1F200..=0x1F2FF
+        | 0x20000..=0x2FA1F
+        | 0x30000..=0x3347F => 16,
+        _ => character.len_utf16() as u64,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn weights_of_the_recorded_cases() {
+        let cases = [
+            ("", 0),
+            ("abcd", 4),
+            ("你好", 8),
+            ("你好 hello", 14),
+            ("日本語テキスト", 28),
+            ("한국어", 12),
+            ("\u{1F600}", 2),
+            ("\u{20BB7}", 16),
+            ("é", 1),
+            ("㐀", 12),
+        ];
+        for (text, weight) in cases {
+            assert_eq!(weighted_chars(text), weight, "{text}");
+        }
+    }
+}

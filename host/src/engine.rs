@@ -1,0 +1,1 @@
+//! The slot: a name in the config becomes a live engine.

@@ -1,0 +1,1 @@
+//! The law: what holds for every request, whatever an engine answers.

@@ -1,0 +1,18 @@
+//! The runtime of ctxhost and its faces, in reading order.
+//!
+//! Every `use` points up this list, never down; `tests/tests/floors.rs` checks it.
+
+#![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing))]
+
+pub mod session;
+
+pub mod law;
+pub mod provider;
+
+pub mod engine;
+
+pub mod config;
+
+pub mod runtime;
+
+pub mod cli;

@@ -1,0 +1,3 @@
+//! The only place where time passes.
+
+pub mod replay;

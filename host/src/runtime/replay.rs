@@ -1,0 +1,3 @@
+//! The walk of a recorded session through an engine.
+
+pub mod report;

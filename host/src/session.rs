@@ -1,0 +1,1 @@
+//! Sessions: a transcript on disk.
