@@ -1,1 +1,25 @@
-//! The slot: a name in the config becomes a live engine.
+//! The slot: a name in the config becomes a live engine, and what it answers says who answered.
+//!
+//! Linked and loaded engines come through the same door ([`EngineDoor`]) and are called the same
+//! way ([`LiveEngine`]). This room does not know sessions, laws or the config file: it is told what
+//! to open and it is handed transcripts.
+//!
+//! [`EngineDoor`]: ctxhost_engine_api::border::EngineDoor
+
+mod bundled;
+mod calls;
+mod lane;
+mod library;
+mod live;
+mod quarantine;
+mod services;
+mod slot;
+pub mod store;
+
+pub use bundled::{BUNDLED, LEGACY, bundled};
+pub use lane::Isolation;
+pub use library::{Inspected, LoadError, inspect};
+pub use live::{EngineSpec, LiveEngine, OpenError, Source, Timeouts};
+pub use quarantine::{Quarantine, QuarantineRecord};
+pub use services::{Clock, Environment, SessionView};
+pub use slot::{OnEngineError, Served, Slot, SlotError};

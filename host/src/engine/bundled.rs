@@ -1,0 +1,19 @@
+//! The one room that names the engines linked into the host.
+
+use ctxhost_engine_api::border::EngineDoor;
+
+/// The engine that serves when no other can.
+pub const LEGACY: &str = "legacy";
+
+/// The ids of all bundled engines, in the order they are listed.
+pub const BUNDLED: [&str; 3] = [LEGACY, "window", "mask"];
+
+/// The door of a bundled engine; `None` for any other id.
+pub fn bundled(id: &str) -> Option<EngineDoor> {
+    match id {
+        "legacy" => Some(EngineDoor::linked::<ctxhost_engine_legacy::Legacy>()),
+        "window" => Some(EngineDoor::linked::<ctxhost_engine_window::Window>()),
+        "mask" => Some(EngineDoor::linked::<ctxhost_engine_mask::Mask>()),
+        _ => None,
+    }
+}

@@ -1,0 +1,126 @@
+//! The calls that are under way: their deadlines, their cancellation, the transcript they see.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+
+use ctxhost_engine_api::{CallId, Transcript};
+
+/// How long a call may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Limit {
+    /// Allowed without a sign of life.
+    pub(super) patience: Duration,
+    /// Allowed in all, however much progress is reported.
+    pub(super) cap: Duration,
+}
+
+impl Limit {
+    /// A limit that progress does not move.
+    pub(super) fn fixed(patience: Duration) -> Self {
+        Limit { patience, cap: patience }
+    }
+}
+
+struct Call {
+    patience: Duration,
+    deadline: Instant,
+    cap: Instant,
+    view: Option<Transcript>,
+}
+
+/// All calls of one engine that are under way.
+#[derive(Default)]
+pub(super) struct Calls {
+    next: AtomicU64,
+    running: Mutex<HashMap<u64, Call>>,
+}
+
+impl Calls {
+    /// Begins a call; it ends when the guard is dropped.
+    pub(super) fn begin(self: &Arc<Self>, limit: Limit, view: Option<Transcript>) -> CallGuard {
+        let id = self.next.fetch_add(1, Ordering::Relaxed) + 1;
+        let now = Instant::now();
+        let call = Call {
+            patience: limit.patience,
+            deadline: now + limit.patience.min(limit.cap),
+            cap: now + limit.cap,
+            view,
+        };
+        self.running().insert(id, call);
+        CallGuard { id: CallId(id), calls: self.clone() }
+    }
+
+    /// When the call must have answered; `None` once it has ended.
+    pub(super) fn deadline(&self, call: CallId) -> Option<Instant> {
+        self.running().get(&call.0).map(|call| call.deadline)
+    }
+
+    /// A call that is not under way any more counts as cancelled.
+    pub(super) fn is_cancelled(&self, call: CallId) -> bool {
+        self.deadline(call).is_none_or(|deadline| deadline <= Instant::now())
+    }
+
+    /// A sign of life: the call has its whole patience again, up to its cap.
+    pub(super) fn progress(&self, call: CallId) {
+        if let Some(call) = self.running().get_mut(&call.0) {
+            call.deadline = (Instant::now() + call.patience).min(call.cap);
+        }
+    }
+
+    /// The transcript that the call was given.
+    pub(super) fn view(&self, call: CallId) -> Option<Transcript> {
+        self.running().get(&call.0)?.view.clone()
+    }
+
+    fn running(&self) -> MutexGuard<'_, HashMap<u64, Call>> {
+        self.running.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+}
+
+/// A call that is under way.
+pub(super) struct CallGuard {
+    pub(super) id: CallId,
+    calls: Arc<Calls>,
+}
+
+impl CallGuard {
+    /// When the call must have answered.
+    pub(super) fn deadline(&self) -> Instant {
+        self.calls.deadline(self.id).unwrap_or_else(Instant::now)
+    }
+}
+
+impl Drop for CallGuard {
+    fn drop(&mut self) {
+        self.calls.running().remove(&self.id.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn progress_moves_the_deadline_but_never_past_the_cap() {
+        let calls = Arc::new(Calls::default());
+        let limit = Limit { patience: Duration::from_secs(10), cap: Duration::from_secs(12) };
+        let call = calls.begin(limit, None);
+        let before = call.deadline();
+        std::thread::sleep(Duration::from_millis(5));
+        calls.progress(call.id);
+        assert!(call.deadline() > before);
+        assert!(call.deadline() < before + Duration::from_secs(3));
+    }
+
+    #[test]
+    fn a_call_that_ended_counts_as_cancelled() {
+        let calls = Arc::new(Calls::default());
+        let call = calls.begin(Limit::fixed(Duration::from_secs(10)), None);
+        let id = call.id;
+        assert!(!calls.is_cancelled(id));
+        drop(call);
+        assert!(calls.is_cancelled(id));
+    }
+}

@@ -1,0 +1,126 @@
+//! Where an engine's code runs: threads of its own, so that what blocks or spins there stalls no
+//! one else.
+
+use std::future::Future;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use ctxhost_engine_api::{EngineError, ErrorKind, Result};
+use tokio::runtime::{Builder, Runtime};
+use tokio::time::Instant;
+
+use super::calls::CallGuard;
+
+/// How far an engine is kept from the host.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Isolation {
+    /// On the host's own threads. Contains panics; for bundled engines only.
+    Inline,
+    /// On threads of its own. Contains panics, blocking and endless loops.
+    #[default]
+    Lane,
+}
+
+/// Threads of one engine: one may be lost to a loop without stopping the other's answer.
+const LANE_THREADS: usize = 2;
+
+/// Stack of a lane's thread, in bytes: what a main thread has, since authors test on one.
+const LANE_STACK_BYTES: usize = 8 * 1024 * 1024;
+
+/// How long a cancelled call may take to let go of its thread, before the thread counts as lost.
+const LETTING_GO: Duration = Duration::from_millis(100);
+
+/// The place an engine runs in.
+pub(super) enum Lane {
+    Inline,
+    Threads { runtime: Option<Runtime>, lost: AtomicBool },
+}
+
+impl Lane {
+    /// Opens the lane of the engine `id`.
+    ///
+    /// # Errors
+    ///
+    /// When the system gives no threads.
+    pub(super) fn open(id: &str, isolation: Isolation) -> std::io::Result<Lane> {
+        if isolation == Isolation::Inline {
+            return Ok(Lane::Inline);
+        }
+        let runtime = Builder::new_multi_thread()
+            .worker_threads(LANE_THREADS)
+            .thread_stack_size(LANE_STACK_BYTES)
+            .thread_name(format!("engine-{id}"))
+            .enable_time()
+            .build()?;
+        Ok(Lane::Threads { runtime: Some(runtime), lost: AtomicBool::new(false) })
+    }
+
+    /// Runs one call to its end or to its deadline, whichever comes first.
+    ///
+    /// # Errors
+    ///
+    /// The call's own, or [`ErrorKind::Deadline`].
+    pub(super) async fn run<T: Send + 'static>(
+        &self,
+        call: &CallGuard,
+        work: impl Future<Output = Result<T>> + Send + 'static,
+    ) -> Result<T> {
+        match self {
+            Lane::Inline => until_deadline(call, work).await.unwrap_or_else(|| Err(too_late())),
+            Lane::Threads { runtime: Some(runtime), lost } => {
+                let mut task = runtime.spawn(work);
+                if let Some(ended) = until_deadline(call, &mut task).await {
+                    return ended.unwrap_or_else(|died| Err(task_died(&died.to_string())));
+                }
+                task.abort();
+                if tokio::time::timeout(LETTING_GO, task).await.is_err() {
+                    lost.store(true, Ordering::Relaxed);
+                }
+                Err(too_late())
+            }
+            Lane::Threads { runtime: None, .. } => Err(task_died("the lane is closed")),
+        }
+    }
+
+    /// Whether a thread of the lane is held by a call that was given up.
+    pub(super) fn lost_a_thread(&self) -> bool {
+        matches!(self, Lane::Threads { lost, .. } if lost.load(Ordering::Relaxed))
+    }
+}
+
+impl Drop for Lane {
+    fn drop(&mut self) {
+        if let Lane::Threads { runtime, .. } = self
+            && let Some(runtime) = runtime.take()
+        {
+            // Waiting here could wait for ever: a lost thread never comes back.
+            runtime.shutdown_background();
+        }
+    }
+}
+
+/// Waits for `work` as long as the call's deadline, which progress may move, lies ahead.
+async fn until_deadline<T>(call: &CallGuard, work: impl Future<Output = T>) -> Option<T> {
+    tokio::pin!(work);
+    loop {
+        let deadline = Instant::from_std(call.deadline());
+        tokio::select! {
+            biased;
+            answer = &mut work => return Some(answer),
+            () = tokio::time::sleep_until(deadline) => {
+                if call.deadline() <= deadline.into_std() {
+                    return None;
+                }
+            }
+        }
+    }
+}
+
+fn too_late() -> EngineError {
+    EngineError::new(ErrorKind::Deadline, "took longer than its time limit")
+}
+
+fn task_died(reason: &str) -> EngineError {
+    EngineError::new(ErrorKind::Panicked, format!("its task died: {reason}"))
+}

@@ -1,0 +1,351 @@
+//! The loader: a file becomes an engine's door, after everything that can be checked was checked.
+//!
+//! The order matters. Constructors of a library run at `dlopen`, and a file that was cut short kills
+//! the process inside it, so all reading comes first:
+//!
+//! ```text
+//!  path ─► regular file, not writable by all ─► read once ─► sha256 ─► complete object file ─► metadata
+//!       ─► private copy ─► dlopen (now, local) ─► symbol ─► layouts ─► id
+//! ```
+//!
+//! What this cannot protect from: a library is code with all the host's rights, and it runs.
+
+#![allow(unsafe_code)]
+
+use std::fs;
+use std::io::Write as _;
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use ctxhost_engine_api::border::{
+    ABI_MAJOR, AdmitError, EngineDoor, META_BYTES, Meta, ROOT_SYMBOL, decode_meta, magic,
+};
+use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
+use object::{Object as _, ObjectSection as _, ObjectSegment as _};
+use sha2::{Digest as _, Sha256};
+
+/// The largest library that is read, in bytes. A debug build of a large engine has some 30 MB.
+const MAX_LIBRARY_BYTES: u64 = 512 * 1024 * 1024;
+
+/// Why a file did not become an engine. Nothing of it has run, except where it says so.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    /// The file cannot be read.
+    #[error("cannot read {}: {source}", path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// It is a folder, a pipe or a device.
+    #[error("{} is not a regular file; name the engine's .so", path.display())]
+    NotAFile {
+        /// The path.
+        path: PathBuf,
+    },
+    /// Anybody on this machine could replace it.
+    #[error("{} can be written by every user; run `chmod o-w` on it first", path.display())]
+    WorldWritable {
+        /// The file.
+        path: PathBuf,
+    },
+    /// It is too large to be an engine.
+    #[error("{} has {bytes} bytes; engines of more than {MAX_LIBRARY_BYTES} are not loaded", path.display())]
+    TooLarge {
+        /// The file.
+        path: PathBuf,
+        /// Its size.
+        bytes: u64,
+    },
+    /// Its bytes are not the ones that were pinned.
+    #[error("{} has sha256 {found}, but {expected} is pinned; not loaded", path.display())]
+    HashMismatch {
+        /// The file.
+        path: PathBuf,
+        /// What the config says.
+        expected: String,
+        /// What the file has.
+        found: String,
+    },
+    /// It is no shared library.
+    #[error("{} is not a shared library ({reason})", path.display())]
+    NotALibrary {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        reason: String,
+    },
+    /// It was cut short.
+    #[error("{} is cut short: it has {bytes} bytes and its headers speak of {needed}; copy it again", path.display())]
+    Truncated {
+        /// The file.
+        path: PathBuf,
+        /// Its size.
+        bytes: u64,
+        /// What its headers need.
+        needed: u64,
+    },
+    /// It is a library, but no engine.
+    #[error("{} is a library but no engine: it has no engine metadata; does it call export_engine!?", path.display())]
+    NoMetadata {
+        /// The file.
+        path: PathBuf,
+    },
+    /// It holds more than one engine.
+    #[error("{} holds {count} engines; a library exports exactly one", path.display())]
+    SeveralEngines {
+        /// The file.
+        path: PathBuf,
+        /// How many.
+        count: usize,
+    },
+    /// It was built for another major of the ABI.
+    #[error("{} was built for engine ABI {theirs}, this host speaks {ABI_MAJOR}; nothing of it was run", path.display())]
+    WrongMajor {
+        /// The file.
+        path: PathBuf,
+        /// Its major.
+        theirs: u32,
+    },
+    /// It was built for another machine or with the wrong panic strategy.
+    #[error("{} was built for {what}, this host needs {needed}", path.display())]
+    WrongBuild {
+        /// The file.
+        path: PathBuf,
+        /// What it was built for.
+        what: String,
+        /// What would do.
+        needed: String,
+    },
+    /// The private copy could not be written.
+    #[error("cannot write a private copy into {}: {source}", folder.display())]
+    NoCopy {
+        /// The folder.
+        folder: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// The dynamic linker refused it.
+    #[error("the system did not load {}: {reason}", path.display())]
+    Refused {
+        /// The file.
+        path: PathBuf,
+        /// What the linker said.
+        reason: String,
+    },
+    /// It has no door of our major.
+    #[error("{} does not export {ROOT_SYMBOL}; was it stripped?", path.display())]
+    NoSymbol {
+        /// The file.
+        path: PathBuf,
+    },
+    /// Its door does not fit. Its constructors have run.
+    #[error("{} was not let in: {source}", path.display())]
+    NotAdmitted {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: AdmitError,
+    },
+    /// It says one thing in its metadata and another when asked.
+    #[error("{} calls itself {running:?} but its metadata says {written:?}", path.display())]
+    IdMismatch {
+        /// The file.
+        path: PathBuf,
+        /// What its metadata says.
+        written: String,
+        /// What it answered.
+        running: String,
+    },
+}
+
+/// A library that was read and checked but not loaded.
+#[derive(Debug)]
+pub struct Inspected {
+    /// The canonical path.
+    pub path: PathBuf,
+    /// What its metadata says.
+    pub meta: Meta,
+    /// SHA-256 of its bytes, in hex.
+    pub sha256: String,
+    /// Its size.
+    pub bytes: u64,
+    image: Vec<u8>,
+}
+
+/// Reads and checks a library without running anything of it.
+///
+/// # Errors
+///
+/// [`LoadError`], one sentence that says what to do.
+pub fn inspect(path: &Path) -> Result<Inspected, LoadError> {
+    let unreadable = |source| LoadError::Unreadable { path: path.into(), source };
+    let path = path.canonicalize().map_err(unreadable)?;
+    let image = read_image(&path)?;
+    check_object(&path, &image)?;
+    let meta = find_meta(&path, &image)?;
+    check_build(&path, &meta)?;
+    let sha256 = Sha256::digest(&image).iter().map(|byte| format!("{byte:02x}")).collect();
+    Ok(Inspected { path, meta, sha256, bytes: image.len() as u64, image })
+}
+
+impl Inspected {
+    /// Refuses bytes other than the pinned ones.
+    pub fn expect_hash(self, pinned: Option<&str>) -> Result<Self, LoadError> {
+        match pinned {
+            Some(expected) if !expected.eq_ignore_ascii_case(&self.sha256) => {
+                Err(LoadError::HashMismatch {
+                    path: self.path,
+                    expected: expected.into(),
+                    found: self.sha256,
+                })
+            }
+            _ => Ok(self),
+        }
+    }
+
+    /// Loads the very bytes that were checked. `copies` is a private folder for the copy.
+    ///
+    /// The library stays for the life of the process: unloading Rust code either does nothing or
+    /// kills.
+    ///
+    /// # Errors
+    ///
+    /// [`LoadError`].
+    pub fn load(self, copies: &Path) -> Result<EngineDoor, LoadError> {
+        let copy = PrivateCopy::write(copies, &self.sha256, &self.image)
+            .map_err(|source| LoadError::NoCopy { folder: copies.into(), source })?;
+        let path = self.path;
+        // SAFETY: constructors of the library run here. The operator named this file as an engine;
+        // its bytes were checked to be a complete library of this platform that carries the metadata
+        // of `export_engine!`, and the copy that is opened cannot change any more.
+        let library = unsafe { Library::open(Some(&copy.path), RTLD_NOW | RTLD_LOCAL) };
+        drop(copy);
+        let library = library.map_err(|error| LoadError::Refused {
+            path: path.clone(),
+            reason: shorten(&error.to_string()),
+        })?;
+        // SAFETY: only the address of the symbol is taken; `EngineDoor::admit` checks what is there.
+        let symbol = unsafe { library.get::<*const ()>(ROOT_SYMBOL.as_bytes()) };
+        let symbol = symbol.map_err(|_| LoadError::NoSymbol { path: path.clone() })?.into_raw();
+        // The handle is leaked on purpose: see above.
+        std::mem::forget(library);
+        // SAFETY: the address is that of the root symbol of a library that was just made permanent.
+        let door = unsafe { EngineDoor::admit(symbol.cast_const().cast()) };
+        let door = door.map_err(|source| {
+            if let AdmitError::Incompatible { report, .. } = &source {
+                tracing::debug!(path = %path.display(), report, "layout report");
+            }
+            LoadError::NotAdmitted { path: path.clone(), source }
+        })?;
+        let running = door.info().map(|info| info.id).unwrap_or_default();
+        if running == self.meta.id {
+            Ok(door)
+        } else {
+            Err(LoadError::IdMismatch { path, written: self.meta.id, running })
+        }
+    }
+}
+
+fn read_image(path: &Path) -> Result<Vec<u8>, LoadError> {
+    let unreadable = |source| LoadError::Unreadable { path: path.into(), source };
+    let facts = fs::metadata(path).map_err(unreadable)?;
+    if !facts.is_file() {
+        return Err(LoadError::NotAFile { path: path.into() });
+    }
+    if facts.mode() & 0o002 != 0 {
+        return Err(LoadError::WorldWritable { path: path.into() });
+    }
+    if facts.len() > MAX_LIBRARY_BYTES {
+        return Err(LoadError::TooLarge { path: path.into(), bytes: facts.len() });
+    }
+    fs::read(path).map_err(unreadable)
+}
+
+/// Refuses what is no library of this platform, and what is shorter than its headers say.
+fn check_object(path: &Path, image: &[u8]) -> Result<(), LoadError> {
+    let file = object::File::parse(image).map_err(|error| {
+        let reason = if image.is_empty() { "it is empty".into() } else { error.to_string() };
+        LoadError::NotALibrary { path: path.into(), reason }
+    })?;
+    if file.kind() != object::ObjectKind::Dynamic {
+        let reason = format!("it is {:?}", file.kind()).to_lowercase();
+        return Err(LoadError::NotALibrary { path: path.into(), reason });
+    }
+    let segments = file.segments().map(|segment| segment.file_range());
+    let sections = file.sections().filter_map(|section| section.file_range());
+    let ends = segments.chain(sections).map(|(start, length)| start.saturating_add(length));
+    let needed = ends.max().unwrap_or(0);
+    let bytes = image.len() as u64;
+    if needed > bytes {
+        return Err(LoadError::Truncated { path: path.into(), bytes, needed });
+    }
+    Ok(())
+}
+
+fn find_meta(path: &Path, image: &[u8]) -> Result<Meta, LoadError> {
+    let block = |at: usize| image.get(at..(at + META_BYTES).min(image.len()));
+    let magic = magic();
+    let found = memchr::memmem::find_iter(image, &magic);
+    let mut metas: Vec<Meta> = found.filter_map(|at| decode_meta(block(at)?)).collect();
+    match (metas.pop(), metas.len()) {
+        (None, _) => Err(LoadError::NoMetadata { path: path.into() }),
+        (Some(meta), 0) => Ok(meta),
+        (Some(_), more) => Err(LoadError::SeveralEngines { path: path.into(), count: more + 1 }),
+    }
+}
+
+fn check_build(path: &Path, meta: &Meta) -> Result<(), LoadError> {
+    let ours = Meta::ours();
+    if meta.abi_major != ABI_MAJOR {
+        return Err(LoadError::WrongMajor { path: path.into(), theirs: meta.abi_major });
+    }
+    let pairs = [
+        (format!("target {}", meta.target), format!("target {}", ours.target)),
+        (format!("{}-bit pointers", meta.pointer), format!("{}-bit pointers", ours.pointer)),
+        (format!("panic = {:?}", meta.panic), format!("panic = {:?}", ours.panic)),
+    ];
+    match pairs.into_iter().find(|(theirs, ours)| theirs != ours) {
+        Some((what, needed)) => Err(LoadError::WrongBuild { path: path.into(), what, needed }),
+        None => Ok(()),
+    }
+}
+
+/// A copy with an inode of its own: the linker answers a path, a hard link or a symlink it knows
+/// with the image it already has, and a file that is overwritten in place kills the process.
+struct PrivateCopy {
+    path: PathBuf,
+}
+
+impl PrivateCopy {
+    fn write(folder: &Path, sha256: &str, image: &[u8]) -> std::io::Result<PrivateCopy> {
+        static COPIES: AtomicU64 = AtomicU64::new(0);
+        private_folder(folder)?;
+        let number = COPIES.fetch_add(1, Ordering::Relaxed);
+        let name = format!("{sha256}-{}-{number}.so", std::process::id());
+        let copy = PrivateCopy { path: folder.join(name) };
+        let mut file =
+            fs::OpenOptions::new().write(true).create_new(true).mode(0o500).open(&copy.path)?;
+        file.write_all(image)?;
+        file.sync_all()?;
+        Ok(copy)
+    }
+}
+
+impl Drop for PrivateCopy {
+    /// The mapping outlives the name; without the name nothing is left behind.
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+/// Creates a folder that only its owner may enter, with its parents.
+pub(super) fn private_folder(folder: &Path) -> std::io::Result<()> {
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)
+}
+
+fn shorten(text: &str) -> String {
+    text.chars().take(300).collect()
+}

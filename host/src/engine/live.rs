@@ -1,0 +1,370 @@
+//! A live engine: created, on its lane, called with deadlines.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc;
+use std::time::Duration;
+
+use ctxhost_engine_api::border::{EngineDoor, EngineHandle};
+use ctxhost_engine_api::*;
+use serde_json::Value;
+
+use super::bundled::bundled;
+use super::calls::{CallGuard, Calls, Limit};
+use super::lane::{Isolation, Lane};
+use super::library::{LoadError, inspect};
+use super::services::{Environment, Services};
+
+/// How long each call may take, in milliseconds.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Deserialize, serde::Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Timeouts {
+    /// Building the engine; it should do no work there.
+    pub create_ms: u64,
+    /// Taking over a session's history.
+    pub bootstrap_ms: u64,
+    /// Taking note of new entries, on the way of every turn.
+    pub ingest_ms: u64,
+    /// Choosing what the model sees, on the way of every request.
+    pub assemble_ms: u64,
+    /// A compaction without a sign of progress; a model may need minutes.
+    pub compact_ms: u64,
+    /// A compaction in all.
+    pub compact_cap_ms: u64,
+    /// What follows a turn.
+    pub after_turn_ms: u64,
+    /// Housekeeping in the background.
+    pub maintain_ms: u64,
+    /// Preparing and ending sub-agents, and answering for tools and status.
+    pub subagent_ms: u64,
+    /// Letting go of everything.
+    pub dispose_ms: u64,
+}
+
+impl Default for Timeouts {
+    /// The limits of facts/abi.md 5.2; compaction as the seed has it.
+    fn default() -> Self {
+        Timeouts {
+            create_ms: 5_000,
+            bootstrap_ms: 10_000,
+            ingest_ms: 2_000,
+            assemble_ms: 5_000,
+            compact_ms: 300_000,
+            compact_cap_ms: 900_000,
+            after_turn_ms: 60_000,
+            maintain_ms: 60_000,
+            subagent_ms: 2_000,
+            dispose_ms: 2_000,
+        }
+    }
+}
+
+/// Where an engine comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// Linked into the host.
+    Bundled,
+    /// Loaded from a file.
+    File(PathBuf),
+}
+
+impl std::fmt::Display for Source {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Source::Bundled => f.write_str("bundled"),
+            Source::File(path) => write!(f, "{}", path.display()),
+        }
+    }
+}
+
+/// What to open.
+#[derive(Clone, Debug)]
+pub struct EngineSpec {
+    /// The id it must have; empty to take whatever the file says.
+    pub id: String,
+    /// Where it comes from.
+    pub source: Source,
+    /// SHA-256 the file must have, in hex.
+    pub sha256: Option<String>,
+    /// How far it is kept from the host.
+    pub isolation: Isolation,
+    /// Its own settings.
+    pub config: Value,
+}
+
+impl EngineSpec {
+    /// A bundled engine with its own settings.
+    pub fn bundled(id: &str, config: Value) -> Self {
+        EngineSpec {
+            id: id.into(),
+            source: Source::Bundled,
+            sha256: None,
+            isolation: Isolation::Inline,
+            config,
+        }
+    }
+
+    /// An engine in a file, on a lane of its own.
+    pub fn file(id: &str, path: &Path, config: Value) -> Self {
+        EngineSpec {
+            id: id.into(),
+            source: Source::File(path.into()),
+            sha256: None,
+            isolation: Isolation::Lane,
+            config,
+        }
+    }
+}
+
+/// Why an engine could not be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// No engine of that name is linked in.
+    #[error("no bundled engine is called {id:?}")]
+    NotBundled {
+        /// The name.
+        id: String,
+    },
+    /// The file did not become an engine.
+    #[error(transparent)]
+    Load(#[from] LoadError),
+    /// The file holds another engine.
+    #[error("{} holds engine {found:?}, but the config calls it {configured:?}; use one name for both", path.display())]
+    OtherId {
+        /// The file.
+        path: PathBuf,
+        /// The name in the config.
+        configured: String,
+        /// The name in the file.
+        found: String,
+    },
+    /// It needs what this host does not have.
+    #[error("engine {id:?} needs the host to have {}, which it does not here", missing.join(", "))]
+    Missing {
+        /// The engine.
+        id: String,
+        /// The capabilities.
+        missing: Vec<String>,
+    },
+    /// Its `create` failed.
+    #[error("engine {id:?} could not be created: {error}")]
+    Create {
+        /// The engine.
+        id: String,
+        /// What it said.
+        error: EngineError,
+    },
+    /// The system gave it no threads.
+    #[error("no threads for engine {id:?}: {source}")]
+    Threads {
+        /// The engine.
+        id: String,
+        /// What the system said.
+        source: std::io::Error,
+    },
+}
+
+/// An engine that can be called.
+pub struct LiveEngine {
+    info: EngineInfo,
+    source: Source,
+    handle: EngineHandle,
+    lane: Lane,
+    calls: Arc<Calls>,
+    timeouts: Timeouts,
+}
+
+impl LiveEngine {
+    /// Opens an engine: finds its door, checks its name and needs, creates it.
+    ///
+    /// # Errors
+    ///
+    /// [`OpenError`].
+    pub fn open(spec: &EngineSpec, environment: &Environment) -> Result<LiveEngine, OpenError> {
+        let door = open_door(spec, environment)?;
+        let failed = |error| OpenError::Create { id: spec.id.clone(), error };
+        let info = door.info().map_err(failed)?;
+        let missing: Vec<String> = {
+            let offered = environment.capabilities();
+            info.requires.iter().filter(|need| !offered.contains(need)).cloned().collect()
+        };
+        if !missing.is_empty() {
+            return Err(OpenError::Missing { id: info.id, missing });
+        }
+        let lane = Lane::open(&info.id, spec.isolation)
+            .map_err(|source| OpenError::Threads { id: info.id.clone(), source })?;
+        let calls = Arc::new(Calls::default());
+        let services = Services::new(&info.id, environment, calls.clone());
+        let limit = Duration::from_millis(environment.timeouts.create_ms);
+        let handle = create_within(limit, door, services, spec.config.clone())
+            .map_err(|error| OpenError::Create { id: info.id.clone(), error })?;
+        let timeouts = environment.timeouts.clone();
+        Ok(LiveEngine { info, source: spec.source.clone(), handle, lane, calls, timeouts })
+    }
+
+    /// What it is.
+    pub fn info(&self) -> &EngineInfo {
+        &self.info
+    }
+
+    /// Its id.
+    pub fn id(&self) -> &str {
+        &self.info.id
+    }
+
+    /// Where it came from.
+    pub fn source(&self) -> &Source {
+        &self.source
+    }
+
+    /// Whether one of its threads hangs in a call that was given up.
+    pub fn lost_a_thread(&self) -> bool {
+        self.lane.lost_a_thread()
+    }
+
+    /// A session begins in it.
+    pub async fn bootstrap(
+        &self,
+        view: Transcript,
+        mut request: BootstrapRequest,
+    ) -> Result<Bootstrapped> {
+        let call = self.begin(self.timeouts.bootstrap_ms, &view);
+        request.call = call.id;
+        self.lane.run(&call, self.handle.bootstrap(view, request)).await
+    }
+
+    /// New entries.
+    pub async fn ingest(&self, view: Transcript, mut request: IngestRequest) -> Result<Ingested> {
+        let call = self.begin(self.timeouts.ingest_ms, &view);
+        request.call = call.id;
+        if request.entries.end.saturating_sub(request.entries.start) > 1 {
+            self.lane.run(&call, self.handle.ingest_batch(view, request)).await
+        } else {
+            self.lane.run(&call, self.handle.ingest(view, request)).await
+        }
+    }
+
+    /// What the model sees.
+    pub async fn assemble(&self, view: Transcript, mut request: AssembleRequest) -> Result<Plan> {
+        let call = self.begin(self.timeouts.assemble_ms, &view);
+        request.call = call.id;
+        self.lane.run(&call, self.handle.assemble(view, request)).await
+    }
+
+    /// A smaller transcript.
+    pub async fn compact(
+        &self,
+        view: Transcript,
+        mut request: CompactRequest,
+    ) -> Result<Compaction> {
+        let limit = Limit {
+            patience: Duration::from_millis(self.timeouts.compact_ms),
+            cap: Duration::from_millis(self.timeouts.compact_cap_ms),
+        };
+        let call = self.calls.begin(limit, Some(view.clone()));
+        request.call = call.id;
+        self.lane.run(&call, self.handle.compact(view, request)).await
+    }
+
+    /// A turn has ended well.
+    pub async fn after_turn(&self, view: Transcript, mut request: AfterTurnRequest) -> Result<()> {
+        let call = self.begin(self.timeouts.after_turn_ms, &view);
+        request.call = call.id;
+        self.lane.run(&call, self.handle.after_turn(view, request)).await
+    }
+
+    /// A turn is final.
+    pub async fn commit_turn(
+        &self,
+        view: Transcript,
+        mut request: CommitTurnRequest,
+    ) -> Result<Committed> {
+        let call = self.begin(self.timeouts.after_turn_ms, &view);
+        request.call = call.id;
+        self.lane.run(&call, self.handle.commit_turn(view, request)).await
+    }
+
+    /// Time for housekeeping.
+    pub async fn maintain(
+        &self,
+        view: Transcript,
+        mut request: MaintainRequest,
+    ) -> Result<Maintained> {
+        let call = self.begin(self.timeouts.maintain_ms, &view);
+        request.call = call.id;
+        self.lane.run(&call, self.handle.maintain(view, request)).await
+    }
+
+    /// What it says of itself.
+    pub async fn status(&self) -> Result<EngineStatus> {
+        let limit = Limit::fixed(Duration::from_millis(self.timeouts.subagent_ms));
+        let call = self.calls.begin(limit, None);
+        let handle = self.handle.clone();
+        self.lane.run(&call, async move { handle.status() }).await
+    }
+
+    /// Lets it go, within its time limit, and takes the services away.
+    pub async fn dispose(self) {
+        let limit = Limit::fixed(Duration::from_millis(self.timeouts.dispose_ms));
+        let call = self.calls.begin(limit, None);
+        if let Err(error) = self.lane.run(&call, self.handle.dispose()).await {
+            tracing::warn!(engine = self.info.id, %error, "dispose failed");
+        }
+    }
+
+    fn begin(&self, limit_ms: u64, view: &Transcript) -> CallGuard {
+        self.calls.begin(Limit::fixed(Duration::from_millis(limit_ms)), Some(view.clone()))
+    }
+}
+
+impl Drop for LiveEngine {
+    fn drop(&mut self) {
+        self.handle.revoke();
+    }
+}
+
+impl std::fmt::Debug for LiveEngine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("LiveEngine")
+            .field("id", &self.info.id)
+            .field("source", &self.source)
+            .finish_non_exhaustive()
+    }
+}
+
+fn open_door(spec: &EngineSpec, environment: &Environment) -> Result<EngineDoor, OpenError> {
+    let path = match &spec.source {
+        Source::Bundled => {
+            return bundled(&spec.id).ok_or_else(|| OpenError::NotBundled { id: spec.id.clone() });
+        }
+        Source::File(path) => path,
+    };
+    let inspected = inspect(path)?.expect_hash(spec.sha256.as_deref())?;
+    if !spec.id.is_empty() && spec.id != inspected.meta.id {
+        return Err(OpenError::OtherId {
+            path: inspected.path,
+            configured: spec.id.clone(),
+            found: inspected.meta.id,
+        });
+    }
+    Ok(inspected.load(&environment.copies_folder())?)
+}
+
+/// `create` is a plain function, so only a thread of its own can be left behind when it hangs.
+fn create_within(
+    limit: Duration,
+    door: EngineDoor,
+    services: Services,
+    config: Value,
+) -> Result<EngineHandle> {
+    let (send, receive) = mpsc::channel();
+    let thread = std::thread::Builder::new().name("engine-create".into());
+    let spawned = thread.spawn(move || {
+        let _ = send.send(door.create(Arc::new(services), &config));
+    });
+    spawned.map_err(|error| EngineError::failed(format!("no thread to create it on: {error}")))?;
+    receive.recv_timeout(limit).unwrap_or_else(|_| {
+        let message = format!("it took longer than {} ms", limit.as_millis());
+        Err(EngineError::new(ErrorKind::Deadline, message))
+    })
+}

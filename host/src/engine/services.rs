@@ -1,0 +1,317 @@
+//! What the host offers to one engine: the plain side of the services that cross the border.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use ctxhost_engine_api::border::{BoxFuture, HostServices};
+use ctxhost_engine_api::transcript::tokens;
+use ctxhost_engine_api::*;
+use serde_json::Value;
+use tokio::runtime::Handle;
+use tokio::task::AbortHandle;
+
+use super::calls::Calls;
+use super::live::{LiveEngine, Timeouts};
+use super::store::{EngineStore, FileStore, MemoryStore, StoreError};
+use crate::provider::Completer;
+
+/// The host's clock: the system's, or one that a replay sets to recorded time.
+#[derive(Clone, Debug, Default)]
+pub struct Clock {
+    recorded_ms: Option<Arc<AtomicI64>>,
+}
+
+impl Clock {
+    /// A clock that stands where it is set.
+    pub fn recorded() -> Self {
+        Clock { recorded_ms: Some(Arc::default()) }
+    }
+
+    /// Sets a recorded clock; the system's cannot be set.
+    pub fn set(&self, now_ms: i64) {
+        if let Some(recorded) = &self.recorded_ms {
+            recorded.store(now_ms, Ordering::Relaxed);
+        }
+    }
+
+    /// Milliseconds since 1970.
+    pub fn now_ms(&self) -> i64 {
+        match &self.recorded_ms {
+            Some(recorded) => recorded.load(Ordering::Relaxed),
+            None => {
+                let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+                i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+            }
+        }
+    }
+}
+
+/// What engines may know of sessions beside their live transcript. Implemented above this room.
+pub trait SessionView: Send + Sync {
+    /// A page of the whole session, compactions or not.
+    fn history(&self, request: &HistoryRequest) -> HistoryPage;
+    /// What is known of the provider's cache.
+    fn prompt_cache(&self, session: &SessionRef) -> PromptCache;
+}
+
+/// What all engines of a host share.
+#[derive(Clone)]
+pub struct Environment {
+    /// The folder for private copies and engines' stores; `None` keeps stores in memory and copies in
+    /// the system's folder for temporary files.
+    pub state_folder: Option<PathBuf>,
+    /// How long calls may take.
+    pub timeouts: Timeouts,
+    /// The clock.
+    pub clock: Clock,
+    /// What can be asked of sessions.
+    pub sessions: Option<Arc<dyn SessionView>>,
+    /// The model for summaries; `None` where none is configured.
+    pub completer: Option<Arc<dyn Completer>>,
+    delegate: Arc<OnceLock<Weak<LiveEngine>>>,
+}
+
+impl Environment {
+    /// An environment without a disk, a model or sessions.
+    pub fn new(timeouts: Timeouts, clock: Clock) -> Self {
+        Environment {
+            state_folder: None,
+            timeouts,
+            clock,
+            sessions: None,
+            completer: None,
+            delegate: Arc::default(),
+        }
+    }
+
+    /// Names the engine that compacts for those that delegate. The first call counts.
+    pub(super) fn delegate_to(&self, engine: &Arc<LiveEngine>) {
+        let _ = self.delegate.set(Arc::downgrade(engine));
+    }
+
+    /// What this host can do.
+    pub fn capabilities(&self) -> Vec<String> {
+        let always = [capability::KV, capability::BLOB, capability::DELEGATE_COMPACT];
+        let with_sessions = [capability::HISTORY, capability::PROMPT_CACHE];
+        let mut names: Vec<String> = always.map(str::to_owned).to_vec();
+        names.push(capability::SPAWN.into());
+        if self.sessions.is_some() {
+            names.extend(with_sessions.map(str::to_owned));
+        }
+        if self.completer.is_some() {
+            names.push(capability::COMPLETE.into());
+        }
+        names
+    }
+
+    pub(super) fn copies_folder(&self) -> PathBuf {
+        match &self.state_folder {
+            Some(folder) => folder.join("engines").join("cache"),
+            None => std::env::temp_dir().join(format!("ctxhost-engines-{}", std::process::id())),
+        }
+    }
+
+    fn store(&self, id: &str) -> Arc<dyn EngineStore> {
+        match &self.state_folder {
+            Some(folder) => Arc::new(FileStore::new(folder, id)),
+            None => Arc::new(MemoryStore::default()),
+        }
+    }
+}
+
+impl fmt::Debug for Environment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Environment")
+            .field("state_folder", &self.state_folder)
+            .field("capabilities", &self.capabilities())
+            .finish_non_exhaustive()
+    }
+}
+
+/// The services of one engine.
+pub(super) struct Services {
+    id: String,
+    environment: Environment,
+    store: Arc<dyn EngineStore>,
+    calls: Arc<Calls>,
+    tasks: Mutex<Vec<AbortHandle>>,
+    born: Instant,
+}
+
+impl Services {
+    pub(super) fn new(id: &str, environment: &Environment, calls: Arc<Calls>) -> Self {
+        Services {
+            id: id.into(),
+            environment: environment.clone(),
+            store: environment.store(id),
+            calls,
+            tasks: Mutex::default(),
+            born: Instant::now(),
+        }
+    }
+
+    fn tasks(&self) -> MutexGuard<'_, Vec<AbortHandle>> {
+        self.tasks.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    fn on_store<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&dyn EngineStore) -> Result<T, StoreError> + Send + 'static,
+    ) -> BoxFuture<Result<T>> {
+        let store = self.store.clone();
+        Box::pin(async move {
+            work(store.as_ref())
+                .map_err(|error| EngineError::new(ErrorKind::Store, error.to_string()))
+        })
+    }
+}
+
+impl Drop for Services {
+    /// The engine is gone: so are its background tasks.
+    fn drop(&mut self) {
+        self.tasks().iter().for_each(AbortHandle::abort);
+    }
+}
+
+impl HostServices for Services {
+    fn info(&self) -> HostInfo {
+        HostInfo {
+            api_version: ctxhost_engine_api::border::Meta::ours().api,
+            host_version: env!("CARGO_PKG_VERSION").into(),
+            capabilities: self.environment.capabilities(),
+        }
+    }
+
+    fn log(&self, level: LogLevel, target: &str, message: &str, fields: &Value) {
+        let (engine, fields) = (self.id.as_str(), fields.to_string());
+        match level {
+            LogLevel::Error => tracing::error!(engine, target, fields, "{message}"),
+            LogLevel::Warn => tracing::warn!(engine, target, fields, "{message}"),
+            LogLevel::Info => tracing::info!(engine, target, fields, "{message}"),
+            LogLevel::Debug => tracing::debug!(engine, target, fields, "{message}"),
+            LogLevel::Trace => tracing::trace!(engine, target, fields, "{message}"),
+        }
+    }
+
+    fn now_ms(&self) -> i64 {
+        self.environment.clock.now_ms()
+    }
+
+    fn monotonic_ns(&self) -> u64 {
+        u64::try_from(self.born.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    fn count_tokens(&self, _model: &str, text: &str) -> u64 {
+        tokens::estimate(text)
+    }
+
+    fn is_cancelled(&self, call: CallId) -> bool {
+        self.calls.is_cancelled(call)
+    }
+
+    fn remaining_ms(&self, call: CallId) -> Option<u64> {
+        let left = self.calls.deadline(call)?.saturating_duration_since(Instant::now());
+        u64::try_from(left.as_millis()).ok()
+    }
+
+    fn progress(&self, call: CallId, permille: u32, note: &str) {
+        tracing::debug!(engine = self.id, permille, note, "progress");
+        self.calls.progress(call);
+    }
+
+    fn complete(&self, _call: CallId, request: CompletionRequest) -> BoxFuture<Result<Completion>> {
+        match &self.environment.completer {
+            Some(completer) => completer.complete(request),
+            None => Box::pin(async {
+                let message = "no model is configured for summaries; set [summariser] in ctxhost.toml";
+                Err(EngineError::new(ErrorKind::ModelMissing, message))
+            }),
+        }
+    }
+
+    fn kv_get(&self, key: String) -> BoxFuture<Result<Option<String>>> {
+        self.on_store(move |store| store.get(&key))
+    }
+
+    fn kv_put(&self, key: String, value: String) -> BoxFuture<Result<()>> {
+        self.on_store(move |store| store.put(&key, &value))
+    }
+
+    fn kv_delete(&self, key: String) -> BoxFuture<Result<()>> {
+        self.on_store(move |store| store.delete(&key))
+    }
+
+    fn kv_list(&self, prefix: String) -> BoxFuture<Result<Vec<String>>> {
+        self.on_store(move |store| store.list(&prefix))
+    }
+
+    fn blob_put(&self, bytes: Vec<u8>) -> BoxFuture<Result<String>> {
+        self.on_store(move |store| store.put_blob(&bytes))
+    }
+
+    fn blob_get(&self, handle: String) -> BoxFuture<Result<Option<Vec<u8>>>> {
+        self.on_store(move |store| store.get_blob(&handle))
+    }
+
+    /// The future is polled wherever the engine awaits it: on its lane, which has a timer, or on a
+    /// thread of the engine's own, which has none.
+    fn sleep(&self, milliseconds: u64) -> BoxFuture<()> {
+        let nap = Duration::from_millis(milliseconds);
+        Box::pin(async move {
+            if Handle::try_current().is_ok() {
+                return tokio::time::sleep(nap).await;
+            }
+            let (wake, woken) = tokio::sync::oneshot::channel();
+            std::thread::spawn(move || {
+                std::thread::sleep(nap);
+                let _ = wake.send(());
+            });
+            let _ = woken.await;
+        })
+    }
+
+    fn history(&self, request: HistoryRequest) -> BoxFuture<Result<HistoryPage>> {
+        let sessions = self.environment.sessions.clone();
+        Box::pin(async move {
+            let missing = || EngineError::new(ErrorKind::Unsupported, "this host keeps no sessions");
+            Ok(sessions.ok_or_else(missing)?.history(&request))
+        })
+    }
+
+    fn prompt_cache(&self, session: &SessionRef) -> PromptCache {
+        let sessions = self.environment.sessions.as_ref();
+        sessions.map(|sessions| sessions.prompt_cache(session)).unwrap_or_default()
+    }
+
+    fn delegate_compact(
+        &self,
+        call: CallId,
+        request: CompactRequest,
+    ) -> BoxFuture<Result<Compaction>> {
+        let view = self.calls.view(call);
+        let delegate = self.environment.delegate.get().and_then(Weak::upgrade);
+        Box::pin(async move {
+            let view = view.ok_or_else(|| EngineError::failed("the call has ended"))?;
+            let missing = || EngineError::new(ErrorKind::Unsupported, "no engine to delegate to");
+            delegate.ok_or_else(missing)?.compact(view, request).await
+        })
+    }
+
+    fn spawn(&self, session: &SessionRef, task: BoxFuture<()>) {
+        match Handle::try_current() {
+            Ok(runtime) => {
+                let task = runtime.spawn(task).abort_handle();
+                let mut tasks = self.tasks();
+                tasks.retain(|task| !task.is_finished());
+                tasks.push(task);
+            }
+            Err(_) => {
+                let (engine, session) = (self.id.as_str(), session.id.as_str());
+                tracing::warn!(engine, session, "spawn from a thread of its own was refused");
+            }
+        }
+    }
+}

@@ -1,0 +1,308 @@
+//! The slot: the configured engine where it can serve, the bundled one where it cannot, and always
+//! the name of the one that did.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use ctxhost_engine_api::*;
+use serde::{Deserialize, Serialize};
+
+use super::bundled::LEGACY;
+use super::live::{EngineSpec, LiveEngine, OpenError};
+use super::quarantine::{Quarantine, QuarantineRecord};
+use super::services::Environment;
+
+/// What the host does when the configured engine fails.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum OnEngineError {
+    /// Quarantine it and let the bundled engine serve, loudly.
+    #[default]
+    Fallback,
+    /// Fail the request.
+    Fail,
+}
+
+/// Why the slot has no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum SlotError {
+    /// The configured engine could not be opened and `on_engine_error` is `fail`; or the bundled one
+    /// could not.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// An engine failed and `on_engine_error` is `fail`; or the bundled one failed.
+    #[error("engine {id:?} failed in {operation}: {error}")]
+    Engine {
+        /// The engine.
+        id: String,
+        /// The call.
+        operation: &'static str,
+        /// What it said.
+        error: EngineError,
+    },
+    /// The engine said something that the caller acts on: its window is too small, what must stay
+    /// does not fit, the call was cancelled.
+    #[error("{error}")]
+    Answer {
+        /// What it said.
+        error: EngineError,
+    },
+}
+
+/// An answer and who gave it.
+#[derive(Clone, Debug)]
+pub struct Served<T> {
+    /// The answer.
+    pub value: T,
+    /// The id of the engine that gave it.
+    pub engine: String,
+    /// Its version.
+    pub version: String,
+    /// Why it was not the configured engine.
+    pub fallback: Option<String>,
+    /// Time inside engines.
+    pub took: Duration,
+}
+
+/// The context-engine slot of a host.
+#[derive(Debug)]
+pub struct Slot {
+    configured: String,
+    /// `None` where the bundled engine itself is configured, or the configured one did not open.
+    chosen: Option<Arc<LiveEngine>>,
+    legacy: Arc<LiveEngine>,
+    on_error: OnEngineError,
+    quarantine: Quarantine,
+    clock: super::Clock,
+}
+
+impl Slot {
+    /// Opens the configured engine and, beside it, the bundled one.
+    ///
+    /// # Errors
+    ///
+    /// [`SlotError::Open`] where the configured engine does not open and `on_error` is
+    /// [`OnEngineError::Fail`], or where the bundled engine does not open.
+    pub fn open(
+        chosen: &EngineSpec,
+        legacy: &EngineSpec,
+        on_error: OnEngineError,
+        environment: &Environment,
+    ) -> Result<Slot, SlotError> {
+        let bundled = Arc::new(LiveEngine::open(legacy, environment)?);
+        environment.delegate_to(&bundled);
+        let mut slot = Slot {
+            configured: chosen.id.clone(),
+            chosen: None,
+            legacy: bundled,
+            on_error,
+            quarantine: Quarantine::default(),
+            clock: environment.clock.clone(),
+        };
+        if chosen.id == LEGACY && chosen.source == legacy.source {
+            return Ok(slot);
+        }
+        match LiveEngine::open(chosen, environment) {
+            Ok(engine) => {
+                slot.configured = engine.id().into();
+                slot.chosen = Some(Arc::new(engine));
+            }
+            Err(error) if on_error == OnEngineError::Fail => return Err(error.into()),
+            Err(error) => slot.put_in_quarantine("open", &error.to_string()),
+        }
+        Ok(slot)
+    }
+
+    /// The id that the slot was asked to hold.
+    pub fn configured(&self) -> &str {
+        &self.configured
+    }
+
+    /// The engine that serves the next call.
+    pub fn effective(&self) -> &LiveEngine {
+        match &self.chosen {
+            Some(engine) if self.quarantine.reason(engine.id()).is_none() => engine,
+            _ => &self.legacy,
+        }
+    }
+
+    /// Why the configured engine does not serve; `None` where it does.
+    pub fn quarantined(&self) -> Option<QuarantineRecord> {
+        self.quarantine.reason(&self.configured)
+    }
+
+    /// Lets the configured engine serve again.
+    pub fn lift_quarantine(&self) -> Option<QuarantineRecord> {
+        self.quarantine.lift(&self.configured)
+    }
+
+    /// A session begins.
+    pub async fn bootstrap(
+        &self,
+        view: &Transcript,
+        request: BootstrapRequest,
+    ) -> Result<Served<Bootstrapped>, SlotError> {
+        self.serve("bootstrap", |engine| {
+            let (view, request) = (view.clone(), request.clone());
+            async move { engine.bootstrap(view, request).await }
+        })
+        .await
+    }
+
+    /// New entries.
+    pub async fn ingest(
+        &self,
+        view: &Transcript,
+        request: IngestRequest,
+    ) -> Result<Served<Ingested>, SlotError> {
+        self.serve("ingest", |engine| {
+            let (view, request) = (view.clone(), request.clone());
+            async move { engine.ingest(view, request).await }
+        })
+        .await
+    }
+
+    /// What the model sees.
+    pub async fn assemble(
+        &self,
+        view: &Transcript,
+        request: AssembleRequest,
+    ) -> Result<Served<Plan>, SlotError> {
+        self.serve("assemble", |engine| {
+            let (view, request) = (view.clone(), request.clone());
+            async move { engine.assemble(view, request).await }
+        })
+        .await
+    }
+
+    /// A turn has ended well.
+    pub async fn after_turn(
+        &self,
+        view: &Transcript,
+        request: AfterTurnRequest,
+    ) -> Result<Served<()>, SlotError> {
+        self.serve("after_turn", |engine| {
+            let (view, request) = (view.clone(), request.clone());
+            async move { engine.after_turn(view, request).await }
+        })
+        .await
+    }
+
+    /// A smaller transcript. An engine that delegates is answered for by the bundled one.
+    ///
+    /// # Errors
+    ///
+    /// Every error goes to the caller: a second, silent compaction would hide it. An engine that
+    /// broke, rather than declined, is in quarantine for the next call.
+    pub async fn compact(
+        &self,
+        view: &Transcript,
+        request: CompactRequest,
+    ) -> Result<Served<Compaction>, SlotError> {
+        let began = Instant::now();
+        let engine = self.effective();
+        let first = engine.compact(view.clone(), request.clone()).await;
+        let (answer, engine) = match first {
+            Ok(Compaction::Delegate) if engine.id() != self.legacy.id() => {
+                (self.legacy.compact(view.clone(), request).await, &*self.legacy)
+            }
+            other => (other, engine),
+        };
+        match answer {
+            Ok(value) => Ok(self.served(engine, value, began.elapsed())),
+            Err(error) => {
+                if is_breakage(error.kind) && engine.id() != self.legacy.id() {
+                    self.put_in_quarantine("compact", &error.message);
+                }
+                Err(SlotError::Engine { id: engine.id().into(), operation: "compact", error })
+            }
+        }
+    }
+
+    /// The law refused what the configured engine answered: the same as if it had failed.
+    ///
+    /// # Errors
+    ///
+    /// [`SlotError::Engine`] where `on_engine_error` is `fail`, or where it was the bundled engine.
+    pub fn refuse(&self, engine: &str, operation: &'static str, why: &str) -> Result<(), SlotError> {
+        if engine != self.legacy.id() {
+            self.put_in_quarantine(operation, why);
+            if self.on_error == OnEngineError::Fallback {
+                return Ok(());
+            }
+        }
+        let error = EngineError::failed(why);
+        Err(SlotError::Engine { id: engine.into(), operation, error })
+    }
+
+    /// Asks the effective engine and, where that fails and the operator allows it, the bundled one.
+    async fn serve<T, F>(
+        &self,
+        operation: &'static str,
+        ask: impl Fn(Arc<LiveEngine>) -> F,
+    ) -> Result<Served<T>, SlotError>
+    where
+        F: Future<Output = Result<T>>,
+    {
+        let began = Instant::now();
+        if let Some(chosen) = self.chosen.as_ref().filter(|_| self.quarantined().is_none()) {
+            match ask(chosen.clone()).await {
+                Ok(value) => return Ok(self.served(chosen, value, began.elapsed())),
+                Err(error) if is_answer(error.kind) => return Err(SlotError::Answer { error }),
+                Err(error) => {
+                    let hung = if chosen.lost_a_thread() { "; its thread hangs" } else { "" };
+                    self.put_in_quarantine(operation, &format!("{}{hung}", error.message));
+                    if self.on_error == OnEngineError::Fail {
+                        let id = chosen.id().into();
+                        return Err(SlotError::Engine { id, operation, error });
+                    }
+                }
+            }
+        }
+        if self.on_error == OnEngineError::Fail
+            && let Some(record) = self.quarantined()
+        {
+            let error = EngineError::failed(format!("in quarantine: {}", record.reason));
+            return Err(SlotError::Engine { id: record.id, operation, error });
+        }
+        match ask(self.legacy.clone()).await {
+            Ok(value) => Ok(self.served(&self.legacy, value, began.elapsed())),
+            Err(error) if is_answer(error.kind) => Err(SlotError::Answer { error }),
+            Err(error) => {
+                Err(SlotError::Engine { id: self.legacy.id().into(), operation, error })
+            }
+        }
+    }
+
+    fn served<T>(&self, engine: &LiveEngine, value: T, took: Duration) -> Served<T> {
+        let quarantined = self.quarantined();
+        let fallback = quarantined.filter(|_| engine.id() != self.configured).map(|record| {
+            format!("{} failed in {}: {}", record.id, record.operation, record.reason)
+        });
+        let info = engine.info();
+        Served { value, engine: info.id.clone(), version: info.version.clone(), fallback, took }
+    }
+
+    fn put_in_quarantine(&self, operation: &str, reason: &str) {
+        self.quarantine.put(QuarantineRecord {
+            id: self.configured.clone(),
+            operation: operation.into(),
+            reason: reason.into(),
+            failed_at_ms: self.clock.now_ms(),
+        });
+    }
+}
+
+/// What the caller acts on; no engine is to blame for it.
+fn is_answer(kind: ErrorKind) -> bool {
+    matches!(kind, ErrorKind::WindowTooSmall | ErrorKind::CannotFit | ErrorKind::Cancelled)
+}
+
+/// Whether a failed compaction says that the engine is broken, not merely that it could not.
+fn is_breakage(kind: ErrorKind) -> bool {
+    matches!(
+        kind,
+        ErrorKind::Panicked | ErrorKind::Deadline | ErrorKind::Protocol | ErrorKind::Dead
+    )
+}

@@ -1,0 +1,265 @@
+//! What engines keep: values by key and bytes by hash, each engine in a namespace of its own.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+use sha2::{Digest as _, Sha256};
+
+/// Why a store failed.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// A key no store takes.
+    #[error("key {key:?} is empty or longer than {MAX_KEY_BYTES} bytes")]
+    BadKey {
+        /// The key.
+        key: String,
+    },
+    /// The disk failed.
+    #[error("cannot {action} {}: {source}", path.display())]
+    Disk {
+        /// What was tried.
+        action: &'static str,
+        /// Where.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+}
+
+/// The longest key: a file name takes 255 bytes, and each byte may need three.
+const MAX_KEY_BYTES: usize = 80;
+
+/// Storage of one engine.
+pub trait EngineStore: Send + Sync + std::fmt::Debug {
+    /// The value of a key.
+    fn get(&self, key: &str) -> Result<Option<String>, StoreError>;
+    /// Sets a value; durable when it returns.
+    fn put(&self, key: &str, value: &str) -> Result<(), StoreError>;
+    /// Removes a value; one that is not there is no error.
+    fn delete(&self, key: &str) -> Result<(), StoreError>;
+    /// The keys that begin with `prefix`, sorted.
+    fn list(&self, prefix: &str) -> Result<Vec<String>, StoreError>;
+    /// Stores bytes and answers their SHA-256 in hex.
+    fn put_blob(&self, bytes: &[u8]) -> Result<String, StoreError>;
+    /// The bytes of a hash.
+    fn get_blob(&self, handle: &str) -> Result<Option<Vec<u8>>, StoreError>;
+}
+
+/// A store that forgets at the end of the process: for replays and tests.
+#[derive(Debug, Default)]
+pub struct MemoryStore {
+    values: Mutex<BTreeMap<String, Vec<u8>>>,
+}
+
+impl MemoryStore {
+    fn values(&self) -> std::sync::MutexGuard<'_, BTreeMap<String, Vec<u8>>> {
+        self.values.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+}
+
+impl EngineStore for MemoryStore {
+    fn get(&self, key: &str) -> Result<Option<String>, StoreError> {
+        let value = self.values().get(&format!("kv/{key}")).cloned();
+        Ok(value.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
+    }
+
+    fn put(&self, key: &str, value: &str) -> Result<(), StoreError> {
+        check_key(key)?;
+        self.values().insert(format!("kv/{key}"), value.as_bytes().to_vec());
+        Ok(())
+    }
+
+    fn delete(&self, key: &str) -> Result<(), StoreError> {
+        self.values().remove(&format!("kv/{key}"));
+        Ok(())
+    }
+
+    fn list(&self, prefix: &str) -> Result<Vec<String>, StoreError> {
+        let values = self.values();
+        let keys = values.keys().filter_map(|key| key.strip_prefix("kv/"));
+        Ok(keys.filter(|key| key.starts_with(prefix)).map(str::to_owned).collect())
+    }
+
+    fn put_blob(&self, bytes: &[u8]) -> Result<String, StoreError> {
+        let handle = hash(bytes);
+        self.values().insert(format!("blob/{handle}"), bytes.to_vec());
+        Ok(handle)
+    }
+
+    fn get_blob(&self, handle: &str) -> Result<Option<Vec<u8>>, StoreError> {
+        Ok(self.values().get(&format!("blob/{handle}")).cloned())
+    }
+}
+
+/// A store of one file for each value, written beside and renamed.
+#[derive(Debug)]
+pub struct FileStore {
+    folder: PathBuf,
+}
+
+impl FileStore {
+    /// The store of the engine `id` below `state`. Ids are file names by their own rule.
+    pub fn new(state: &Path, id: &str) -> Self {
+        FileStore { folder: state.join("engines").join("data").join(id) }
+    }
+
+    fn value_path(&self, key: &str) -> Result<PathBuf, StoreError> {
+        check_key(key)?;
+        Ok(self.folder.join("kv").join(encode_name(key)))
+    }
+
+    fn blob_path(&self, handle: &str) -> Option<PathBuf> {
+        let is_hash = handle.len() == 64 && handle.bytes().all(|byte| byte.is_ascii_hexdigit());
+        is_hash.then(|| self.folder.join("blobs").join(handle))
+    }
+}
+
+impl EngineStore for FileStore {
+    fn get(&self, key: &str) -> Result<Option<String>, StoreError> {
+        let bytes = read(&self.value_path(key)?)?;
+        Ok(bytes.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
+    }
+
+    fn put(&self, key: &str, value: &str) -> Result<(), StoreError> {
+        write(&self.value_path(key)?, value.as_bytes())
+    }
+
+    fn delete(&self, key: &str) -> Result<(), StoreError> {
+        let path = self.value_path(key)?;
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                Err(disk("remove", &path)(error))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn list(&self, prefix: &str) -> Result<Vec<String>, StoreError> {
+        let folder = self.folder.join("kv");
+        let entries = match fs::read_dir(&folder) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+            other => other.map_err(disk("list", &folder))?,
+        };
+        let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+        let keys = names.filter_map(|name| decode_name(&name));
+        let mut keys: Vec<_> = keys.filter(|key| key.starts_with(prefix)).collect();
+        keys.sort();
+        Ok(keys)
+    }
+
+    fn put_blob(&self, bytes: &[u8]) -> Result<String, StoreError> {
+        let handle = hash(bytes);
+        let path = self.folder.join("blobs").join(&handle);
+        if !path.exists() {
+            write(&path, bytes)?;
+        }
+        Ok(handle)
+    }
+
+    fn get_blob(&self, handle: &str) -> Result<Option<Vec<u8>>, StoreError> {
+        self.blob_path(handle).map_or(Ok(None), |path| read(&path))
+    }
+}
+
+fn check_key(key: &str) -> Result<(), StoreError> {
+    let fits = !key.is_empty() && key.len() <= MAX_KEY_BYTES;
+    fits.then_some(()).ok_or_else(|| StoreError::BadKey { key: key.into() })
+}
+
+fn hash(bytes: &[u8]) -> String {
+    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// A key may hold anything, a file name may not: all but letters, digits, `-` and `_` becomes `%xx`.
+fn encode_name(key: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
+    let encode = |byte| {
+        if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02x}") }
+    };
+    key.bytes().map(encode).collect()
+}
+
+/// `None` for a file that is no value: the temporary file of a write that was cut short.
+fn decode_name(name: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(name.len());
+    let mut rest = name.as_bytes();
+    while let Some((&first, after)) = rest.split_first() {
+        rest = after;
+        match first {
+            b'%' => {
+                let (digits, after) = rest.split_at_checked(2)?;
+                bytes.push(u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()?);
+                rest = after;
+            }
+            b'.' => return None,
+            plain => bytes.push(plain),
+        }
+    }
+    String::from_utf8(bytes).ok()
+}
+
+fn read(path: &Path) -> Result<Option<Vec<u8>>, StoreError> {
+    match fs::read(path) {
+        Ok(bytes) => Ok(Some(bytes)),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(disk("read", path)(error)),
+    }
+}
+
+fn write(path: &Path, bytes: &[u8]) -> Result<(), StoreError> {
+    let folder = path.parent().unwrap_or(path);
+    super::library::private_folder(folder).map_err(disk("create", folder))?;
+    let mut file =
+        tempfile::Builder::new().prefix(".new-").tempfile_in(folder).map_err(disk("write", path))?;
+    file.write_all(bytes).map_err(disk("write", path))?;
+    file.as_file().sync_all().map_err(disk("write", path))?;
+    file.persist(path).map_err(|error| disk("rename", path)(error.error))?;
+    Ok(())
+}
+
+fn disk(action: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> StoreError {
+    let path = path.to_owned();
+    move |source| StoreError::Disk { action, path, source }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(store: &dyn EngineStore) {
+        assert_eq!(store.get("a/b").unwrap(), None);
+        store.put("a/b", "1").unwrap();
+        store.put("a/b", "2").unwrap();
+        store.put("a/../c", "3").unwrap();
+        store.put("会话", "4").unwrap();
+        assert_eq!(store.get("a/b").unwrap().as_deref(), Some("2"));
+        assert_eq!(store.list("a/").unwrap(), ["a/../c", "a/b"]);
+        assert_eq!(store.list("").unwrap().len(), 3);
+        store.delete("a/b").unwrap();
+        store.delete("a/b").unwrap();
+        assert_eq!(store.get("a/b").unwrap(), None);
+        assert!(store.put("", "x").is_err());
+        assert!(store.put(&"k".repeat(81), "x").is_err());
+        let handle = store.put_blob(b"bytes").unwrap();
+        assert_eq!(store.put_blob(b"bytes").unwrap(), handle);
+        assert_eq!(store.get_blob(&handle).unwrap().as_deref(), Some(&b"bytes"[..]));
+        assert_eq!(store.get_blob("../../etc/passwd").unwrap(), None);
+    }
+
+    #[test]
+    fn both_stores_keep_the_same_contract() {
+        check(&MemoryStore::default());
+        let state = tempfile::tempdir().unwrap();
+        check(&FileStore::new(state.path(), "demo"));
+    }
+
+    #[test]
+    fn engines_do_not_see_each_other() {
+        let state = tempfile::tempdir().unwrap();
+        FileStore::new(state.path(), "one").put("k", "v").unwrap();
+        assert_eq!(FileStore::new(state.path(), "two").get("k").unwrap(), None);
+    }
+}
