@@ -1,1 +1,89 @@
-//! Being built.
+//! What the stories in `tests/` share: built engines, recorded sessions, the binary.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::{Mutex, OnceLock};
+
+/// The root of the workspace.
+pub fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the tests have a parent").into()
+}
+
+/// The library of a bundled engine: `legacy`, `window` or `mask`. Built at the first call.
+pub fn bundled_library(id: &str) -> PathBuf {
+    let package = format!("ctxhost-engine-{id}-plugin");
+    build(&root(), &["-p", &package], &target_folder());
+    target_folder().join("debug").join(format!("lib{id}.so"))
+}
+
+/// The library of the example engine, built as its README says. Built at the first call.
+pub fn keep_ends_library() -> PathBuf {
+    let folder = root().join("examples/keep-ends");
+    build(&folder, &["--release"], &folder.join("target"));
+    folder.join("target/release/libkeep_ends.so")
+}
+
+/// The library of the engine that misbehaves as its config says. Built at the first call.
+pub fn chaos_library() -> PathBuf {
+    let target = fixtures_target();
+    build(&root().join("tests/fixtures/chaos"), &[], &target);
+    target.join("debug/libchaos.so")
+}
+
+/// Where crates outside the workspace are built: their dependencies are compiled once for all.
+pub fn fixtures_target() -> PathBuf {
+    target_folder().join("fixtures")
+}
+
+/// The folder of recorded real sessions, where this machine has it.
+pub fn shared_fixtures() -> Option<PathBuf> {
+    let folder = root().join("../shared/fixtures");
+    if folder.is_dir() {
+        return Some(folder);
+    }
+    eprintln!("SKIPPED: {} is not there, so no real session was read", folder.display());
+    None
+}
+
+/// The `ctxhost` binary, built at the first call.
+pub fn ctxhost() -> Command {
+    static BUILT: OnceLock<PathBuf> = OnceLock::new();
+    let binary = BUILT.get_or_init(|| {
+        build(&root(), &["-p", "ctxhost", "--bin", "ctxhost"], &target_folder());
+        target_folder().join("debug/ctxhost")
+    });
+    let mut command = Command::new(binary);
+    command.current_dir(root()).env_remove("CTXHOST_LOG").env("NO_COLOR", "1");
+    command
+}
+
+fn target_folder() -> PathBuf {
+    // This test's own executable is `<target>/<profile>/deps/name`.
+    let executable = std::env::current_exe().expect("a test has a path");
+    executable.ancestors().nth(3).expect("a test is three folders deep").into()
+}
+
+/// Builds with cargo, once for each combination, one at a time: two builds in one folder only wait
+/// for each other.
+pub fn build(folder: &Path, arguments: &[&str], target: &Path) {
+    static DONE: Mutex<Vec<String>> = Mutex::new(Vec::new());
+    let what = format!("{} {arguments:?} {}", folder.display(), target.display());
+    let mut done = DONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    if done.contains(&what) {
+        return;
+    }
+    let output = Command::new(env!("CARGO"))
+        .arg("build")
+        .arg("--quiet")
+        .args(arguments)
+        .arg("--target-dir")
+        .arg(target)
+        .current_dir(folder)
+        .env_remove("CARGO_TARGET_DIR")
+        .output()
+        .expect("cargo runs");
+    assert!(output.status.success(), "{what}: {}", String::from_utf8_lossy(&output.stderr));
+    done.push(what);
+}
