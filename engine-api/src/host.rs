@@ -256,7 +256,11 @@ impl Host {
     pub fn spawn(&self, session: &SessionRef, task: impl Future<Output = ()> + Send + 'static) {
         let guarded = async move {
             // A panic ends the task alone; the hook of the library has already logged it.
-            let _ = guard::guarded(async { Ok(task.await) }).await;
+            let task = async {
+                task.await;
+                Ok(())
+            };
+            let _ = guard::guarded(task).await;
         };
         self.object.0.spawn(session.id.as_str().into(), guarded.into_ffi());
     }

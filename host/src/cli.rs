@@ -1,1 +1,74 @@
-//! The command line.
+//! The command line: arguments as types, one command a file, errors as exit codes and hints.
+
+mod config;
+mod engines;
+mod failure;
+mod output;
+pub mod render;
+mod replay;
+mod use_engine;
+mod window;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{ColorChoice, Parser, Subcommand};
+
+use self::failure::Failure;
+use self::output::Output;
+
+/// The safe place to change how an agent remembers.
+#[derive(Debug, Parser)]
+#[command(name = "ctxhost", version, about, max_term_width = 100)]
+struct Arguments {
+    /// The config file; without it, the nearest ctxhost.toml of this folder and those above.
+    #[arg(long, global = true, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// When to colour.
+    #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
+    color: ColorChoice,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Replay(replay::Replay),
+    /// The engines that can fill the slot.
+    #[command(subcommand)]
+    Engines(engines::Engines),
+    /// The config file: checked, explained.
+    #[command(subcommand)]
+    Config(config::Config),
+    Use(use_engine::Use),
+}
+
+/// Runs the command that the process was started with.
+pub fn run() -> ExitCode {
+    let arguments = Arguments::parse();
+    start_log();
+    let mut output = Output::new(arguments.color);
+    let outcome = match arguments.command {
+        Command::Replay(command) => command.run(arguments.config.as_deref(), &mut output),
+        Command::Engines(command) => command.run(arguments.config.as_deref(), &mut output),
+        Command::Config(command) => command.run(arguments.config.as_deref(), &mut output),
+        Command::Use(command) => command.run(arguments.config.as_deref(), &mut output),
+    };
+    match outcome {
+        Ok(code) => code,
+        Err(failure) => failure.report(&mut output),
+    }
+}
+
+/// What engines and the host have to say goes to standard error, so that standard output stays data.
+fn start_log() {
+    let filter = tracing_subscriber::EnvFilter::try_from_env("CTXHOST_LOG")
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
+    // A second start in one process is a test's; the first log stays.
+    let _ = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .without_time()
+        .with_target(false)
+        .try_init();
+}

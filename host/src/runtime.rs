@@ -1,3 +1,21 @@
-//! The only place where time passes.
+//! The only place where time passes: requests are shaped, compactions are tried, sessions grow.
+//!
+//! ```text
+//!  entry ─► conversation.append ─► slot.ingest ─► slot.assemble ─► law ─► fits ─► the model sees it
+//!                                                      ▲            │
+//!                                                      │            └─ too large ─► compaction
+//!                                                      └── applied ◄── progress law ◄──┘  (at most 3)
+//!                                                                        │
+//!                                                                        └─ no progress ─► last rung
+//! ```
 
+pub mod conversation;
+pub mod request;
+
+mod compaction;
+pub mod roster;
 pub mod replay;
+
+pub use compaction::{CompactionOutcome, Verdict};
+pub use conversation::Conversation;
+pub use request::{Ask, RuntimeError, Shaped, Shaper};

@@ -121,7 +121,7 @@ impl TranscriptLog {
             text: entry.text.into(),
             raw: entry.raw.into(),
         };
-        self.tail_chunk().push(head, texts);
+        self.push(head, texts);
         self.len += 1;
         self.tokens += u64::from(tokens);
         seq
@@ -133,12 +133,16 @@ impl TranscriptLog {
         Transcript::new(TranscriptObj(AbiTranscript_TO::from_ptr(RArc::new(snapshot), TD_Opaque)))
     }
 
-    fn tail_chunk(&mut self) -> &mut Chunk {
-        if self.chunks.last().is_none_or(|chunk| chunk.is_full()) {
-            self.chunks.push(Arc::default());
+    fn push(&mut self, head: EntryHead, texts: EntryTexts) {
+        match self.chunks.last_mut().filter(|chunk| !chunk.is_full()) {
+            // A snapshot that is still held keeps the chunk as it was; this makes a copy of it.
+            Some(chunk) => Arc::make_mut(chunk).push(head, texts),
+            None => {
+                let mut chunk = Chunk::default();
+                chunk.push(head, texts);
+                self.chunks.push(Arc::new(chunk));
+            }
         }
-        let last = self.chunks.len() - 1;
-        Arc::make_mut(&mut self.chunks[last])
     }
 
     fn entry(&self, seq: u64) -> Option<&AbiEntry<'_>> {
@@ -157,10 +161,7 @@ impl TranscriptLog {
     /// Whether nothing but results stands between the assistant message and its new result.
     fn follows_its_call(&self, assistant: u64, result: u64) -> bool {
         let is_result = |seq| self.entry(seq).is_some_and(|e| e.role == Role::Tool.code());
-        result == assistant + 1
-            || (is_result(result - 1)
-                && self.frame_of(result - 1) == self.frame_of(assistant)
-                && (assistant + 1..result).all(is_result))
+        (assistant + 1..result).all(is_result)
     }
 
     /// One call of the assistant message has its result now.

@@ -347,7 +347,7 @@ fn open_door(spec: &EngineSpec, environment: &Environment) -> Result<EngineDoor,
             found: inspected.meta.id,
         });
     }
-    Ok(inspected.load(&environment.copies_folder())?)
+    Ok(inspected.load(&environment.copies_folder)?)
 }
 
 /// `create` is a plain function, so only a thread of its own can be left behind when it hangs.

@@ -60,9 +60,10 @@ pub trait SessionView: Send + Sync {
 /// What all engines of a host share.
 #[derive(Clone)]
 pub struct Environment {
-    /// The folder for private copies and engines' stores; `None` keeps stores in memory and copies in
-    /// the system's folder for temporary files.
-    pub state_folder: Option<PathBuf>,
+    /// The folder for the private copies of libraries while they are being loaded.
+    pub copies_folder: PathBuf,
+    /// The folder below which engines keep what they store; `None` forgets it with the process.
+    pub store_folder: Option<PathBuf>,
     /// How long calls may take.
     pub timeouts: Timeouts,
     /// The clock.
@@ -75,10 +76,11 @@ pub struct Environment {
 }
 
 impl Environment {
-    /// An environment without a disk, a model or sessions.
+    /// An environment without stores on disk, without a model and without sessions.
     pub fn new(timeouts: Timeouts, clock: Clock) -> Self {
         Environment {
-            state_folder: None,
+            copies_folder: state_folder().join("engines").join("cache"),
+            store_folder: None,
             timeouts,
             clock,
             sessions: None,
@@ -107,15 +109,8 @@ impl Environment {
         names
     }
 
-    pub(super) fn copies_folder(&self) -> PathBuf {
-        match &self.state_folder {
-            Some(folder) => folder.join("engines").join("cache"),
-            None => std::env::temp_dir().join(format!("ctxhost-engines-{}", std::process::id())),
-        }
-    }
-
     fn store(&self, id: &str) -> Arc<dyn EngineStore> {
-        match &self.state_folder {
+        match &self.store_folder {
             Some(folder) => Arc::new(FileStore::new(folder, id)),
             None => Arc::new(MemoryStore::default()),
         }
@@ -125,10 +120,21 @@ impl Environment {
 impl fmt::Debug for Environment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Environment")
-            .field("state_folder", &self.state_folder)
+            .field("store_folder", &self.store_folder)
             .field("capabilities", &self.capabilities())
             .finish_non_exhaustive()
     }
+}
+
+/// Where the host keeps its own files: `CTXHOST_STATE_DIR`, else the user's state folder. Not the
+/// system's temporary folder, which may forbid execution.
+fn state_folder() -> PathBuf {
+    let named = std::env::var_os("CTXHOST_STATE_DIR").map(PathBuf::from);
+    let usual = || {
+        let folders = directories::ProjectDirs::from("", "", "ctxhost")?;
+        Some(folders.state_dir().unwrap_or(folders.data_local_dir()).to_owned())
+    };
+    named.or_else(usual).unwrap_or_else(|| std::env::temp_dir().join("ctxhost"))
 }
 
 /// The services of one engine.

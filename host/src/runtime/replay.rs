@@ -1,3 +1,154 @@
-//! The walk of a recorded session through an engine.
+//! The walk of a recorded session through an engine: every request it once made is shaped again.
+//!
+//! A request is due before each assistant message. The recording's own compactions are left out:
+//! they were another engine's decisions. Time is the recording's, nothing is sent anywhere, and the
+//! recorded file is never written.
 
+mod observer;
+mod prefix;
 pub mod report;
+mod sessions;
+
+use std::sync::Arc;
+
+use ctxhost_engine_api::{Kind, ModelRef, Role};
+
+use self::observer::Observer;
+use self::report::{EngineFacts, Run};
+use self::sessions::ReplayedSession;
+use super::conversation::Conversation;
+use super::request::{Ask, RuntimeError, Shaper};
+use crate::engine::{Clock, EngineSpec, Environment, OnEngineError, Slot};
+use crate::law::LawSettings;
+use crate::provider::Completer;
+use crate::session::{Record, RecordKind, Session};
+
+/// What a replay runs with.
+#[derive(Clone)]
+pub struct ReplaySettings {
+    /// What a request must fit into, in tokens as entries count them.
+    pub budget_tokens: u64,
+    /// What is held free for the answer, in provider tokens.
+    pub reserve_tokens: u64,
+    /// The model, with its window.
+    pub model: ModelRef,
+    /// The numbers of the law.
+    pub law: LawSettings,
+    /// What to do when the engine fails.
+    pub on_error: OnEngineError,
+    /// The engine that serves where the asked one cannot.
+    pub legacy: EngineSpec,
+    /// How long engine calls may take.
+    pub timeouts: crate::engine::Timeouts,
+    /// The model for summaries; `None` for the offline summariser.
+    pub completer: Option<Arc<dyn Completer>>,
+}
+
+/// How far a replay has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// Requests shaped.
+    pub requests: u64,
+    /// Requests in all.
+    pub total: u64,
+}
+
+/// Replays a session through one engine.
+///
+/// # Errors
+///
+/// [`RuntimeError`]: the engine could not be opened or failed under `on_error = fail`, or what must
+/// stay does not fit into the window.
+pub async fn replay(
+    recorded: &Session,
+    engine: &EngineSpec,
+    settings: &ReplaySettings,
+    mut on_progress: impl FnMut(Progress),
+) -> Result<Run, RuntimeError> {
+    let clock = Clock::recorded();
+    let sessions = Arc::new(ReplayedSession::default());
+    let environment = environment(settings, &clock, &sessions);
+    let slot = Slot::open(engine, &settings.legacy, settings.on_error, &environment)?;
+    let shaper = Shaper {
+        slot: &slot,
+        law: &settings.law,
+        budget_tokens: settings.budget_tokens,
+        reserve_tokens: settings.reserve_tokens,
+        model: &settings.model,
+    };
+    let branch: Vec<&Record> = recorded.branch().into_iter().filter(|r| is_history(r)).collect();
+    let total = branch.iter().filter(|record| is_answer(record)).count() as u64;
+    let mut conversation = Conversation::new(Session::in_memory(recorded.header().clone()));
+    let mut observer = Observer::new(settings.budget_tokens);
+    shaper.bootstrap(&conversation).await?;
+    for record in branch {
+        let now_ms = record.timestamp_ms();
+        clock.set(now_ms);
+        if is_answer(record) {
+            let prompt = prompt_of(&conversation);
+            let ask = Ask { prompt, now_ms, ..Ask::default() };
+            let shaped = shaper.shape(&mut conversation, &ask).await?;
+            observer.request(&shaped);
+            sessions.touched(now_ms);
+            on_progress(Progress { requests: observer.requests(), total });
+        }
+        conversation.adopt(record)?;
+        let view = conversation.view();
+        if let Some(entry) = view.last().filter(|entry| entry.id() == record.id()) {
+            sessions.grew(&entry);
+            if entry.is_user_message() {
+                observer.turn(entry.text());
+            }
+        }
+    }
+    let effective = slot.quarantined().map(|record| record.reason).unwrap_or_default();
+    Ok(observer.finish(facts(&slot, engine), effective))
+}
+
+/// Counts what a session holds: context-bearing entries, turns, requests.
+pub fn count(recorded: &Session) -> (u64, u64, u64) {
+    let branch = recorded.branch();
+    let history = branch.iter().filter(|record| is_history(record));
+    let entries: Vec<_> = history.filter_map(|record| record.to_entry()).collect();
+    let is_message = |kind, role, entry: &&ctxhost_engine_api::transcript::log::NewEntry| {
+        entry.kind == kind && entry.role == role
+    };
+    let turns = entries.iter().filter(|entry| is_message(Kind::Message, Role::User, entry));
+    let requests = entries.iter().filter(|entry| is_message(Kind::Message, Role::Assistant, entry));
+    (entries.len() as u64, turns.count() as u64, requests.count() as u64)
+}
+
+fn environment(
+    settings: &ReplaySettings,
+    clock: &Clock,
+    sessions: &Arc<ReplayedSession>,
+) -> Environment {
+    let mut environment = Environment::new(settings.timeouts.clone(), clock.clone());
+    environment.sessions = Some(sessions.clone());
+    environment.completer = settings.completer.clone();
+    environment
+}
+
+/// Whether a record is part of what was said, rather than of how it was once compacted.
+fn is_history(record: &Record) -> bool {
+    !matches!(record.kind(), RecordKind::Compaction)
+}
+
+/// Whether a record is the answer to a request.
+fn is_answer(record: &Record) -> bool {
+    let entry = record.to_entry();
+    entry.is_some_and(|entry| entry.role == Role::Assistant && entry.kind == Kind::Message)
+}
+
+/// The user's message, when it is the one about to be answered.
+fn prompt_of(conversation: &Conversation) -> String {
+    let view = conversation.view();
+    let last = view.last().filter(|entry| entry.is_user_message());
+    last.map(|entry| entry.text().to_owned()).unwrap_or_default()
+}
+
+fn facts(slot: &Slot, engine: &EngineSpec) -> EngineFacts {
+    let effective = slot.effective().info();
+    let version = if effective.id == slot.configured() { effective.version.clone() } else { String::new() };
+    EngineFacts { id: slot.configured().into(), version, source: engine.source.to_string() }
+}

@@ -1,0 +1,90 @@
+//! `ctxhost engines`: what can fill the slot, and what one of them is.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use comfy_table::{Table, presets};
+
+use super::failure::Failure;
+use super::output::Output;
+use crate::config::Config;
+use crate::engine::{Clock, Environment, LiveEngine};
+use crate::runtime::roster::Roster;
+
+/// The engines that can fill the slot.
+#[derive(Debug, clap::Subcommand)]
+pub(super) enum Engines {
+    /// List the engines: bundled, named in the config, found in its engine_dirs.
+    List,
+    /// Load an engine and show what it says of itself.
+    Info {
+        /// Its id, or the path of its library.
+        engine: String,
+    },
+}
+
+impl Engines {
+    pub(super) fn run(
+        self,
+        config_path: Option<&Path>,
+        output: &mut Output,
+    ) -> Result<ExitCode, Failure> {
+        let config = super::config::load(config_path)?;
+        match self {
+            Engines::List => list(&config, output),
+            Engines::Info { engine } => info(&config, &engine, output),
+        }
+    }
+}
+
+fn list(config: &Config, output: &mut Output) -> Result<ExitCode, Failure> {
+    let slot = config.slot();
+    let mut table = Table::new();
+    table.load_preset(presets::NOTHING);
+    for engine in Roster::of(config).engines() {
+        let mark = if engine.id == slot.engine { "*" } else { " " };
+        let note = match (&engine.problem, engine.id == slot.engine) {
+            (Some(problem), _) => problem.clone(),
+            (None, true) => "effective".into(),
+            (None, false) => String::new(),
+        };
+        let source = engine.source.to_string();
+        table.add_row([mark, &engine.id, &engine.version, &source, &note]);
+    }
+    output.print(&format!("{}\n", table.trim_fmt()))?;
+    if let Some(reason) = slot.reason {
+        output.remark(&format!("the slot says {:?}, but {reason}", slot.configured));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn info(config: &Config, name: &str, output: &mut Output) -> Result<ExitCode, Failure> {
+    let spec = Roster::of(config).spec(config, name)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| Failure::internal(error.to_string()))?;
+    let environment = Environment::new(config.timeouts.clone(), Clock::default());
+    let engine = LiveEngine::open(&spec, &environment)?;
+    let status = runtime.block_on(engine.status()).map_err(|e| Failure::internal(e.message))?;
+    let info = engine.info();
+    let mut rows = vec![
+        ("id", info.id.clone()),
+        ("name", info.name.clone()),
+        ("version", info.version.clone()),
+        ("source", spec.source.to_string()),
+        ("owns compaction", if info.owns_compaction { "yes" } else { "no" }.into()),
+        ("needs", if info.requires.is_empty() { "nothing".into() } else { info.requires.join(", ") }),
+    ];
+    if let crate::engine::Source::File(path) = &spec.source {
+        let file = crate::engine::inspect(path).map_err(|e| Failure::caller(e.to_string()))?;
+        rows.push(("engine api", file.meta.api));
+        rows.push(("compiler", file.meta.rustc));
+        rows.push(("sha256", file.sha256));
+    }
+    if !status.summary.is_empty() {
+        rows.push(("status", status.summary));
+    }
+    let lines = rows.iter().map(|(key, value)| format!("{key:<16}{value}\n"));
+    output.print(&lines.collect::<String>())?;
+    runtime.block_on(engine.dispose());
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,109 @@
+//! What went wrong, for people: a sentence, a hint, an exit code.
+
+use std::process::ExitCode;
+
+use crate::config::ConfigError;
+use crate::engine::{OpenError, SlotError};
+use crate::runtime::RuntimeError;
+use crate::runtime::roster::RosterError;
+use crate::session::SessionError;
+use crate::session::recording::RecordingError;
+
+use super::output::Output;
+
+/// Whose turn it is to do something about it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Blame {
+    /// The arguments, the config or the input are wrong.
+    Caller,
+    /// The machine or the program failed.
+    Inside,
+}
+
+/// A command that did not succeed.
+#[derive(Debug)]
+pub(super) struct Failure {
+    blame: Blame,
+    message: String,
+    /// Lines after the message.
+    hints: Vec<String>,
+}
+
+impl Failure {
+    /// The caller's input is wrong: exit code 2.
+    pub(super) fn caller(message: impl Into<String>) -> Self {
+        Failure { blame: Blame::Caller, message: message.into(), hints: Vec::new() }
+    }
+
+    /// The program or the machine failed: exit code 1.
+    pub(super) fn internal(message: impl Into<String>) -> Self {
+        Failure { blame: Blame::Inside, message: message.into(), hints: Vec::new() }
+    }
+
+    /// Adds a line that says what else is known or what to do.
+    pub(super) fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hints.push(hint.into());
+        self
+    }
+
+    /// Tells the person and answers the exit code.
+    pub(super) fn report(self, output: &mut Output) -> ExitCode {
+        output.remark(&format!("error: {}", self.message));
+        self.hints.iter().for_each(|hint| output.remark(hint));
+        match self.blame {
+            Blame::Caller => ExitCode::from(2),
+            Blame::Inside => ExitCode::from(1),
+        }
+    }
+}
+
+impl From<ConfigError> for Failure {
+    fn from(error: ConfigError) -> Self {
+        // The diagnostic shows the line itself, with the place marked.
+        let handler = miette::GraphicalReportHandler::new_themed(
+            miette::GraphicalTheme::unicode_nocolor(),
+        );
+        let mut shown = String::new();
+        match handler.render_report(&mut shown, &error) {
+            Ok(()) => Failure::caller("the config is not usable").hint(shown.trim_end()),
+            Err(_) => Failure::caller(error.to_string()),
+        }
+    }
+}
+
+impl From<SessionError> for Failure {
+    fn from(error: SessionError) -> Self {
+        Failure::caller(error.to_string())
+    }
+}
+
+impl From<RecordingError> for Failure {
+    fn from(error: RecordingError) -> Self {
+        Failure::caller(error.to_string())
+    }
+}
+
+impl From<RosterError> for Failure {
+    fn from(error: RosterError) -> Self {
+        Failure::caller(error.to_string())
+    }
+}
+
+impl From<OpenError> for Failure {
+    fn from(error: OpenError) -> Self {
+        Failure::caller(error.to_string())
+    }
+}
+
+impl From<RuntimeError> for Failure {
+    fn from(error: RuntimeError) -> Self {
+        match error {
+            RuntimeError::Slot(SlotError::Open(error)) => error.into(),
+            RuntimeError::Session(error) => error.into(),
+            RuntimeError::CannotFit(error) => Failure::caller(error.to_string())
+                .hint("replay against a larger window with --window"),
+            RuntimeError::Slot(SlotError::Answer { error }) => Failure::caller(error.to_string()),
+            RuntimeError::Slot(error) => Failure::internal(error.to_string()),
+        }
+    }
+}

@@ -1,0 +1,52 @@
+//! Where words go: standard output for what was asked, standard error for everything else.
+
+use std::io::{IsTerminal as _, Write as _};
+
+use clap::ColorChoice;
+
+use super::failure::Failure;
+
+/// The two streams and how they look.
+#[derive(Debug)]
+pub(super) struct Output {
+    color: ColorChoice,
+}
+
+impl Output {
+    pub(super) fn new(color: ColorChoice) -> Self {
+        Output { color }
+    }
+
+    /// Writes what was asked for. A reader that closed the pipe has had enough: that is success.
+    pub(super) fn print(&mut self, text: &str) -> Result<(), Failure> {
+        let mut stdout = std::io::stdout().lock();
+        let written = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
+        match written {
+            Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+                Err(Failure::internal(format!("cannot write to standard output: {error}")))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Writes a line beside the output. Where even that fails there is nobody left to tell.
+    pub(super) fn remark(&mut self, line: &str) {
+        let _ = writeln!(std::io::stderr(), "{line}");
+    }
+
+    /// Whether standard output should be coloured.
+    pub(super) fn colored(&self) -> bool {
+        match self.color {
+            ColorChoice::Always => true,
+            ColorChoice::Never => false,
+            ColorChoice::Auto => {
+                std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none()
+            }
+        }
+    }
+
+    /// Whether a person watches, so that a progress bar is of use.
+    pub(super) fn watched(&self) -> bool {
+        std::io::stderr().is_terminal()
+    }
+}

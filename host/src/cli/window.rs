@@ -1,0 +1,35 @@
+//! Window sizes as people write them: `32k`, `200k`, `1m`, `32000`.
+
+/// Parses a number of tokens; `k` is a thousand and `m` a million, as models are advertised.
+pub(super) fn parse_tokens(text: &str) -> Result<u64, String> {
+    let lower = text.trim().to_ascii_lowercase();
+    let (digits, unit) = match lower.strip_suffix(['k', 'm']) {
+        Some(digits) if lower.ends_with('k') => (digits, 1_000),
+        Some(digits) => (digits, 1_000_000),
+        None => (lower.as_str(), 1),
+    };
+    let number: u64 = digits.replace(['_', ','], "").parse().map_err(|_| {
+        format!("{text:?} is no number of tokens; write 32k, 200k, 1m or 32000")
+    })?;
+    match number.checked_mul(unit) {
+        Some(0) | None => Err(format!("{text:?} is no size a window can have")),
+        Some(tokens) => Ok(tokens),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::parse_tokens;
+
+    #[test]
+    fn reads_what_people_write() {
+        for (text, tokens) in
+            [("32k", 32_000), ("200K", 200_000), ("1m", 1_000_000), ("128,000", 128_000)]
+        {
+            assert_eq!(parse_tokens(text), Ok(tokens));
+        }
+        for text in ["", "k", "0", "0k", "-1", "3.5k", "99999999999999999999m"] {
+            assert!(parse_tokens(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! What engines may know of a replayed session: its history so far and when the cache was touched.
+
+use std::sync::{Mutex, MutexGuard};
+
+use ctxhost_engine_api::{
+    Entry, HistoryEntry, HistoryPage, HistoryRequest, PromptCache, SessionRef,
+};
+
+use crate::engine::SessionView;
+
+/// The most entries a page holds, whatever is asked for.
+const MAX_PAGE_ENTRIES: usize = 1_000;
+
+/// How long a provider keeps a prefix after its last use, in milliseconds: five minutes, the
+/// shortest time to live in common use (facts, other agents 1.4).
+const CACHE_TTL_MS: i64 = 300_000;
+
+/// The one session of a replay.
+#[derive(Default)]
+pub(super) struct ReplayedSession {
+    known: Mutex<Known>,
+}
+
+#[derive(Default)]
+struct Known {
+    entries: Vec<HistoryEntry>,
+    last_touch_ms: Option<i64>,
+}
+
+impl ReplayedSession {
+    /// A request began.
+    pub(super) fn touched(&self, now_ms: i64) {
+        self.known().last_touch_ms = Some(now_ms);
+    }
+
+    /// The session has one more entry.
+    pub(super) fn grew(&self, entry: &Entry<'_>) {
+        self.known().entries.push(HistoryEntry {
+            id: entry.id().into(),
+            role: entry.role().name().into(),
+            text: entry.text().into(),
+            timestamp_ms: entry.timestamp_ms(),
+            tokens: entry.tokens(),
+        });
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+}
+
+impl SessionView for ReplayedSession {
+    fn history(&self, request: &HistoryRequest) -> HistoryPage {
+        let known = self.known();
+        let after = known.entries.iter().position(|entry| entry.id == request.after_id);
+        let rest = known.entries.get(after.map_or(0, |at| at + 1)..).unwrap_or(&[]);
+        let limit = usize::try_from(request.limit).unwrap_or(MAX_PAGE_ENTRIES);
+        let page = rest.iter().take(limit.min(MAX_PAGE_ENTRIES)).cloned().collect::<Vec<_>>();
+        HistoryPage { more: page.len() < rest.len(), entries: page }
+    }
+
+    fn prompt_cache(&self, _session: &SessionRef) -> PromptCache {
+        let last_touch_ms = self.known().last_touch_ms;
+        let expires_ms = last_touch_ms.map(|touch| touch + CACHE_TTL_MS);
+        PromptCache { last_touch_ms, expires_ms, ..PromptCache::default() }
+    }
+}

@@ -1,0 +1,230 @@
+//! One request: ingest what is new, assemble, hold it against the law, compact while it does not fit.
+
+use std::time::Duration;
+
+use ctxhost_engine_api::{
+    AssembleRequest, BootstrapRequest, EngineError, IngestRequest, Item, ModelRef, Note, Plan,
+    Transcript, Trigger,
+};
+
+use super::compaction::{self, CompactionOutcome, Verdict};
+use super::conversation::Conversation;
+use crate::engine::{Served, Slot, SlotError};
+use crate::law::{self, CannotFit, LawSettings, Lawful};
+use crate::session::SessionError;
+
+/// How often one request may ask for a compaction before the last rung (DESIGN 2, overflow recovery).
+pub const MAX_COMPACTIONS: u32 = 3;
+
+/// The name under which the host's own last rung signs.
+pub const LAST_RUNG: &str = "ctxhost last rung";
+
+/// Why a request could not be shaped.
+#[derive(Debug, thiserror::Error)]
+pub enum RuntimeError {
+    /// The slot has no answer.
+    #[error(transparent)]
+    Slot(#[from] SlotError),
+    /// Not even the last rung fits.
+    #[error(transparent)]
+    CannotFit(#[from] CannotFit),
+    /// The session could not be written.
+    #[error(transparent)]
+    Session(#[from] SessionError),
+}
+
+/// What is asked of an engine.
+#[derive(Clone, Debug, Default)]
+pub struct Ask {
+    /// The prompt that is about to be answered; empty inside a tool loop.
+    pub prompt: String,
+    /// The tools the model may call.
+    pub available_tools: Vec<String>,
+    /// Now, in milliseconds since 1970.
+    pub now_ms: i64,
+}
+
+/// A request that obeys the law, and the truth about how it came to be.
+#[derive(Debug)]
+pub struct Shaped {
+    /// The transcript it was made from.
+    pub view: Transcript,
+    /// The plan after repairs.
+    pub lawful: Lawful,
+    /// The engine that shaped it.
+    pub engine: String,
+    /// Why it was not the configured engine.
+    pub fallback: Option<String>,
+    /// The compactions that were tried for it.
+    pub compactions: Vec<CompactionOutcome>,
+    /// What the engine did that no operation of the plan shows.
+    pub notes: Vec<Note>,
+    /// Time inside engines.
+    pub took: Duration,
+}
+
+impl Shaped {
+    /// The items the model would see.
+    pub fn items(&self) -> Vec<Item<'_>> {
+        self.lawful.items(&self.view)
+    }
+}
+
+/// Shapes requests of one model: its budget, the slot and the law.
+#[derive(Clone, Copy, Debug)]
+pub struct Shaper<'a> {
+    /// The engines.
+    pub slot: &'a Slot,
+    /// The numbers of the law.
+    pub law: &'a LawSettings,
+    /// What a request must fit into, in tokens as entries count them.
+    pub budget_tokens: u64,
+    /// What is held free for the answer, in provider tokens.
+    pub reserve_tokens: u64,
+    /// The model.
+    pub model: &'a ModelRef,
+}
+
+impl Shaper<'_> {
+    /// Tells the engine of a session that begins or is opened again.
+    ///
+    /// # Errors
+    ///
+    /// [`RuntimeError::Slot`].
+    pub async fn bootstrap(&self, conversation: &Conversation) -> Result<(), RuntimeError> {
+        let session = conversation.reference().clone();
+        let request = BootstrapRequest { session, ..BootstrapRequest::default() };
+        self.slot.bootstrap(&conversation.view(), request).await?;
+        Ok(())
+    }
+
+    /// Shapes the next request of a conversation.
+    ///
+    /// # Errors
+    ///
+    /// [`RuntimeError`]; the conversation is as it was, except for compactions that were applied.
+    pub async fn shape(
+        &self,
+        conversation: &mut Conversation,
+        ask: &Ask,
+    ) -> Result<Shaped, RuntimeError> {
+        let mut took = self.ingest(conversation).await?;
+        let mut compactions = Vec::new();
+        for attempt in 1..=MAX_COMPACTIONS + 1 {
+            let view = conversation.view();
+            let (assembled, lawful) = self.assemble(conversation, &view, ask).await?;
+            took += assembled.took;
+            if lawful.tokens <= self.budget_tokens {
+                return Ok(Shaped {
+                    view,
+                    engine: assembled.engine,
+                    fallback: assembled.fallback,
+                    notes: assembled.value,
+                    lawful,
+                    compactions,
+                    took,
+                });
+            }
+            // An engine that owns compaction has promised to fit; asking it again changes nothing.
+            if attempt > MAX_COMPACTIONS || self.slot.effective().info().owns_compaction {
+                break;
+            }
+            let outcome =
+                compaction::attempt(self, conversation, Trigger::Threshold, attempt, ask.now_ms)
+                    .await?;
+            took += outcome.took;
+            let goes_on = outcome.verdict.allows_another();
+            compactions.push(outcome);
+            if !goes_on {
+                break;
+            }
+            took += self.ingest(conversation).await?;
+        }
+        self.last_rung(conversation, compactions, took)
+    }
+
+    /// Tells the engine of the entries it has not seen.
+    async fn ingest(&self, conversation: &mut Conversation) -> Result<Duration, RuntimeError> {
+        let view = conversation.view();
+        let entries = conversation.ingested..view.len() as u64;
+        if entries.is_empty() {
+            return Ok(Duration::ZERO);
+        }
+        let session = conversation.reference().clone();
+        let request =
+            IngestRequest { session, entries: entries.clone(), ..IngestRequest::default() };
+        let served = self.slot.ingest(&view, request).await?;
+        conversation.ingested = entries.end;
+        Ok(served.took)
+    }
+
+    /// Assembles until the law accepts a plan: at most once with each engine of the slot.
+    async fn assemble(
+        &self,
+        conversation: &Conversation,
+        view: &Transcript,
+        ask: &Ask,
+    ) -> Result<(Served<Vec<Note>>, Lawful), RuntimeError> {
+        loop {
+            let request = AssembleRequest {
+                session: conversation.reference().clone(),
+                budget: self.budget_tokens,
+                reserve_tokens: self.reserve_tokens,
+                prompt: ask.prompt.clone(),
+                model: self.model.clone(),
+                available_tools: ask.available_tools.clone(),
+                now_ms: ask.now_ms,
+                ..AssembleRequest::default()
+            };
+            let served = self.slot.assemble(view, request).await?;
+            let (plan, served) = served.split();
+            match law::enforce(view, plan, self.budget_tokens, self.law) {
+                Ok(lawful) => return Ok((served, lawful)),
+                Err(violation) => {
+                    self.slot.refuse(&served.engine, "assemble", &violation.to_string())?;
+                }
+            }
+        }
+    }
+
+    fn last_rung(
+        &self,
+        conversation: &Conversation,
+        compactions: Vec<CompactionOutcome>,
+        took: Duration,
+    ) -> Result<Shaped, RuntimeError> {
+        let view = conversation.view();
+        let plan = law::last_rung(&view, self.budget_tokens)?;
+        let lawful = law::enforce(&view, plan, self.budget_tokens, self.law)
+            .map_err(|violation| SlotError::Engine {
+                id: LAST_RUNG.into(),
+                operation: "assemble",
+                error: EngineError::failed(violation.to_string()),
+            })?;
+        let effective = self.slot.effective().id();
+        let why = match compactions.last().map(|outcome| &outcome.verdict) {
+            Some(Verdict::Rejected { reason }) => reason.clone(),
+            _ => format!("{effective} left the request above its budget"),
+        };
+        tracing::warn!(engine = effective, why, "the last rung shaped a request");
+        Ok(Shaped {
+            view,
+            lawful,
+            engine: LAST_RUNG.into(),
+            fallback: Some(why),
+            compactions,
+            notes: Vec::new(),
+            took,
+        })
+    }
+}
+
+impl Served<Plan> {
+    /// The plan, and the rest with the plan's notes in its place.
+    fn split(self) -> (Plan, Served<Vec<Note>>) {
+        let Served { value, engine, version, fallback, took } = self;
+        let notes = value.extras.notes.clone();
+        (value, Served { value: notes, engine, version, fallback, took })
+    }
+}
+

@@ -1,0 +1,143 @@
+//! The engines a config knows: bundled, named in its entries, found in its folders.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use crate::config::Config;
+use crate::engine::{BUNDLED, EngineSpec, Isolation, LEGACY, Source, inspect};
+
+/// Why a name is no engine.
+#[derive(Debug, thiserror::Error)]
+pub enum RosterError {
+    /// Nothing of that name is installed.
+    #[error("no engine {name:?} (installed: {})", installed.join(", "))]
+    Unknown {
+        /// The name.
+        name: String,
+        /// What there is.
+        installed: Vec<String>,
+    },
+    /// The config does not let it serve.
+    #[error("engine {name:?} is installed but does not serve: {reason}")]
+    Refused {
+        /// The name.
+        name: String,
+        /// Why.
+        reason: String,
+    },
+}
+
+/// An engine that is there.
+#[derive(Clone, Debug)]
+pub struct Installed {
+    /// Its id.
+    pub id: String,
+    /// Its version; empty when its file cannot be read.
+    pub version: String,
+    /// Where it comes from.
+    pub source: Source,
+    /// Why it cannot be used.
+    pub problem: Option<String>,
+}
+
+/// All engines that a config knows, by id.
+#[derive(Debug)]
+pub struct Roster {
+    engines: BTreeMap<String, Installed>,
+}
+
+impl Roster {
+    /// Looks for engines. Files are read, never loaded. A name in the entries wins over a file in a
+    /// folder, and a bundled engine over neither: a config may replace one by a file.
+    pub fn of(config: &Config) -> Roster {
+        let mut engines = BTreeMap::new();
+        for id in BUNDLED {
+            let version = env!("CARGO_PKG_VERSION").to_owned();
+            let source = Source::Bundled;
+            engines.insert(id.into(), Installed { id: id.into(), version, source, problem: None });
+        }
+        for path in config.plugins.engine_dirs.iter().flat_map(|folder| libraries(folder)) {
+            // A library in the folder that is no engine at all is nobody's business.
+            if let Ok(found) = inspect(&path) {
+                let id = found.meta.id.clone();
+                let version = found.meta.version;
+                let source = Source::File(path);
+                engines.entry(id.clone()).or_insert(Installed { id, version, source, problem: None });
+            }
+        }
+        for (id, entry) in &config.plugins.entries {
+            let Some(path) = &entry.path else { continue };
+            engines.insert(id.clone(), named(id, path));
+        }
+        for engine in engines.values_mut() {
+            if engine.problem.is_none() && engine.id != LEGACY {
+                engine.problem = config.plugins.refusal(&engine.id);
+            }
+        }
+        Roster { engines }
+    }
+
+    /// The engines, by id.
+    pub fn engines(&self) -> impl Iterator<Item = &Installed> {
+        self.engines.values()
+    }
+
+    /// What to open for a name, or for the path of a library.
+    ///
+    /// # Errors
+    ///
+    /// [`RosterError`].
+    pub fn spec(&self, config: &Config, name: &str) -> Result<EngineSpec, RosterError> {
+        if name.contains('/') || name.ends_with(".so") {
+            let mut spec = EngineSpec::file("", Path::new(name), serde_json::json!({}));
+            // An engine that the config knows by its id keeps its settings when named by path.
+            if let Ok(found) = inspect(Path::new(name)) {
+                spec.config = config.engine_config(&found.meta.id);
+            }
+            return Ok(spec);
+        }
+        let unknown = || RosterError::Unknown {
+            name: name.into(),
+            installed: self.engines.keys().cloned().collect(),
+        };
+        let engine = self.engines.get(name).ok_or_else(unknown)?;
+        if let (Some(reason), Source::Bundled) = (&engine.problem, &engine.source) {
+            return Err(RosterError::Refused { name: name.into(), reason: reason.clone() });
+        }
+        let settings = config.engine_config(name);
+        let mut spec = match &engine.source {
+            Source::Bundled => EngineSpec::bundled(name, settings),
+            Source::File(path) => EngineSpec::file(name, path, settings),
+        };
+        if let Some(entry) = config.entry(name) {
+            spec.sha256 = entry.sha256.clone();
+            if engine.source != Source::Bundled {
+                spec.isolation = Isolation::Lane;
+            }
+        }
+        Ok(spec)
+    }
+
+    /// The engine that serves where no other can.
+    pub fn legacy(&self, config: &Config) -> EngineSpec {
+        EngineSpec::bundled(LEGACY, config.engine_config(LEGACY))
+    }
+}
+
+fn named(id: &str, path: &Path) -> Installed {
+    let source = Source::File(path.into());
+    let (version, problem) = match inspect(path) {
+        Ok(found) if found.meta.id == id => (found.meta.version, None),
+        Ok(found) => (found.meta.version, Some(format!("the file holds {:?}", found.meta.id))),
+        Err(error) => (String::new(), Some(error.to_string())),
+    };
+    Installed { id: id.into(), version, source, problem }
+}
+
+fn libraries(folder: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let paths = entries.map(|entry| entry.path());
+    let mut found: Vec<_> = paths.filter(|path| path.extension().is_some_and(|e| e == "so")).collect();
+    found.sort();
+    found
+}

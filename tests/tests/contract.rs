@@ -1,0 +1,55 @@
+//! One suite for every engine, linked or loaded: the contract of the engine API.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::path::Path;
+
+use ctxhost::engine::{bundled, inspect};
+use ctxhost_engine_api::border::EngineDoor;
+use ctxhost_engine_api::testing::{ContractOptions, contract};
+use ctxhost_tests::{bundled_library, keep_ends_library};
+
+fn check(door: EngineDoor) {
+    let report = contract(door, &ContractOptions::default());
+    assert!(report.passed(), "{report}");
+}
+
+fn loaded(path: &Path) -> EngineDoor {
+    let copies = tempfile::tempdir().unwrap();
+    inspect(path).unwrap().load(copies.path()).unwrap()
+}
+
+#[test]
+fn legacy_linked() {
+    check(bundled("legacy").unwrap());
+}
+
+#[test]
+fn window_linked() {
+    check(bundled("window").unwrap());
+}
+
+#[test]
+fn mask_linked() {
+    check(bundled("mask").unwrap());
+}
+
+#[test]
+fn legacy_loaded() {
+    check(loaded(&bundled_library("legacy")));
+}
+
+#[test]
+fn window_loaded() {
+    check(loaded(&bundled_library("window")));
+}
+
+#[test]
+fn mask_loaded() {
+    check(loaded(&bundled_library("mask")));
+}
+
+#[test]
+fn the_example_loaded() {
+    check(loaded(&keep_ends_library()));
+}
