@@ -2,7 +2,10 @@
 //!
 //! Every `use` points up this list, never down; `tests/tests/floors.rs` checks it.
 
-#![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing))]
+#![cfg_attr(
+    test,
+    allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)
+)]
 
 pub mod session;
 

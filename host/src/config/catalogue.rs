@@ -1,0 +1,401 @@
+//! Every setting there is: its name, its unit, what it may be, and why its default is what it is.
+//!
+//! Defaults themselves stand beside the types they belong to; a test holds both against each other,
+//! against `docs/configuration.md` and against `examples/ctxhost.toml`.
+
+use super::places::Written;
+
+/// One setting.
+#[derive(Clone, Copy, Debug)]
+pub struct Setting {
+    /// Its dotted path. `*` stands for a name of the user's: an engine, a model.
+    pub key: &'static str,
+    /// The unit of a number; empty where there is none.
+    pub unit: &'static str,
+    /// What it may be.
+    pub allowed: Allowed,
+    /// What it does, and why its default is what it is.
+    pub reason: &'static str,
+}
+
+/// What a setting may be.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Allowed {
+    /// `true` or `false`.
+    Flag,
+    /// One of these words.
+    Word(&'static [&'static str]),
+    /// Text that is not blank.
+    Text,
+    /// An address.
+    Url,
+    /// A SHA-256 in hex.
+    Digest,
+    /// A list of texts.
+    List,
+    /// A whole number of at least this.
+    Whole(u64),
+    /// A number between these two, both included.
+    Number(f64, f64),
+    /// A table that is not ours to read.
+    Foreign,
+    /// The id of an engine; anything else is no mistake and counts as not written.
+    Slot,
+}
+
+impl Allowed {
+    /// Whether a value may stand here.
+    pub(super) fn admits(self, value: &Written) -> bool {
+        match (self, value) {
+            (Allowed::Slot, _) | (Allowed::Foreign, Written::Table) => true,
+            (Allowed::Flag, Written::Flag(_)) => true,
+            (Allowed::Word(words), Written::Text(text)) => words.contains(&text.as_str()),
+            (Allowed::Text, Written::Text(text)) => !text.trim().is_empty(),
+            (Allowed::Url, Written::Text(text)) => {
+                text.starts_with("http://") || text.starts_with("https://")
+            }
+            (Allowed::Digest, Written::Text(text)) => {
+                text.len() == 64 && text.bytes().all(|byte| byte.is_ascii_hexdigit())
+            }
+            (Allowed::List, Written::List { only_text }) => *only_text,
+            (Allowed::Whole(least), Written::Whole(Some(number))) => {
+                u64::try_from(*number).is_ok_and(|number| number >= least)
+            }
+            (Allowed::Number(least, most), Written::Number(number)) => {
+                (least..=most).contains(number)
+            }
+            (Allowed::Number(least, most), Written::Whole(Some(number))) => {
+                (least..=most).contains(&(*number as f64))
+            }
+            _ => false,
+        }
+    }
+
+    /// What is expected, to follow "must be".
+    pub(super) fn expectation(self, unit: &str) -> String {
+        match self {
+            Allowed::Flag => "true or false".into(),
+            Allowed::Word(words) => format!("one of {}", quoted(words)),
+            Allowed::Text => "text that is not blank".into(),
+            Allowed::Url => "an address that begins with http:// or https://".into(),
+            Allowed::Digest => "a SHA-256 of 64 hex digits, as `sha256sum` prints it".into(),
+            Allowed::List => "a list of texts, such as [\"mask\"]".into(),
+            Allowed::Whole(least) if unit.is_empty() => {
+                format!("a whole number of at least {least}")
+            }
+            Allowed::Whole(least) => format!("a whole number of {unit}, at least {least}"),
+            Allowed::Number(least, most) => format!("a number from {least} to {most}"),
+            Allowed::Foreign => "a table".into(),
+            Allowed::Slot => "the id of an engine, or `none`".into(),
+        }
+    }
+}
+
+/// `"append"` or `"rewrite"`, in the way of a sentence.
+pub(super) fn quoted(words: &[&str]) -> String {
+    words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ")
+}
+
+const TOKENS: &str = "provider tokens";
+const MS: &str = "ms";
+const SHARE: &str = "share";
+
+/// Every setting there is, in the order in which people read about them.
+pub const SETTINGS: &[Setting] = &[
+    setting(
+        "plugins.enabled",
+        "",
+        Allowed::Flag,
+        "false sends every request through `legacy`, quietly: one switch to rule engines out as a cause",
+    ),
+    setting(
+        "plugins.allow",
+        "",
+        Allowed::List,
+        "engines welcome beside the slot's own; empty welcomes all. Never disables the slot: naming an engine there is permission enough",
+    ),
+    setting(
+        "plugins.deny",
+        "",
+        Allowed::List,
+        "engines that are never used; a slot that names one ends at `legacy`",
+    ),
+    setting(
+        "plugins.on_engine_error",
+        "",
+        Allowed::Word(&["fallback", "fail"]),
+        "fallback lets `legacy` shape the request and says so everywhere; fail ends the request. An agent that goes on is worth more than a strict one, so fallback",
+    ),
+    setting(
+        "plugins.engine_dirs",
+        "",
+        Allowed::List,
+        "folders in which installed engines are looked for, relative to this file; none, because loading an engine is running code",
+    ),
+    setting(
+        "plugins.slots.context_engine",
+        "",
+        Allowed::Slot,
+        "who shapes requests. `legacy` holds the four layers; what is blank, no text or \"none\" ends there too",
+    ),
+    setting(
+        "plugins.slots.memory",
+        "",
+        Allowed::Slot,
+        "who remembers across sessions; \"none\", because nobody should remember unasked",
+    ),
+    setting(
+        "plugins.entries.*.enabled",
+        "",
+        Allowed::Flag,
+        "false rules this one engine out and keeps its settings",
+    ),
+    setting(
+        "plugins.entries.*.path",
+        "",
+        Allowed::Text,
+        "its library, relative to this file; bundled engines have none. Loading it is running its code",
+    ),
+    setting(
+        "plugins.entries.*.sha256",
+        "",
+        Allowed::Digest,
+        "the digest its library must have, checked on the very bytes that are loaded; unset, any library at that path is taken",
+    ),
+    setting(
+        "plugins.entries.*.isolation",
+        "",
+        Allowed::Word(&["inline", "lane"]),
+        "lane runs it on a thread of its own, so that one that hangs does not stop the host; inline saves the hop and is for bundled engines only",
+    ),
+    setting(
+        "plugins.entries.*.config",
+        "",
+        Allowed::Foreign,
+        "the engine's own settings, handed over unread",
+    ),
+    setting(
+        "session.after_compaction",
+        "",
+        Allowed::Word(&["append", "rewrite"]),
+        "append adds an entry and loses nothing; rewrite writes a short file and archives the old one beside it",
+    ),
+    setting(
+        "budget.reserve_tokens",
+        TOKENS,
+        Allowed::Whole(1),
+        "held free for the answer. 20,000 lets a long answer with a tool call end, and is the least that counts",
+    ),
+    setting(
+        "budget.reserve_max_share",
+        SHARE,
+        Allowed::Number(0.01, 0.9),
+        "the most of the window that the reserve may take; a quarter keeps small windows usable",
+    ),
+    setting(
+        "budget.safety_margin",
+        "factor",
+        Allowed::Number(1.0, 4.0),
+        "estimates are multiplied by this before they meet a window; mixed text is misjudged by up to a fifth",
+    ),
+    setting(
+        "budget.overhead_tokens",
+        TOKENS,
+        Allowed::Whole(0),
+        "system prompt and tools of a replayed session, which recordings do not hold; 0, because a number nobody measured would be invented",
+    ),
+    setting(
+        "law.progress_margin",
+        SHARE,
+        Allowed::Number(0.0, 0.9),
+        "a compaction counts only when it ends this much below its target; 5 % keeps the next request from asking again",
+    ),
+    setting(
+        "law.breaker_failures",
+        "failures in a row",
+        Allowed::Whole(1),
+        "opens the breaker; the third failure of the same kind is no accident",
+    ),
+    setting(
+        "law.breaker_cooldown_ms",
+        MS,
+        Allowed::Whole(0),
+        "how long an open breaker stays open; ten minutes, since what breaks summaries is mostly a provider's bad hour",
+    ),
+    setting(
+        "law.compactions_per_hour",
+        "compactions",
+        Allowed::Whole(1),
+        "more than this in one session is a loop that burns money, not work",
+    ),
+    setting(
+        "law.inserted_text_max_share",
+        SHARE,
+        Allowed::Number(0.01, 1.0),
+        "the most of the budget that text of an engine's own may take; beyond half, the request is the engine's words and not the session's",
+    ),
+    setting(
+        "timeouts.create_ms",
+        MS,
+        Allowed::Whole(1),
+        "an engine opens its storage here, and the agent's start waits for it",
+    ),
+    setting(
+        "timeouts.bootstrap_ms",
+        MS,
+        Allowed::Whole(1),
+        "an engine reads a whole old session here, once",
+    ),
+    setting(
+        "timeouts.ingest_ms",
+        MS,
+        Allowed::Whole(1),
+        "comes with every new entry, so it has to be quick",
+    ),
+    setting(
+        "timeouts.assemble_ms",
+        MS,
+        Allowed::Whole(1),
+        "comes before every request, while somebody waits",
+    ),
+    setting(
+        "timeouts.compact_ms",
+        MS,
+        Allowed::Whole(1),
+        "counted anew after each sign of progress; a summary of a long session takes minutes",
+    ),
+    setting(
+        "timeouts.compact_cap_ms",
+        MS,
+        Allowed::Whole(1),
+        "whatever progress a compaction shows; a quarter of an hour ends what only pretends to go on",
+    ),
+    setting(
+        "timeouts.after_turn_ms",
+        MS,
+        Allowed::Whole(1),
+        "runs in the background after a turn; nobody waits for it",
+    ),
+    setting(
+        "timeouts.maintain_ms",
+        MS,
+        Allowed::Whole(1),
+        "housekeeping in the background; nobody waits for it",
+    ),
+    setting(
+        "timeouts.subagent_ms",
+        MS,
+        Allowed::Whole(1),
+        "every hook about sub-agents; a spawn waits for it",
+    ),
+    setting(
+        "timeouts.dispose_ms",
+        MS,
+        Allowed::Whole(1),
+        "an engine's last words; the process ends with or without them",
+    ),
+    setting(
+        "models.*.window_tokens",
+        TOKENS,
+        Allowed::Whole(1),
+        "the window of the model `provider/name`; goes before what the provider says, after --window",
+    ),
+    setting(
+        "model.default_window_tokens",
+        TOKENS,
+        Allowed::Whole(1),
+        "the window of a model that neither this file nor its provider knows; what most large models have",
+    ),
+    setting(
+        "summariser.base_url",
+        "",
+        Allowed::Url,
+        "where an OpenAI-compatible API begins, up to and including /v1. Without this table summaries are made offline, without a model",
+    ),
+    setting("summariser.model", "", Allowed::Text, "the model's name there; a small one will do"),
+    setting(
+        "summariser.api_key_env",
+        "",
+        Allowed::Text,
+        "the environment variable that holds the key, so that no key stands in a file; unset for local servers",
+    ),
+    setting(
+        "summariser.timeout_ms",
+        MS,
+        Allowed::Whole(1),
+        "one answer; a minute is long for one chunk, and the extractive summary stands ready",
+    ),
+    setting(
+        "summariser.max_output_tokens",
+        TOKENS,
+        Allowed::Whole(1),
+        "the longest answer; a summary of 16,000 characters with headings fits",
+    ),
+];
+
+const fn setting(
+    key: &'static str,
+    unit: &'static str,
+    allowed: Allowed,
+    reason: &'static str,
+) -> Setting {
+    Setting { key, unit, allowed, reason }
+}
+
+impl Setting {
+    /// The names of its path.
+    pub(super) fn path(&self) -> Vec<&'static str> {
+        self.key.split('.').collect()
+    }
+}
+
+/// What may stand at a path.
+pub(super) enum Known {
+    /// A setting, or something inside a table that is not ours.
+    Setting(&'static Setting),
+    /// Inside a table that is not ours to read.
+    Foreign,
+    /// A table of settings.
+    Table,
+    /// Nothing.
+    Nothing,
+}
+
+/// What may stand at a path.
+pub(super) fn known(path: &[String]) -> Known {
+    let is_at =
+        |setting: &&Setting| fits(&setting.path(), path) && setting.path().len() == path.len();
+    if let Some(setting) = SETTINGS.iter().find(is_at) {
+        return Known::Setting(setting);
+    }
+    let reaches_into = |setting: &Setting| {
+        let inner = path.len() > setting.path().len();
+        let is_foreign =
+            matches!(setting.allowed, Allowed::Foreign | Allowed::Slot | Allowed::List);
+        inner && is_foreign && fits(&setting.path(), path)
+    };
+    if SETTINGS.iter().any(reaches_into) {
+        return Known::Foreign;
+    }
+    let is_above =
+        |setting: &Setting| path.len() < setting.path().len() && fits(&setting.path(), path);
+    if SETTINGS.iter().any(is_above) { Known::Table } else { Known::Nothing }
+}
+
+/// The names that may stand in a table, without those that are the user's.
+pub(super) fn names_in(table: &[String]) -> Vec<&'static str> {
+    let mut names = Vec::new();
+    for setting in SETTINGS {
+        let path = setting.path();
+        let Some(name) = path.get(table.len()) else { continue };
+        if fits(&path, table) && *name != "*" && !names.contains(name) {
+            names.push(*name);
+        }
+    }
+    names
+}
+
+/// Whether a pattern and a path agree as far as both go.
+fn fits(pattern: &[&str], path: &[String]) -> bool {
+    pattern.iter().zip(path).all(|(pattern, name)| *pattern == "*" || pattern == name)
+}

@@ -1,0 +1,141 @@
+//! What is wrong with a configuration, shown at its line.
+
+use std::ops::Range;
+use std::path::PathBuf;
+
+use miette::{Diagnostic, NamedSource, SourceSpan};
+
+use super::Config;
+use super::places::{self, Place};
+
+/// Why there is no configuration.
+#[derive(Debug, thiserror::Error, Diagnostic)]
+pub enum ConfigError {
+    /// The file cannot be read.
+    #[error("could not read {}", path.display())]
+    #[diagnostic(help("give another file with --config, or check its permissions"))]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        cause: std::io::Error,
+    },
+    /// Something in the file is wrong.
+    #[error(transparent)]
+    #[diagnostic(transparent)]
+    Mistake(#[from] Box<Mistake>),
+    /// The file cannot be replaced. It is as it was.
+    #[error("could not write {}; it is unchanged", path.display())]
+    #[diagnostic(help("check that its folder may be written to and has space"))]
+    Unwritable {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        cause: std::io::Error,
+    },
+}
+
+/// Something wrong at one place of a file.
+#[derive(Debug, thiserror::Error, Diagnostic)]
+#[error("{message}")]
+pub struct Mistake {
+    message: String,
+    label: String,
+    #[help]
+    help: Option<String>,
+    #[source_code]
+    file: NamedSource<String>,
+    #[label("{label}")]
+    span: Option<SourceSpan>,
+}
+
+impl ConfigError {
+    /// An engine refused a setting of its own table; `dotted_key` is the path below that table.
+    pub fn engine_setting(config: &Config, id: &str, dotted_key: &str, message: &str) -> Self {
+        let table = ["plugins", "entries", id, "config"];
+        let inner = if dotted_key.is_empty() { Vec::new() } else { places::segments(dotted_key) };
+        let path: Vec<String> = table.iter().map(|&name| name.to_owned()).chain(inner).collect();
+        let title = match dotted_key {
+            "" => format!("the engine `{id}` refuses its settings: {message}"),
+            key => format!("the engine `{id}` refuses its setting `{key}`: {message}"),
+        };
+        let mistake = Mistake::new(&config.origin.name, &config.origin.text, title)
+            .advising(format!("what `{id}` reads stands in [{}]", places::dotted(&table)));
+        Box::new(match config.origin.places.nearest(&path) {
+            Some(place) if place.path == path => mistake.at(place.assignment(), message),
+            // Outside the engine's own entry no place is to blame.
+            Some(place) if place.path.len() >= 3 => mistake.at(place.assignment(), "in here"),
+            _ => mistake,
+        })
+        .into()
+    }
+
+    /// `file:line:column`, where one place is to blame.
+    pub fn location(&self) -> Option<String> {
+        match self {
+            ConfigError::Mistake(mistake) => mistake.location(),
+            ConfigError::Unreadable { .. } | ConfigError::Unwritable { .. } => None,
+        }
+    }
+}
+
+impl Mistake {
+    /// A mistake somewhere in a file.
+    pub(super) fn new(name: &str, text: &str, message: impl Into<String>) -> Self {
+        Mistake {
+            message: message.into(),
+            label: String::new(),
+            help: None,
+            file: NamedSource::new(name, text.to_owned()),
+            span: None,
+        }
+    }
+
+    /// What TOML itself or serde refuses.
+    pub(super) fn from_toml(name: &str, text: &str, error: &toml::de::Error) -> Box<Self> {
+        let mistake = Mistake::new(name, text, format!("{name} is not valid: {}", error.message()))
+            .advising("the file is TOML 1.0: `key = value` lines below `[table]` lines");
+        Box::new(match error.span() {
+            Some(span) => mistake.at(span, "here"),
+            None => mistake,
+        })
+    }
+
+    /// What the editor of TOML refuses.
+    pub(super) fn from_edit(name: &str, text: &str, error: &toml_edit::TomlError) -> Box<Self> {
+        let mistake = Mistake::new(name, text, format!("{name} is not valid: {}", error.message()))
+            .advising("mend the file first; it is unchanged");
+        Box::new(match error.span() {
+            Some(span) => mistake.at(span, "here"),
+            None => mistake,
+        })
+    }
+
+    pub(super) fn at(mut self, span: Range<usize>, label: impl Into<String>) -> Self {
+        self.span = Some(span.into());
+        self.label = label.into();
+        self
+    }
+
+    pub(super) fn at_key(self, place: &Place, label: impl Into<String>) -> Self {
+        self.at(place.key.clone(), label)
+    }
+
+    pub(super) fn advising(mut self, help: impl Into<String>) -> Self {
+        self.help = Some(help.into());
+        self
+    }
+
+    /// `file:line:column`.
+    pub fn location(&self) -> Option<String> {
+        let (line, column) = places::line_and_column(self.file.inner(), self.span?.offset());
+        Some(format!("{}:{line}:{column}", self.file.name()))
+    }
+
+    /// What to do about it.
+    pub fn advice(&self) -> Option<&str> {
+        self.help.as_deref()
+    }
+}

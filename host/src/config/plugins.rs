@@ -1,0 +1,227 @@
+//! The table `[plugins]`: which engine fills which slot, and where engines come from.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+/// The engine that is always there, and where every refusal of another one ends.
+pub const LEGACY: &str = "legacy";
+
+/// The word that switches a slot off.
+const NONE: &str = "none";
+
+/// `[plugins]`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Plugins {
+    /// Whether any engine but `legacy` may be used.
+    pub enabled: bool,
+    /// Engines that are welcome beside the slot's own; empty for all. Never disables the slot.
+    pub allow: Vec<String>,
+    /// Engines that are never used.
+    pub deny: Vec<String>,
+    /// What a failing engine leads to.
+    pub on_engine_error: OnEngineError,
+    /// Folders that are searched for installed engines.
+    pub engine_dirs: Vec<PathBuf>,
+    /// Who fills which slot.
+    pub slots: Slots,
+    /// One table for each engine that needs one.
+    pub entries: BTreeMap<String, Entry>,
+}
+
+impl Default for Plugins {
+    fn default() -> Self {
+        Plugins {
+            enabled: true,
+            allow: Vec::new(),
+            deny: Vec::new(),
+            on_engine_error: OnEngineError::default(),
+            engine_dirs: Vec::new(),
+            slots: Slots::default(),
+            entries: BTreeMap::new(),
+        }
+    }
+}
+
+/// What a failing engine leads to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OnEngineError {
+    /// `legacy` shapes the request, loudly.
+    #[default]
+    Fallback,
+    /// The request fails with the engine's error.
+    Fail,
+}
+
+/// `[plugins.slots]`. Anything may stand in a slot; what is no name counts as not written.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Slots {
+    /// Who shapes requests.
+    pub context_engine: Option<toml::Value>,
+    /// Who remembers across sessions.
+    pub memory: Option<toml::Value>,
+}
+
+/// `[plugins.entries.<id>]`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Entry {
+    /// Whether the engine may be used.
+    pub enabled: bool,
+    /// Its library; none for bundled engines and those in `engine_dirs`.
+    pub path: Option<PathBuf>,
+    /// The digest its library must have, in hex.
+    pub sha256: Option<String>,
+    /// Where its code runs.
+    pub isolation: Isolation,
+    /// Its own settings, unread.
+    pub config: toml::Table,
+}
+
+impl Default for Entry {
+    fn default() -> Self {
+        Entry {
+            enabled: true,
+            path: None,
+            sha256: None,
+            isolation: Isolation::default(),
+            config: toml::Table::new(),
+        }
+    }
+}
+
+/// Where an engine's code runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Isolation {
+    /// On the caller's own thread. Only for bundled engines.
+    Inline,
+    /// On a thread of its own, which may be lost without stopping the host.
+    #[default]
+    Lane,
+}
+
+/// The engine that a slot ends at.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct SlotChoice {
+    /// What the file says, as written; the default where it says nothing.
+    pub configured: String,
+    /// The engine to use.
+    pub engine: String,
+    /// Why it is another than the configured one.
+    pub reason: Option<String>,
+}
+
+impl Plugins {
+    /// The engine of the context-engine slot. There always is one.
+    pub(super) fn context_engine(&self) -> SlotChoice {
+        let written = match &self.slots.context_engine {
+            None => return SlotChoice::as_written(LEGACY),
+            Some(toml::Value::String(id)) => id,
+            Some(other) => {
+                let reason = format!("the slot holds {}, not the id of an engine", kind(other));
+                return SlotChoice::legacy_for(other.to_string(), reason);
+            }
+        };
+        let id = written.trim();
+        if id.is_empty() {
+            return SlotChoice::legacy_for(written.clone(), "the slot is blank".into());
+        }
+        if id.eq_ignore_ascii_case(NONE) {
+            let reason = format!("`{id}` switches the slot off, and an agent needs some engine");
+            return SlotChoice::legacy_for(written.clone(), reason);
+        }
+        match self.refusal(id) {
+            Some(reason) if id != LEGACY => SlotChoice::legacy_for(written.clone(), reason),
+            _ => SlotChoice { engine: id.to_owned(), ..SlotChoice::as_written(written) },
+        }
+    }
+
+    /// The engine of the memory slot. Nothing remembers unless somebody asks for it.
+    pub(super) fn memory(&self) -> Option<String> {
+        let id = self.slots.memory.as_ref()?.as_str()?.trim();
+        let is_named = !id.is_empty() && !id.eq_ignore_ascii_case(NONE);
+        (is_named && self.refusal(id).is_none()).then(|| id.to_owned())
+    }
+
+    /// Why an engine may not be used; `None` when it may.
+    ///
+    /// `allow` is not asked: naming an engine in the slot is permission enough.
+    pub fn refusal(&self, id: &str) -> Option<String> {
+        if !self.enabled {
+            return Some("plugins.enabled is false".into());
+        }
+        if self.deny.iter().any(|denied| denied == id) {
+            return Some(format!("plugins.deny names `{id}`"));
+        }
+        let is_enabled = self.entries.get(id).is_none_or(|entry| entry.enabled);
+        (!is_enabled).then(|| format!("plugins.entries.{id}.enabled is false"))
+    }
+
+    /// Whether an engine is welcome beside the slot's own, for comparison and for a swap.
+    pub fn welcomes(&self, id: &str) -> bool {
+        let is_allowed = self.allow.is_empty() || self.allow.iter().any(|allowed| allowed == id);
+        is_allowed && self.refusal(id).is_none()
+    }
+
+    /// The same table with every path taken from `folder`.
+    pub(super) fn with_paths_from(mut self, folder: &Path) -> Plugins {
+        for path in &mut self.engine_dirs {
+            *path = folder.join(&*path);
+        }
+        for path in self.entries.values_mut().filter_map(|entry| entry.path.as_mut()) {
+            *path = folder.join(&*path);
+        }
+        self
+    }
+}
+
+impl SlotChoice {
+    fn as_written(id: &str) -> Self {
+        SlotChoice { configured: id.to_owned(), engine: id.to_owned(), reason: None }
+    }
+
+    fn legacy_for(configured: String, reason: String) -> Self {
+        SlotChoice { configured, engine: LEGACY.to_owned(), reason: Some(reason) }
+    }
+}
+
+impl Entry {
+    /// The engine's own table as JSON.
+    pub(super) fn config_json(&self) -> Value {
+        Value::Object(table_json(&self.config))
+    }
+}
+
+fn table_json(table: &toml::Table) -> Map<String, Value> {
+    table.iter().map(|(key, value)| (key.clone(), json(value))).collect()
+}
+
+/// TOML as JSON. Dates, which JSON has not, become their text; infinities become null.
+pub(super) fn json(value: &toml::Value) -> Value {
+    match value {
+        toml::Value::String(text) => Value::from(text.as_str()),
+        toml::Value::Integer(number) => Value::from(*number),
+        toml::Value::Float(number) => Value::from(*number),
+        toml::Value::Boolean(flag) => Value::from(*flag),
+        toml::Value::Datetime(date) => Value::from(date.to_string()),
+        toml::Value::Array(items) => items.iter().map(json).collect(),
+        toml::Value::Table(table) => Value::Object(table_json(table)),
+    }
+}
+
+fn kind(value: &toml::Value) -> &'static str {
+    match value {
+        toml::Value::String(_) => "a text",
+        toml::Value::Integer(_) | toml::Value::Float(_) => "a number",
+        toml::Value::Boolean(_) => "true or false",
+        toml::Value::Datetime(_) => "a date",
+        toml::Value::Array(_) => "a list",
+        toml::Value::Table(_) => "a table",
+    }
+}

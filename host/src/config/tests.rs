@@ -1,0 +1,130 @@
+//! What a configuration file may say, what is made of it, and how a mistake in it is shown.
+
+use std::path::PathBuf;
+
+use super::*;
+
+mod documents;
+mod edit;
+mod mistakes;
+mod slot;
+
+fn parse(text: &str) -> Config {
+    Config::parse("ctxhost.toml", text).unwrap_or_else(|error| panic!("{error}: {text}"))
+}
+
+#[test]
+fn an_empty_file_is_the_default() {
+    let values = |config: &Config| {
+        let rows = explain(config).into_iter();
+        rows.map(|row| (row.key, row.value, row.source)).collect::<Vec<_>>()
+    };
+    assert_eq!(values(&parse("")), values(&Config::default()));
+}
+
+#[test]
+fn paths_are_taken_from_the_folder_of_the_file() {
+    let text = "plugins.engine_dirs = [\"engines\", \"/opt/engines\"]\n\
+                [plugins.entries.mine]\npath = \"target/libmine.so\"\n";
+    let config = Config::parse("/etc/ctx/ctxhost.toml", text).unwrap();
+    let folders = [PathBuf::from("/etc/ctx/engines"), PathBuf::from("/opt/engines")];
+    assert_eq!(config.plugins.engine_dirs, folders);
+    let path = config.entry("mine").and_then(|entry| entry.path.clone());
+    assert_eq!(path, Some(PathBuf::from("/etc/ctx/target/libmine.so")));
+}
+
+#[test]
+fn an_engine_gets_its_own_table_unread() {
+    let config = parse(
+        "[plugins.entries.mine.config]\nkeep = 3\nwhen = 2026-01-02\n\
+         [plugins.entries.mine.config.deep]\nlist = [1, { a = true }]\n",
+    );
+    let expected = serde_json::json!({
+        "keep": 3, "when": "2026-01-02", "deep": { "list": [1, { "a": true }] }
+    });
+    assert_eq!(config.engine_config("mine"), expected);
+    assert_eq!(config.engine_config("other"), serde_json::json!({}));
+}
+
+#[test]
+fn the_file_knows_a_window_better_than_the_provider() {
+    let config = parse(
+        "[models.\"openai/gpt-4.1\"]\nwindow_tokens = 1_000_000\n\
+         [models.local]\nwindow_tokens = 8192\n",
+    );
+    let seen = |provider: &str, id: &str, window_tokens| {
+        let (provider, id) = (provider.to_owned(), id.to_owned());
+        config.window_of(&ModelRef { provider, id, window_tokens })
+    };
+    assert_eq!(seen("openai", "gpt-4.1", 128_000), (1_000_000, WindowSource::Config));
+    assert_eq!(seen("lmstudio", "local", 0), (8_192, WindowSource::Config));
+    assert_eq!(seen("anthropic", "sonnet", 150_000), (150_000, WindowSource::Model));
+    assert_eq!(seen("anthropic", "sonnet", 0), (200_000, WindowSource::Default));
+    assert_eq!(config.window_for("openai", "gpt-4.1"), (1_000_000, WindowSource::Config));
+}
+
+#[test]
+fn a_budget_is_the_window_less_reserve_and_overhead_by_the_margin() {
+    let check = |settings: &BudgetSettings, window, overhead, expected| {
+        assert_eq!(settings.budget(window, overhead), expected, "window {window}");
+    };
+    let default = BudgetSettings::default();
+    check(&default, 200_000, 0, (20_000, 150_000));
+    check(&default, 200_000, 12_000, (20_000, 140_000));
+    check(&default, 16_000, 0, (4_000, 10_000));
+    check(&default, 4_096, 0, (1_024, 2_560));
+    check(&default, 1_000, 5_000, (250, 0));
+    check(&default, 0, 0, (0, 0));
+    check(&BudgetSettings { reserve_tokens: 1, ..default.clone() }, 200_000, 0, (20_000, 150_000));
+    check(
+        &BudgetSettings { reserve_tokens: 50_000, ..default.clone() },
+        200_000,
+        0,
+        (50_000, 125_000),
+    );
+    check(&BudgetSettings { reserve_tokens: 90_000, ..default }, 200_000, 0, (50_000, 125_000));
+}
+
+#[test]
+fn a_file_is_found_from_any_folder_below_it() {
+    let root = tempfile::tempdir().unwrap();
+    let deep = root.path().join("a/b/c");
+    std::fs::create_dir_all(&deep).unwrap();
+    std::fs::write(root.path().join("a/ctxhost.toml"), "").unwrap();
+    assert_eq!(Config::discover(&deep), Some(root.path().join("a/ctxhost.toml")));
+}
+
+#[test]
+fn every_place_of_a_file_can_be_found() {
+    let text = "[budget]\nreserve_tokens = 9\n\n[models.\"a/b.c\"]\nwindow_tokens = 7\n";
+    let config = parse(text);
+    let slice = |path: &str| config.span_of(path).and_then(|span| text.get(span));
+    assert_eq!(slice("budget.reserve_tokens"), Some("reserve_tokens = 9"));
+    assert_eq!(slice("models.\"a/b.c\".window_tokens"), Some("window_tokens = 7"));
+    assert_eq!(slice("models.\"a/b.c\""), Some("\"a/b.c\""));
+    assert_eq!(slice("budget.safety_margin"), None);
+    assert_eq!(config.line_of("models.\"a/b.c\".window_tokens"), Some(5));
+}
+
+#[test]
+fn explain_tells_value_unit_source_and_what_was_made_of_it() {
+    let config = parse(
+        "[plugins]\ndeny = [\"mask\"]\n[plugins.slots]\ncontext_engine = \"mask\"\n\
+         [budget]\nreserve_tokens = 500\n[plugins.entries.mine.config]\nservice_token = \"abc\"\nlist = [1, 2]\n",
+    );
+    let rows = explain(&config);
+    let line = |key: &str| {
+        let row = rows.iter().find(|row| row.key == key).unwrap();
+        let reason = row.reason.split(". ").next().unwrap_or_default();
+        format!("{} [{}] {} - {reason}", row.value, row.unit, row.source)
+    };
+    let keys = [
+        "plugins.slots.context_engine",
+        "budget.reserve_tokens",
+        "timeouts.create_ms",
+        "summariser.base_url",
+        "plugins.entries.mine.config.service_token",
+        "plugins.entries.mine.config.list",
+    ];
+    insta::assert_snapshot!(keys.map(line).join("\n"));
+}

@@ -1,0 +1,126 @@
+//! How a mistake is shown: file, line and column, what is wrong, what to do.
+
+use miette::{GraphicalReportHandler, GraphicalTheme};
+use proptest::prelude::*;
+
+use super::*;
+
+fn shown(error: &ConfigError) -> String {
+    let handler = GraphicalReportHandler::new_themed(GraphicalTheme::unicode_nocolor());
+    let mut text = String::new();
+    handler.with_width(100).render_report(&mut text, error).unwrap();
+    text
+}
+
+fn refusal(text: &str) -> ConfigError {
+    Config::parse("ctxhost.toml", text).expect_err(text)
+}
+
+/// `line:column`, message and help in one line.
+fn line(text: &str) -> String {
+    let error = refusal(text);
+    let ConfigError::Mistake(mistake) = &error else { panic!("{error:?}") };
+    let location = error.location().unwrap_or_default();
+    format!("{location} {mistake} => {}", mistake.advice().unwrap_or("-"))
+}
+
+#[test]
+fn a_slip_of_the_finger() {
+    insta::assert_snapshot!(shown(&refusal("# budget\n[budget]\nreserve_token = 9000\n")));
+}
+
+#[test]
+fn unknown_keys_find_a_way_out() {
+    let lines = [
+        "[plugin]\n",
+        "[plugins.slots]\ncontextEngine = \"mask\"\n",
+        "[budget]\nwindow_tokens = 9\n",
+        "[session]\nzzz = 1\n",
+        "qqq = 1\n",
+        "[models.\"a/b\"]\nwindow = 9\n",
+        "[plugins.entries.mask]\nhash = \"00\"\n",
+        "[timeouts]\ncompact = 5\n",
+    ];
+    insta::assert_snapshot!(lines.map(line).join("\n"));
+}
+
+#[test]
+fn bad_values_say_what_is_expected() {
+    let lines = [
+        "[plugins]\nenabled = \"yes\"\n",
+        "[plugins]\nallow = \"mask\"\n",
+        "[plugins]\nallow = [\"mask\", 3]\n",
+        "[plugins]\non_engine_error = \"fallbak\"\n",
+        "[plugins]\nslots = \"legacy\"\n",
+        "[plugins.entries.mask]\nsha256 = \"abc\"\n",
+        "[budget]\nreserve_tokens = -5\n",
+        "[budget]\nreserve_tokens = 2e4\n",
+        "[budget]\nsafety_margin = 0.5\n",
+        "[budget]\nsafety_margin = nan\n",
+        "[timeouts]\nassemble_ms = 0\n",
+        "[model]\ndefault_window_tokens = 99999999999999999999\n",
+        "[summariser]\nbase_url = \"localhost:1234\"\nmodel = \"m\"\n",
+        "[timeouts]\ncompact_cap_ms = 1000\n",
+        "[plugins.entries.mine]\npath = \"x.so\"\nisolation = \"inline\"\n",
+    ];
+    insta::assert_snapshot!(lines.map(line).join("\n"));
+}
+
+#[test]
+fn toml_itself() {
+    insta::assert_snapshot!(shown(&refusal("[budget]\nreserve_tokens = = 3\n")));
+    insta::assert_snapshot!(line("[budget]\nsafety_margin = 1.1\nsafety_margin = 1.3\n"));
+    insta::assert_snapshot!(line("[summariser]\nmodel = \"m\"\n"));
+}
+
+#[test]
+fn the_first_mistake_is_told_first() {
+    assert!(line("[budget]\nsafety = 1\n[zzz]\n").starts_with("ctxhost.toml:2:1"));
+}
+
+#[test]
+fn an_engine_s_own_mistake_is_shown_at_its_line() {
+    let text = "[plugins.entries.legacy.config.pruning]\nmode = \"cache-tll\"\n";
+    let config = parse(text);
+    let error = |key| ConfigError::engine_setting(&config, "legacy", key, "no such mode");
+    insta::assert_snapshot!(shown(&error("pruning.mode")));
+    assert_eq!(error("pruning.ttl_ms").location(), Some("ctxhost.toml:1:32".into()));
+    assert_eq!(error("").location(), Some("ctxhost.toml:1:25".into()));
+    let elsewhere = ConfigError::engine_setting(&config, "mask", "keep", "too small");
+    assert_eq!(elsewhere.location(), None);
+}
+
+#[test]
+fn a_file_that_is_not_there() {
+    let error = Config::load("no-such-folder/ctxhost.toml").expect_err("there is no such file");
+    assert!(matches!(error, ConfigError::Unreadable { .. }));
+    assert_eq!(error.to_string(), "could not read no-such-folder/ctxhost.toml");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    /// Whatever stands in a file, it is read or refused at a place, never with a panic.
+    #[test]
+    fn no_text_breaks_the_reader(text in "[\\[\\]a-z=.\"'#\\n 0-9{},äΩ-]{0,120}") {
+        let _ = Config::parse("ctxhost.toml", &text).map_err(|error| shown(&error));
+    }
+
+    /// Every value at every setting: taken, or refused at its own line with a reason.
+    #[test]
+    fn a_bad_value_is_refused_at_its_line(
+        index in 0..SETTINGS.len(),
+        value in prop_oneof![
+            Just("-1"), Just("0"), Just("\"\""), Just("true"), Just("[1]"), Just("{}"), Just("1.5"),
+            Just("2026-01-02"), Just("inf"), Just("\"fallback\""),
+        ],
+    ) {
+        let key = SETTINGS[index].key.replace('*', "\"some.name\"");
+        let text = format!("# first line\n{key} = {value}\n");
+        if let Err(error) = Config::parse("f", &text)
+            && let Some(location) = error.location()
+        {
+            prop_assert!(location.starts_with("f:2:") || key.starts_with("summariser"), "{location}");
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! Who fills the slot.
+
+use super::*;
+
+#[track_caller]
+fn check(text: &str, configured: &str, engine: &str, reason: Option<&str>) {
+    let choice = parse(text).slot();
+    let expected = SlotChoice {
+        configured: configured.into(),
+        engine: engine.into(),
+        reason: reason.map(str::to_owned),
+    };
+    assert_eq!(choice, expected, "{text}");
+}
+
+fn slot(value: &str) -> String {
+    format!("[plugins.slots]\ncontext_engine = {value}\n")
+}
+
+#[test]
+fn what_names_no_engine_ends_at_legacy() {
+    check("", "legacy", "legacy", None);
+    check(&slot("\"legacy\""), "legacy", "legacy", None);
+    check(&slot("\"  \""), "  ", "legacy", Some("the slot is blank"));
+    check(&slot("42"), "42", "legacy", Some("the slot holds a number, not the id of an engine"));
+    check(&slot("[]"), "[]", "legacy", Some("the slot holds a list, not the id of an engine"));
+    for none in ["none", "None", "NONE"] {
+        let reason = format!("`{none}` switches the slot off, and an agent needs some engine");
+        check(&slot(&format!("{none:?}")), none, "legacy", Some(&reason));
+    }
+}
+
+#[test]
+fn an_engine_that_is_switched_off_ends_at_legacy() {
+    let mask = slot("\"mask\"");
+    check(&mask, "mask", "mask", None);
+    check(&slot("\" mask \""), " mask ", "mask", None);
+    let with = |more: &str, reason| {
+        check(&format!("{more}\n{mask}"), "mask", "legacy", Some(reason));
+    };
+    with("[plugins]\nenabled = false", "plugins.enabled is false");
+    with("[plugins]\ndeny = [\"mask\"]", "plugins.deny names `mask`");
+    with("[plugins.entries.mask]\nenabled = false", "plugins.entries.mask.enabled is false");
+}
+
+#[test]
+fn a_list_of_allowed_engines_does_not_disable_the_slot() {
+    check(&format!("[plugins]\nallow = [\"window\"]\n{}", slot("\"mask\"")), "mask", "mask", None);
+    let config = parse("[plugins]\nallow = [\"window\"]\n");
+    assert!(config.plugins.welcomes("window"));
+    assert!(!config.plugins.welcomes("mask"));
+}
+
+#[test]
+fn nothing_switches_legacy_off() {
+    check(&format!("[plugins]\nenabled = false\n{}", slot("\"legacy\"")), "legacy", "legacy", None);
+    check("[plugins]\ndeny = [\"legacy\"]\n", "legacy", "legacy", None);
+}
+
+#[test]
+fn memory_is_off_unless_somebody_asks() {
+    let memory = |value: &str| parse(&format!("[plugins.slots]\nmemory = {value}\n")).memory();
+    assert_eq!(parse("").memory(), None);
+    assert_eq!(memory("\"None\""), None);
+    assert_eq!(memory("7"), None);
+    assert_eq!(memory("\"notes\""), Some("notes".into()));
+}
