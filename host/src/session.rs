@@ -1,1 +1,3 @@
 //! Sessions: a transcript on disk.
+
+pub mod recording;
