@@ -27,13 +27,13 @@ pub use catalogue::{Allowed, SETTINGS, Setting};
 pub use edit::{SlotEdit, set_slot};
 pub use error::{ConfigError, Mistake};
 pub use explain::{ExplainRow, explain};
-pub use plugins::{Entry, Isolation, LEGACY, OnEngineError, Plugins, SlotChoice, Slots};
-pub use tables::{
-    AfterCompaction, LawTable, ModelDefaults, ModelSettings, SessionSettings, SummariserSettings,
-    TimeoutSettings,
-};
+pub use plugins::{Entry, Plugins, SlotChoice, Slots};
+pub use tables::{ModelDefaults, ModelSettings, SummariserSettings};
 
 use places::Places;
+
+use crate::engine::Timeouts;
+use crate::law::LawSettings;
 
 /// The name of the file that [`Config::discover`] looks for.
 pub const FILE_NAME: &str = "ctxhost.toml";
@@ -43,14 +43,12 @@ pub const FILE_NAME: &str = "ctxhost.toml";
 pub struct Config {
     /// Engines and the slots they fill.
     pub plugins: Plugins,
-    /// What a compaction does to the session file.
-    pub session: SessionSettings,
     /// How a window becomes a budget.
     pub budget: BudgetSettings,
     /// The limits of the law.
-    pub law: LawTable,
+    pub law: LawSettings,
     /// How long an engine may take.
-    pub timeouts: TimeoutSettings,
+    pub timeouts: Timeouts,
     /// Windows of named models.
     pub models: BTreeMap<String, ModelSettings>,
     /// What holds for a model that nobody names.
@@ -73,10 +71,9 @@ struct Origin {
 #[serde(default, deny_unknown_fields)]
 struct Written {
     plugins: Plugins,
-    session: SessionSettings,
     budget: BudgetSettings,
-    law: LawTable,
-    timeouts: TimeoutSettings,
+    law: LawSettings,
+    timeouts: Timeouts,
     models: BTreeMap<String, ModelSettings>,
     model: ModelDefaults,
     summariser: Option<SummariserSettings>,
@@ -194,7 +191,6 @@ impl Written {
         let folder = Path::new(&origin.name).parent().unwrap_or(Path::new("")).to_owned();
         Config {
             plugins: self.plugins.with_paths_from(&folder),
-            session: self.session,
             budget: self.budget,
             law: self.law,
             timeouts: self.timeouts,

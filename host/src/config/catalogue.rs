@@ -175,12 +175,6 @@ pub const SETTINGS: &[Setting] = &[
         "the engine's own settings, handed over unread",
     ),
     setting(
-        "session.after_compaction",
-        "",
-        Allowed::Word(&["append", "rewrite"]),
-        "append adds an entry and loses nothing; rewrite writes a short file and archives the old one beside it",
-    ),
-    setting(
         "budget.reserve_tokens",
         TOKENS,
         Allowed::Whole(1),

@@ -6,8 +6,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// The engine that is always there, and where every refusal of another one ends.
-pub const LEGACY: &str = "legacy";
+use crate::engine::{Isolation, LEGACY, OnEngineError};
 
 /// The word that switches a slot off.
 const NONE: &str = "none";
@@ -46,17 +45,6 @@ impl Default for Plugins {
     }
 }
 
-/// What a failing engine leads to.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum OnEngineError {
-    /// `legacy` shapes the request, loudly.
-    #[default]
-    Fallback,
-    /// The request fails with the engine's error.
-    Fail,
-}
-
 /// `[plugins.slots]`. Anything may stand in a slot; what is no name counts as not written.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -93,17 +81,6 @@ impl Default for Entry {
             config: toml::Table::new(),
         }
     }
-}
-
-/// Where an engine's code runs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Isolation {
-    /// On the caller's own thread. Only for bundled engines.
-    Inline,
-    /// On a thread of its own, which may be lost without stopping the host.
-    #[default]
-    Lane,
 }
 
 /// The engine that a slot ends at.
