@@ -47,6 +47,12 @@ pub fn shared_fixtures() -> Option<PathBuf> {
     None
 }
 
+/// The bytes of the recorded coding session that the project brings.
+pub fn recorded_session() -> Vec<u8> {
+    let path = root().join("examples/sessions/coding.jsonl");
+    std::fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
 /// The `ctxhost` binary, built at the first call.
 pub fn ctxhost() -> Command {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
