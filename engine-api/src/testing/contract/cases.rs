@@ -1,5 +1,7 @@
 //! The transcripts and budgets that the suite tries, each for a way in which engines have failed.
 
+use std::sync::OnceLock;
+
 use crate::testing::Conversation;
 use crate::transcript::Transcript;
 
@@ -12,8 +14,13 @@ pub(super) struct Case {
     pub(super) transcript: Transcript,
 }
 
-/// All of them, the cheap ones first.
-pub(super) fn all() -> Vec<Case> {
+/// All of them, the cheap ones first. Told once for all engines of a process.
+pub(super) fn all() -> &'static [Case] {
+    static CASES: OnceLock<Vec<Case>> = OnceLock::new();
+    CASES.get_or_init(tell_all)
+}
+
+fn tell_all() -> Vec<Case> {
     let case = |name, talk: Conversation| Case { name, transcript: talk.transcript() };
     vec![
         case("no entries", Conversation::new()),

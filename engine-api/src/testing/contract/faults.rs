@@ -48,3 +48,72 @@ fn call_ids(message: Message<'_>) -> (Option<String>, Vec<String>) {
     let calls = message.tool_calls().into_iter().map(|call| call.id.into_owned()).collect();
     (answers, calls)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::ops::Range;
+
+    use super::*;
+    use crate::testing::Conversation;
+
+    fn fault(build: impl FnOnce(&mut Plan)) -> Option<String> {
+        let mut talk = Conversation::new();
+        talk.user("a").calls(&[("c", "ls", "{}")]).result("c", "ls", "x").assistant("b");
+        let mut plan = Plan::default();
+        build(&mut plan);
+        plan_fault(&plan, &talk.transcript())
+    }
+
+    fn says(build: impl FnOnce(&mut Plan), words: &str) {
+        let fault = fault(build).unwrap();
+        assert!(fault.contains(words), "{fault}");
+    }
+
+    #[test]
+    fn a_sound_plan_has_none() {
+        let sound = |plan: &mut Plan| {
+            plan.insert(Role::User, "first", 0..0).keep(0..1).leave_out(1..1);
+            plan.replace_raw(1, r#"{"role":"assistant","content":[{"type":"toolCall","id":"c"}]}"#);
+            plan.replace_text(2, "y").insert(Role::Assistant, "z", 3..4);
+        };
+        assert_eq!(fault(sound), None);
+    }
+
+    #[test]
+    fn each_fault_is_named() {
+        says(
+            |plan| {
+                plan.keep(2..5);
+            },
+            "names 2..5 of 4 entries",
+        );
+        says(
+            |plan| {
+                plan.keep(0..2).replace_text(1, "");
+            },
+            "operation 1 names 1..2",
+        );
+        says(
+            |plan| {
+                plan.insert(Role::Tool, "", 0..0);
+            },
+            "a message of role tool",
+        );
+        says(
+            |plan| {
+                plan.replace_raw(0, r#"{"role":"assistant"}"#);
+            },
+            "the role",
+        );
+        says(
+            |plan| {
+                plan.replace_raw(1, r#"{"role":"assistant"}"#);
+            },
+            "the call ids",
+        );
+        let unknown = Op { action: Action::Unknown(9), note: None };
+        says(|plan| plan.ops.push(unknown), "unknown kind 9");
+        let backward = Op { action: Action::Keep(Range { start: 3, end: 1 }), note: None };
+        says(|plan| plan.ops.push(backward), "backward range");
+    }
+}
