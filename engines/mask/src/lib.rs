@@ -1,1 +1,101 @@
-//! Being built.
+//! The `mask` engine: old tool results become one line each; calls and thinking stay.
+//!
+//! Under pressure fewer results stay in full, and only when the fewest still do not fit do the oldest
+//! whole turns go, as in the `window` engine. A result that was masked stays masked, byte for byte.
+
+mod results;
+mod settings;
+
+use std::ops::Range;
+
+use ctxhost_engine_api::serde_json::Value;
+use ctxhost_engine_api::{
+    AssembleRequest, CompactRequest, Compaction, ContextEngine, Host, Info, Plan, Result,
+    Transcript,
+};
+use ctxhost_engine_kit::turns::{Selection, Sessions, SlidingWindow};
+
+use results::Results;
+pub use settings::Settings;
+
+/// The layer that notes of plans name.
+const LAYER: &str = "mask";
+
+/// The engine.
+#[derive(Debug)]
+pub struct Mask {
+    settings: Settings,
+    sessions: Sessions<Memory>,
+}
+
+/// What the engine knows of one session.
+#[derive(Debug, Default)]
+struct Memory {
+    results: Results,
+    window: SlidingWindow,
+}
+
+impl ContextEngine for Mask {
+    const INFO: Info =
+        Info::new("mask", "Observation masking", env!("CARGO_PKG_VERSION")).owning_compaction();
+
+    fn create(_host: Host, config: Value) -> Result<Self> {
+        Ok(Mask { settings: Settings::parse(config)?, sessions: Sessions::default() })
+    }
+
+    async fn assemble(&self, transcript: Transcript, request: AssembleRequest) -> Result<Plan> {
+        let choose = |memory: &mut Memory| memory.plan(&transcript, request.budget, &self.settings);
+        Ok(self.sessions.with(&request.session, choose))
+    }
+
+    async fn compact(&self, _: Transcript, _: CompactRequest) -> Result<Compaction> {
+        Ok(Compaction::Delegate)
+    }
+
+    async fn dispose(&self) {
+        self.sessions.clear();
+    }
+}
+
+impl Memory {
+    fn plan(&mut self, transcript: &Transcript, budget: u64, settings: &Settings) -> Plan {
+        let rule = settings.rule();
+        self.results.follow(transcript);
+        self.window.follow(transcript, &rule);
+        self.results.mask_until(transcript, self.results.due(settings));
+        let selection = self.choose(transcript, budget, settings);
+        let results = &self.results;
+        let tokens = |range: Range<u64>| results.tokens(transcript, range);
+        selection.plan(LAYER, &rule, &tokens, |plan, range| results.keep(plan, range))
+    }
+
+    fn choose(&mut self, transcript: &Transcript, budget: u64, settings: &Settings) -> Selection {
+        if let Some(selection) = self.settled(transcript, budget, settings) {
+            return selection;
+        }
+        // Like a window that moves, a mask that must grow makes room for more than this request.
+        let target_tokens = settings.rule().target(budget);
+        let most = self.results.maskable(settings.min_keep_results);
+        while self.results.masked() < most
+            && self.settled(transcript, target_tokens, settings).is_none()
+        {
+            self.results.mask_until(transcript, self.results.masked() + 1);
+        }
+        if let Some(selection) = self.settled(transcript, budget, settings) {
+            return selection;
+        }
+        let results = &self.results;
+        let tokens = |range: Range<u64>| results.tokens(transcript, range);
+        self.window.moved(transcript, budget, &settings.rule(), &tokens)
+    }
+
+    fn settled(
+        &self,
+        transcript: &Transcript,
+        budget: u64,
+        settings: &Settings,
+    ) -> Option<Selection> {
+        let tokens = |range: Range<u64>| self.results.tokens(transcript, range);
+        self.window.settled(transcript, budget, &settings.rule(), &tokens)
+    }
+}

@@ -1,1 +1,64 @@
-//! Being built.
+//! The `window` engine: pinned entries and the newest whole turns that fit; the rest is left out.
+//!
+//! It reads no text and asks no model. A call is never separated from its result, the newest message
+//! of the person and the newest frame always stay, and when the window must move, it moves far
+//! enough to stand still for many requests (see [`Settings::slack_share`]).
+
+mod settings;
+
+use std::ops::Range;
+
+use ctxhost_engine_api::serde_json::Value;
+use ctxhost_engine_api::{
+    AssembleRequest, CompactRequest, Compaction, ContextEngine, Host, Info, Plan, Result,
+    Transcript,
+};
+use ctxhost_engine_kit::turns::{Sessions, SlidingRule, SlidingWindow};
+
+pub use settings::Settings;
+
+/// The layer that notes of plans name.
+const LAYER: &str = "window";
+
+/// The engine.
+#[derive(Debug)]
+pub struct Window {
+    rule: SlidingRule,
+    sessions: Sessions<SlidingWindow>,
+}
+
+impl ContextEngine for Window {
+    const INFO: Info =
+        Info::new("window", "Sliding window", env!("CARGO_PKG_VERSION")).owning_compaction();
+
+    fn create(_host: Host, config: Value) -> Result<Self> {
+        let rule = Settings::parse(config)?.rule();
+        Ok(Window { rule, sessions: Sessions::default() })
+    }
+
+    async fn assemble(&self, transcript: Transcript, request: AssembleRequest) -> Result<Plan> {
+        let choose = |window: &mut SlidingWindow| self.choose(window, &transcript, request.budget);
+        Ok(self.sessions.with(&request.session, choose))
+    }
+
+    async fn compact(&self, _: Transcript, _: CompactRequest) -> Result<Compaction> {
+        Ok(Compaction::Delegate)
+    }
+
+    async fn dispose(&self) {
+        self.sessions.clear();
+    }
+}
+
+impl Window {
+    fn choose(&self, window: &mut SlidingWindow, transcript: &Transcript, budget: u64) -> Plan {
+        let tokens = |range: Range<u64>| transcript.tokens(range);
+        window.follow(transcript, &self.rule);
+        let settled = window.settled(transcript, budget, &self.rule, &tokens);
+        let selection =
+            settled.unwrap_or_else(|| window.moved(transcript, budget, &self.rule, &tokens));
+        selection.plan(LAYER, &self.rule, &tokens, |plan, range| {
+            plan.keep(range);
+        })
+    }
+}

@@ -1,0 +1,126 @@
+//! Checks before the first session: what the engine says it is, and what it makes of a config.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::stage::without_fault;
+use super::{ContractOptions, Suite, Verdict};
+use crate::border::EngineDoor;
+use crate::error::ErrorKind;
+use crate::testing::{ScriptedHost, block_on_within};
+
+/// How often an engine is created and let go of.
+const ROUNDS: usize = 20;
+
+pub(super) fn run(suite: &mut Suite<'_>) {
+    suite.check("info: stable", "info answers the same every time", |door, _| info_is_stable(door));
+    suite
+        .check("info: id", "the id matches ^[a-z0-9][a-z0-9-]{0,63}$", |door, _| id_is_sound(door));
+    suite.check("info: version", "the version is a semantic version", |door, _| {
+        let version = info(door)?.version;
+        is_semver(&version).then_some(()).ok_or(format!("{version:?} is none"))
+    });
+    suite.check("create: own config", "the engine is created", |door, options| {
+        creates(door, options, &options.config)
+    });
+    suite.check("create: no settings", "defaults, or an error of kind Config", |door, options| {
+        accepts_or_refuses(door, options, &json!({}))
+    });
+    suite.check("create: wrong config", "ignored, or an error of kind Config", wrong_configs);
+    suite.check("create: again and again", "create and dispose leave no trace", again_and_again);
+}
+
+fn info(door: EngineDoor) -> Result<crate::EngineInfo, String> {
+    door.info().map_err(|error| error.to_string())
+}
+
+fn info_is_stable(door: EngineDoor) -> Verdict {
+    let (first, second) = (info(door)?, info(door)?);
+    (first == second).then_some(()).ok_or(format!("{first:?}, then {second:?}"))
+}
+
+fn id_is_sound(door: EngineDoor) -> Verdict {
+    let id = info(door)?.id;
+    let word = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    let begins = id.bytes().next().is_some_and(word);
+    let sound = begins && id.len() <= 64 && id.bytes().all(|byte| word(byte) || byte == b'-');
+    sound.then_some(()).ok_or(format!("{id:?} does not"))
+}
+
+/// Three numbers without leading zeros, then perhaps a pre-release and a build.
+fn is_semver(version: &str) -> bool {
+    let (version, build) = version.split_once('+').map_or((version, None), |(v, b)| (v, Some(b)));
+    let (core, pre) = version.split_once('-').map_or((version, None), |(v, p)| (v, Some(p)));
+    let digits = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+    let number = |part: &str| digits(part) && (part == "0" || !part.starts_with('0'));
+    let word = |part: &str| {
+        !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
+    };
+    core.split('.').count() == 3
+        && core.split('.').all(number)
+        && pre.is_none_or(|pre| {
+            pre.split('.').all(|part| word(part) && (number(part) || !digits(part)))
+        })
+        && build.is_none_or(|build| build.split('.').all(word))
+}
+
+fn creates(door: EngineDoor, options: &ContractOptions, config: &Value) -> Verdict {
+    let engine = door.create(Arc::new(ScriptedHost::new()), config);
+    let engine = engine.map_err(|error| format!("create failed: {error}"))?;
+    match block_on_within(options.call_limit, engine.dispose()) {
+        None => Err(format!("dispose took longer than {:?}", options.call_limit)),
+        Some(disposed) => disposed.map_err(|error| format!("dispose: {error}")),
+    }
+}
+
+/// Created, or refused as a wrong config; never with a panic.
+fn accepts_or_refuses(door: EngineDoor, options: &ContractOptions, config: &Value) -> Verdict {
+    let created = without_fault("create", door.create(Arc::new(ScriptedHost::new()), config));
+    match created.map_err(|fault| format!("{config}: {fault}"))? {
+        Ok(_) => creates(door, options, config),
+        Err(error) if error.kind == ErrorKind::Config => Ok(()),
+        Err(error) => Err(format!("{config}: an error of kind {:?}: {error}", error.kind)),
+    }
+}
+
+fn wrong_configs(door: EngineDoor, options: &ContractOptions) -> Verdict {
+    let mut configs = vec![
+        json!({ "no-such-setting-of-any-engine": 1 }),
+        json!({ "": { "": [] } }),
+        json!(null),
+        json!([1, 2]),
+        json!("text"),
+        json!(-7),
+    ];
+    for (key, value) in options.config.as_object().into_iter().flatten() {
+        let mut wrong = options.config.clone();
+        let other = if value.is_array() { json!(true) } else { json!([[]]) };
+        if let Some(settings) = wrong.as_object_mut() {
+            settings.insert(key.clone(), other);
+        }
+        configs.push(wrong);
+    }
+    configs.iter().try_for_each(|config| accepts_or_refuses(door, options, config))
+}
+
+fn again_and_again(door: EngineDoor, options: &ContractOptions) -> Verdict {
+    (0..ROUNDS).try_for_each(|_| creates(door, options, &options.config))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn knows_a_semantic_version() {
+        for sound in ["0.1.0", "1.2.3-rc.1", "1.0.0+build.7", "10.20.30-a-b+c"] {
+            assert!(is_semver(sound), "{sound}");
+        }
+        for unsound in
+            ["", "1", "1.2", "1.2.3.4", "01.2.3", "1.2.x", "1.2.3-", "1.2.3-01", "v1.2.3"]
+        {
+            assert!(!is_semver(unsound), "{unsound}");
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! Sleep and background tasks without a runtime: a thread for each, and short ones.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use crate::border::BoxFuture;
+use crate::testing::unpark_waker;
+
+/// No sleep takes longer than this in real time, in milliseconds: tests should not wait. The clock
+/// moves by the whole time asked for.
+const LONGEST_SLEEP_MS: u64 = 5;
+
+/// Runs a task to its end, or until `stopped` is set.
+pub(super) fn run_until_stopped(mut task: BoxFuture<()>, stopped: &AtomicBool) {
+    let waker = unpark_waker();
+    while !stopped.load(Ordering::Acquire) {
+        if task.as_mut().poll(&mut Context::from_waker(&waker)).is_ready() {
+            return;
+        }
+        // Looks up now and then, because nobody wakes a task that is to be stopped.
+        std::thread::park_timeout(Duration::from_millis(LONGEST_SLEEP_MS));
+    }
+}
+
+/// Sleeps, at most [`LONGEST_SLEEP_MS`].
+pub(super) fn nap(milliseconds: u64) -> impl Future<Output = ()> + Send {
+    Nap { milliseconds: milliseconds.min(LONGEST_SLEEP_MS), alarm: None }
+}
+
+/// Ends when a thread of its own has slept.
+struct Nap {
+    milliseconds: u64,
+    alarm: Option<Arc<Mutex<Alarm>>>,
+}
+
+#[derive(Default)]
+struct Alarm {
+    rung: bool,
+    /// Whoever polled last.
+    sleeper: Option<Waker>,
+}
+
+impl Alarm {
+    fn set(milliseconds: u64) -> Arc<Mutex<Alarm>> {
+        let alarm = Arc::new(Mutex::new(Alarm::default()));
+        let bell = alarm.clone();
+        std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(milliseconds));
+            let mut alarm = bell.lock().unwrap_or_else(PoisonError::into_inner);
+            alarm.rung = true;
+            alarm.sleeper.take().into_iter().for_each(Waker::wake);
+        });
+        alarm
+    }
+}
+
+impl Future for Nap {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        let milliseconds = self.milliseconds;
+        let alarm = self.alarm.get_or_insert_with(|| Alarm::set(milliseconds));
+        let mut alarm = alarm.lock().unwrap_or_else(PoisonError::into_inner);
+        if alarm.rung {
+            return Poll::Ready(());
+        }
+        alarm.sleeper = Some(context.waker().clone());
+        Poll::Pending
+    }
+}

@@ -1,0 +1,263 @@
+//! Turn-safe sliding windows: which entries stay when a transcript outgrows its budget.
+//!
+//! ```text
+//!  entries   P . . . . . . u . . . u . . F F F     P pinned, u the person, F the newest frame
+//!  kept      P             └──────────────────     the newest whole turns, from the cut on
+//!  kept      P                     u     └────     the newest turn alone is too long
+//! ```
+//!
+//! A window that must move makes more room than it needs and then stands still for many requests,
+//! so that what a provider has cached stays true. It knows nothing of texts: what entries cost is
+//! asked of the engine, because an engine may keep them in another form.
+
+mod reading;
+mod sessions;
+
+use std::ops::Range;
+
+use ctxhost_engine_api::transcript::tokens;
+use ctxhost_engine_api::{Flags, Kind, Plan, Role, Transcript};
+
+pub use reading::Reading;
+pub use sessions::Sessions;
+
+/// What is up to the operator about a sliding window.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SlidingRule {
+    /// The person's first message stays, although the host may not have pinned it.
+    pub keep_first_task: bool,
+    /// One line says how many entries were left out.
+    pub leave_out_note: bool,
+    /// How much of the budget a move sets free, 0.0 … 0.9.
+    pub slack_share: f64,
+}
+
+impl SlidingRule {
+    /// What a move aims at: the budget less the share that it sets free.
+    pub fn target(&self, budget_tokens: u64) -> u64 {
+        (budget_tokens as f64 * (1.0 - self.slack_share)) as u64
+    }
+
+    /// Up to here a budget counts as the same one, so that a small rise moves nothing.
+    fn about_the_same(&self, budget_tokens: u64) -> u64 {
+        (budget_tokens as f64 * (1.0 + self.slack_share)) as u64
+    }
+
+    fn note_tokens(&self, entries: u64) -> u64 {
+        if self.leave_out_note && entries > 0 { tokens::estimate(&note(entries)) } else { 0 }
+    }
+}
+
+/// The window of one session, as it stands between two requests.
+#[derive(Debug, Default)]
+pub struct SlidingWindow {
+    reading: Reading,
+    /// Pinned entries, the first task, summaries of compactions: they never go.
+    always: Vec<u64>,
+    newest_user: Option<u64>,
+    cut: Option<Cut>,
+}
+
+/// Where the kept tail begins. It stays there while it holds.
+#[derive(Clone, Copy, Debug)]
+struct Cut {
+    seq: u64,
+    /// The message of the person that a cut inside a turn keeps in front of it.
+    lead: Option<u64>,
+    /// The budget it was made for.
+    budget_tokens: u64,
+}
+
+impl SlidingWindow {
+    /// Reads what is new, once, and forgets everything where the transcript is another one.
+    pub fn follow(&mut self, transcript: &Transcript, rule: &SlidingRule) {
+        let new = self.reading.advance(transcript);
+        if new.start == 0 {
+            let reading = std::mem::take(&mut self.reading);
+            *self = SlidingWindow { reading, ..SlidingWindow::default() };
+        }
+        for entry in transcript.range(new) {
+            let is_first_task = rule.keep_first_task
+                && entry.is_user_message()
+                && self.newest_user.is_none()
+                && !self.begins_with_summary(transcript);
+            let is_summary = entry.kind() == Kind::CompactionSummary;
+            if is_first_task || is_summary || entry.has(Flags::PINNED) {
+                self.always.push(entry.seq());
+            }
+            if entry.is_user_message() {
+                self.newest_user = Some(entry.seq());
+            }
+        }
+    }
+
+    /// The window as it stands, if it still fits. `tokens` costs a range as the engine keeps it.
+    pub fn settled(
+        &self,
+        transcript: &Transcript,
+        budget_tokens: u64,
+        rule: &SlidingRule,
+        tokens: &impl Fn(Range<u64>) -> u64,
+    ) -> Option<Selection> {
+        let holds = |cut: &Cut| {
+            budget_tokens <= rule.about_the_same(cut.budget_tokens)
+                && transcript.get(cut.seq).is_some_and(|entry| entry.is_cut_point())
+        };
+        let cut = self.cut.filter(holds);
+        let selection =
+            self.selection(transcript, cut.map_or(0, |c| c.seq), cut.and_then(|c| c.lead));
+        (selection.tokens(rule, tokens) <= budget_tokens).then_some(selection)
+    }
+
+    /// Moves the window, so that its slack is free again. What may never go stays, even over budget.
+    pub fn moved(
+        &mut self,
+        transcript: &Transcript,
+        budget_tokens: u64,
+        rule: &SlidingRule,
+        tokens: &impl Fn(Range<u64>) -> u64,
+    ) -> Selection {
+        let room_tokens = budget_tokens.saturating_sub(rule.note_tokens(transcript.len() as u64));
+        let always_tokens: u64 = self.always.iter().map(|&seq| tokens(seq..seq + 1)).sum();
+        let target_tokens = rule.target(room_tokens).saturating_sub(always_tokens);
+        let from = tail_within(transcript, target_tokens, tokens);
+        let whole = self.turn_from(transcript, from).or_else(|| {
+            let newest = transcript.cut_at_or_before(self.newest_user?);
+            let selection = self.selection(transcript, newest, None);
+            (selection.tokens(rule, tokens) <= budget_tokens).then_some(newest)
+        });
+        let (seq, lead) = match whole {
+            Some(seq) => (seq, None),
+            None => (self.frame_from(transcript, target_tokens, tokens), self.newest_user),
+        };
+        self.cut = (seq > 0).then_some(Cut { seq, lead, budget_tokens });
+        self.selection(transcript, seq, lead)
+    }
+
+    /// The first turn that begins at `from` or later, the newest one at the latest.
+    fn turn_from(&self, transcript: &Transcript, from: u64) -> Option<u64> {
+        let newest = transcript.cut_at_or_before(self.newest_user?);
+        let mut entries = transcript.range(from..newest);
+        let turn = entries.find(|entry| entry.is_user_message() && entry.is_cut_point());
+        (from <= newest).then(|| turn.map_or(newest, |entry| entry.seq()))
+    }
+
+    /// The newest frames of a turn that is too long, behind the person's message; one at the least.
+    fn frame_from(
+        &self,
+        transcript: &Transcript,
+        target_tokens: u64,
+        tokens: &impl Fn(Range<u64>) -> u64,
+    ) -> u64 {
+        let lead = self.newest_user.filter(|seq| !self.always.contains(seq));
+        let lead_tokens = lead.map_or(0, |seq| tokens(seq..seq + 1));
+        let from = tail_within(transcript, target_tokens.saturating_sub(lead_tokens), tokens);
+        from.min(transcript.last().map_or(0, |entry| entry.frame()))
+    }
+
+    fn selection(&self, transcript: &Transcript, cut: u64, lead: Option<u64>) -> Selection {
+        let mut singles: Vec<u64> = self.always.iter().copied().chain(lead).collect();
+        singles.sort_unstable();
+        let mut kept: Vec<Range<u64>> = Vec::new();
+        let before = singles.into_iter().filter(|&seq| seq < cut).map(|seq| seq..seq + 1);
+        let tail = std::iter::once(cut..transcript.len() as u64);
+        for range in before.chain(tail).filter(|range| !range.is_empty()) {
+            match kept.last_mut() {
+                Some(last) if range.start <= last.end => last.end = range.end.max(last.end),
+                _ => kept.push(range),
+            }
+        }
+        Selection { kept }
+    }
+
+    fn begins_with_summary(&self, transcript: &Transcript) -> bool {
+        let is_summary = |seq: &u64| {
+            transcript.get(*seq).is_some_and(|entry| entry.kind() == Kind::CompactionSummary)
+        };
+        self.always.iter().any(is_summary)
+    }
+}
+
+/// The entries that stay.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Selection {
+    kept: Vec<Range<u64>>,
+}
+
+impl Selection {
+    /// The kept ranges in order; the last one reaches to the end.
+    pub fn kept(&self) -> &[Range<u64>] {
+        &self.kept
+    }
+
+    /// The ranges between them.
+    pub fn left_out(&self) -> impl Iterator<Item = Range<u64>> {
+        let ends = std::iter::once(0).chain(self.kept.iter().map(|range| range.end));
+        ends.zip(&self.kept).map(|(end, next)| end..next.start).filter(|gap| !gap.is_empty())
+    }
+
+    /// What it costs, with its note.
+    pub fn tokens(&self, rule: &SlidingRule, tokens: &impl Fn(Range<u64>) -> u64) -> u64 {
+        let kept: u64 = self.kept.iter().map(|range| tokens(range.clone())).sum();
+        kept.saturating_add(rule.note_tokens(self.entries_left_out()))
+    }
+
+    /// The plan: each gap left out under the name of `layer`, the note in front of the last range,
+    /// and each kept range as `keep` puts it.
+    pub fn plan(
+        &self,
+        layer: &str,
+        rule: &SlidingRule,
+        tokens: &impl Fn(Range<u64>) -> u64,
+        mut keep: impl FnMut(&mut Plan, Range<u64>),
+    ) -> Plan {
+        let mut plan = Plan { estimated_tokens: self.tokens(rule, tokens), ..Plan::default() };
+        let left_out = self.entries_left_out();
+        let mut end = 0;
+        for (at, range) in self.kept.iter().enumerate() {
+            if range.start > end {
+                let gap = end..range.start;
+                let detail =
+                    format!("{} entries, {} tokens", range.start - end, tokens(gap.clone()));
+                plan.leave_out(gap).note(layer, detail);
+            }
+            if left_out > 0 && rule.leave_out_note && at + 1 == self.kept.len() {
+                let here = range.start..range.start;
+                plan.insert(Role::User, note(left_out), here).note(layer, "what was left out");
+            }
+            keep(&mut plan, range.clone());
+            end = range.end;
+        }
+        plan
+    }
+
+    fn entries_left_out(&self) -> u64 {
+        self.left_out().map(|gap| gap.end - gap.start).sum()
+    }
+}
+
+/// The one line in place of what was left out. Nothing in it changes while the cut stays.
+fn note(entries: u64) -> String {
+    match entries {
+        1 => "[1 earlier entry left out]".into(),
+        _ => format!("[{entries} earlier entries left out]"),
+    }
+}
+
+/// The first cut point from which the rest costs at most `budget_tokens`; the length if none.
+fn tail_within(
+    transcript: &Transcript,
+    budget_tokens: u64,
+    tokens: &impl Fn(Range<u64>) -> u64,
+) -> u64 {
+    let len = transcript.len() as u64;
+    let (mut low, mut high) = (0, len);
+    while low < high {
+        let middle = low + (high - low) / 2;
+        if tokens(middle..len) > budget_tokens { low = middle + 1 } else { high = middle }
+    }
+    transcript.cut_at_or_after(low)
+}
+
+#[cfg(test)]
+mod tests;

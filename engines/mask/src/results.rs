@@ -1,0 +1,146 @@
+//! The tool results of one session: which of them are masked, by which line, and what that saves.
+
+use std::ops::Range;
+
+use ctxhost_engine_api::transcript::tokens;
+use ctxhost_engine_api::{Entry, Flags, Plan, Role, Transcript};
+use ctxhost_engine_kit::turns::Reading;
+
+use crate::{LAYER, Settings};
+
+/// How much of a call's arguments a line shows: 80 characters, enough for a path or a command.
+const ARGUMENTS_CHARS: usize = 80;
+
+/// The results of a session, oldest first. The first [`masked`](Self::masked) are one line each.
+#[derive(Debug, Default)]
+pub(crate) struct Results {
+    reading: Reading,
+    seqs: Vec<u64>,
+    /// One for each masked result, worked out when it was masked and never again.
+    lines: Vec<Line>,
+    /// How many results stand before the newest frame: those of the live round are never masked.
+    settled: usize,
+}
+
+#[derive(Debug)]
+struct Line {
+    /// `None` where the result is no longer than its line would be.
+    text: Option<String>,
+    /// What the result had, in characters.
+    before_chars: usize,
+    /// What this line and all lines before it save.
+    saved_tokens: u64,
+}
+
+impl Results {
+    /// Reads what is new, once, and forgets everything where the transcript is another one.
+    pub(crate) fn follow(&mut self, transcript: &Transcript) {
+        let new = self.reading.advance(transcript);
+        if new.start == 0 {
+            self.seqs.clear();
+            self.lines.clear();
+        }
+        let results = transcript.range(new).filter(|entry| entry.role() == Role::Tool);
+        self.seqs.extend(results.map(|entry| entry.seq()));
+        let newest_frame = transcript.last().map_or(0, |entry| entry.frame());
+        self.settled = self.seqs.partition_point(|&seq| seq < newest_frame);
+    }
+
+    /// How many results are masked.
+    pub(crate) fn masked(&self) -> usize {
+        self.lines.len()
+    }
+
+    /// How many may be masked at most, where the newest `keep` stay in full.
+    pub(crate) fn maskable(&self, keep: usize) -> usize {
+        self.seqs.len().saturating_sub(keep).min(self.settled)
+    }
+
+    /// How many are to be masked without any pressure: whole batches of those that are old enough.
+    pub(crate) fn due(&self, settings: &Settings) -> usize {
+        let old = self.maskable(settings.keep_results);
+        old - old % settings.batch_results.max(1)
+    }
+
+    /// Masks the first `count` results; never fewer than are masked already.
+    pub(crate) fn mask_until(&mut self, transcript: &Transcript, count: usize) {
+        let seqs = self.seqs.get(self.lines.len()..count.min(self.seqs.len())).unwrap_or(&[]);
+        for entry in seqs.iter().filter_map(|&seq| transcript.get(seq)) {
+            let before_chars = entry.text().chars().count();
+            let line = line_of(transcript, &entry, before_chars);
+            let saving = entry.tokens().checked_sub(tokens::estimate(&line)).filter(|&n| n > 0);
+            let saved_before = self.lines.last().map_or(0, |line| line.saved_tokens);
+            self.lines.push(Line {
+                text: saving.map(|_| line),
+                before_chars,
+                saved_tokens: saved_before + saving.unwrap_or(0),
+            });
+        }
+    }
+
+    /// What a range costs with its results masked.
+    pub(crate) fn tokens(&self, transcript: &Transcript, range: Range<u64>) -> u64 {
+        let lines = self.lines_in(&range);
+        let saved_until = |at: usize| {
+            at.checked_sub(1).and_then(|at| self.lines.get(at)).map_or(0, |line| line.saved_tokens)
+        };
+        let saved = saved_until(lines.end) - saved_until(lines.start);
+        transcript.tokens(range).saturating_sub(saved)
+    }
+
+    /// Keeps a range with its results masked.
+    pub(crate) fn keep(&self, plan: &mut Plan, range: Range<u64>) {
+        let mut from = range.start;
+        for at in self.lines_in(&range) {
+            let (Some(&seq), Some(line)) = (self.seqs.get(at), self.lines.get(at)) else {
+                continue;
+            };
+            let Some(text) = &line.text else { continue };
+            plan.keep(from..seq).replace_text(seq, text.as_str());
+            plan.note(LAYER, format!("{} → {} chars", line.before_chars, text.chars().count()));
+            from = seq + 1;
+        }
+        plan.keep(from..range.end);
+    }
+
+    /// Which masked results stand in a range of positions.
+    fn lines_in(&self, range: &Range<u64>) -> Range<usize> {
+        let masked = self.seqs.get(..self.lines.len()).unwrap_or(&[]);
+        let at = |position: u64| masked.partition_point(|&seq| seq < position);
+        at(range.start)..at(range.end)
+    }
+}
+
+/// `[result left out: read {"path":"src/main.rs"}, ok, 12408 chars]`
+fn line_of(transcript: &Transcript, entry: &Entry<'_>, chars: usize) -> String {
+    let Some(result) = entry.tool_result() else {
+        return format!("[result left out: {chars} chars]");
+    };
+    let failed = result.is_error || entry.has(Flags::ERROR);
+    let status = if failed { "error" } else { "ok" };
+    let call = transcript
+        .range(entry.frame()..entry.seq())
+        .rev()
+        .flat_map(|earlier| earlier.tool_calls())
+        .find(|call| call.id == result.call_id);
+    let (tool, arguments) = match &call {
+        Some(call) => (call.name.as_ref(), excerpt(&call.arguments)),
+        None => (result.tool.as_ref(), String::new()),
+    };
+    let space = if arguments.is_empty() { "" } else { " " };
+    format!("[result left out: {tool}{space}{arguments}, {status}, {chars} chars]")
+}
+
+/// The beginning of a call's arguments, on one line.
+fn excerpt(arguments: &str) -> String {
+    if arguments == "{}" {
+        return String::new();
+    }
+    let one_line = arguments.chars().map(|c| if c.is_control() { ' ' } else { c });
+    let mut excerpt: String = one_line.take(ARGUMENTS_CHARS).collect();
+    if arguments.chars().nth(ARGUMENTS_CHARS).is_some() {
+        excerpt.pop();
+        excerpt.push('…');
+    }
+    excerpt
+}

@@ -1,0 +1,166 @@
+//! The `mask` engine keeps the contract of engines, and its own word.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
+
+use std::sync::Arc;
+
+use ctxhost_engine_api::border::{EngineDoor, EngineHandle};
+use ctxhost_engine_api::serde_json::{Value, json};
+use ctxhost_engine_api::testing::{
+    ContractOptions, Conversation, ScriptedHost, block_on, contract,
+};
+use ctxhost_engine_api::{AssembleRequest, ErrorKind, Plan, Result};
+use ctxhost_engine_mask::Mask;
+
+const AMPLE: u64 = 1_000_000;
+
+fn create(config: Value) -> Result<EngineHandle> {
+    EngineDoor::linked::<Mask>().create(Arc::new(ScriptedHost::new()), &config)
+}
+
+fn assemble(engine: &EngineHandle, talk: &Conversation, budget: u64) -> Plan {
+    let request = AssembleRequest { budget, ..AssembleRequest::default() };
+    block_on(engine.assemble(talk.transcript(), request)).unwrap()
+}
+
+/// What the model sees, one text for each message.
+fn seen(plan: &Plan, talk: &Conversation) -> Vec<String> {
+    let transcript = talk.transcript();
+    plan.project(&transcript).iter().map(|item| item.text().into_owned()).collect()
+}
+
+fn cost(plan: &Plan, talk: &Conversation) -> u64 {
+    plan.project(&talk.transcript()).iter().map(|item| item.tokens()).sum()
+}
+
+fn masked(plan: &Plan, talk: &Conversation) -> usize {
+    seen(plan, talk).iter().filter(|text| text.starts_with("[result left out")).count()
+}
+
+/// Reads file after file, `from..to`.
+fn reads(talk: &mut Conversation, from: usize, to: usize) {
+    for number in from..to {
+        let (call, path) = (format!("c{number}"), format!(r#"{{"path":"src/{number}.rs"}}"#));
+        talk.calls(&[(&call, "read", &path)]);
+        talk.result(&call, "read", &"let it = be;\n".repeat(30));
+    }
+}
+
+fn reading(results: usize) -> Conversation {
+    let mut talk = Conversation::new();
+    talk.user("read everything");
+    reads(&mut talk, 0, results);
+    talk
+}
+
+#[test]
+fn keeps_the_contract() {
+    let tight =
+        json!({ "keep_results": 0, "min_keep_results": 0, "batch_results": 1, "slack_share": 0.0 });
+    for config in [json!({}), tight, json!({ "leave_out_note": false })] {
+        let options = ContractOptions { config, ..ContractOptions::default() };
+        let report = contract(EngineDoor::linked::<Mask>(), &options);
+        assert!(report.passed(), "{report}");
+    }
+}
+
+#[test]
+fn a_mask_tells_tool_arguments_status_and_size() {
+    let long = format!(r#"{{"command":"{}"}}"#, "x".repeat(200));
+    let mut talk = Conversation::new();
+    talk.user("go").calls(&[("a", "bash", &long), ("b", "ls", "{}")]);
+    talk.result("a", "bash", &"línea\n".repeat(100)).failure("b", "ls", &"no\n".repeat(100));
+    talk.assistant("done");
+    let config = json!({ "keep_results": 0, "min_keep_results": 0, "batch_results": 1 });
+    let plan = assemble(&create(config).unwrap(), &talk, AMPLE);
+    let seen = seen(&plan, &talk);
+    let arguments: String = long.chars().take(79).collect();
+    assert_eq!(seen[2], format!("[result left out: bash {arguments}…, ok, 600 chars]"));
+    assert_eq!(seen[3], "[result left out: ls, error, 300 chars]");
+    let notes: Vec<_> = plan.ops.iter().filter_map(|op| op.note.clone()).collect();
+    assert_eq!((notes[1].layer.as_str(), notes[1].detail.as_str()), ("mask", "300 → 39 chars"));
+}
+
+#[test]
+fn masks_whole_batches_of_what_is_old() {
+    let engine = create(json!({})).unwrap();
+    let counts: Vec<usize> = (0..45)
+        .map(|results| {
+            let talk = reading(results);
+            masked(&assemble(&engine, &talk, AMPLE), &talk)
+        })
+        .collect();
+    assert_eq!((counts[19], counts[20], counts[29], counts[30], counts[44]), (0, 10, 10, 20, 30));
+}
+
+#[test]
+fn what_was_masked_stays_byte_for_byte() {
+    let engine = create(json!({})).unwrap();
+    let mut talk = reading(24);
+    let before = seen(&assemble(&engine, &talk, AMPLE), &talk);
+    reads(&mut talk, 24, 28);
+    let after = seen(&assemble(&engine, &talk, AMPLE), &talk);
+    assert_eq!(after[..before.len()], before);
+}
+
+#[test]
+fn pressure_masks_down_to_the_fewest_before_any_turn_goes() {
+    let talk = reading(9);
+    let total = talk.transcript().total_tokens();
+    let engine = create(json!({})).unwrap();
+    let plan = assemble(&engine, &talk, total - 1);
+    let few = masked(&plan, &talk);
+    assert!((1..7).contains(&few), "{few}");
+    assert!(cost(&plan, &talk) < total);
+    assert_eq!(seen(&plan, &talk).len() as u64, talk.len());
+    let plan = assemble(&engine, &talk, total);
+    assert_eq!(masked(&plan, &talk), few, "a mask is never taken off");
+    let plan = assemble(&engine, &talk, total / 2);
+    assert!(masked(&plan, &talk) > few);
+    assert!(cost(&plan, &talk) <= total / 2);
+    assert_eq!(seen(&plan, &talk).len() as u64, talk.len());
+}
+
+#[test]
+fn turns_go_when_masks_are_not_enough() {
+    let mut talk = reading(9);
+    for number in 0..20 {
+        talk.user(&format!("question {number} {}", "why ".repeat(50))).assistant("because");
+    }
+    let plan = assemble(&create(json!({})).unwrap(), &talk, 300);
+    assert!(cost(&plan, &talk) <= 300);
+    assert_eq!(cost(&plan, &talk), plan.estimated_tokens);
+    let seen = seen(&plan, &talk);
+    assert_eq!(seen[0], "read everything");
+    assert!(seen[1].ends_with("earlier entries left out]"), "{}", seen[1]);
+}
+
+#[test]
+fn the_live_round_is_never_masked() {
+    let mut talk = Conversation::new();
+    let calls: Vec<String> = (0..12).map(|number| format!("c{number}")).collect();
+    talk.user("all at once");
+    talk.calls(&calls.iter().map(|id| (id.as_str(), "read", "{}")).collect::<Vec<_>>());
+    for call in &calls {
+        talk.result(call, "read", &"long ".repeat(100));
+    }
+    let config = json!({ "keep_results": 0, "min_keep_results": 0, "batch_results": 1 });
+    let engine = create(config).unwrap();
+    assert_eq!(masked(&assemble(&engine, &talk, 10), &talk), 0);
+    talk.assistant("read them");
+    assert_eq!(masked(&assemble(&engine, &talk, AMPLE), &talk), 12);
+}
+
+#[test]
+fn a_wrong_setting_is_named() {
+    for (config, word) in [
+        (json!({ "slack_share": -0.1 }), "slack_share"),
+        (json!({ "batch_results": 0 }), "batch_results"),
+        (json!({ "keep_results": 1 }), "min_keep_results"),
+        (json!({ "keep": 3 }), "keep"),
+    ] {
+        let error = create(config).unwrap_err();
+        assert_eq!(error.kind, ErrorKind::Config);
+        assert!(error.message.contains(word), "{error}");
+    }
+}

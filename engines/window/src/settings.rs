@@ -1,0 +1,55 @@
+//! The settings of the `window` engine: `[plugins.entries.window.config]`.
+
+use ctxhost_engine_api::serde_json::{self, Value};
+use ctxhost_engine_api::{EngineError, Result};
+use ctxhost_engine_kit::turns::SlidingRule;
+use serde::Deserialize;
+
+/// The largest share that makes sense: with more, hardly anything would stay after a move.
+const SLACK_SHARE_MAX: f64 = 0.9;
+
+/// What is up to the operator.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Settings {
+    /// Keeps the person's first message even where the host does not pin it. Default true: it is
+    /// the task, and an agent without its task drifts.
+    pub keep_first_task: bool,
+    /// Puts `[12 earlier entries left out]` in front of the kept turns. Default true: a model that
+    /// knows of a gap asks instead of guessing. The line changes only when the window moves.
+    pub leave_out_note: bool,
+    /// How much of the budget is free again after the window has moved, 0.0 … 0.9. Default 0.25: the
+    /// prefix then stays the same, and cached, until a quarter of the budget is new.
+    pub slack_share: f64,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Settings { keep_first_task: true, leave_out_note: true, slack_share: 0.25 }
+    }
+}
+
+impl Settings {
+    /// Reads the engine's table.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Config`](ctxhost_engine_api::ErrorKind::Config) for a key or a value that is wrong.
+    pub fn parse(config: Value) -> Result<Settings> {
+        let settings: Settings = serde_json::from_value(config)
+            .map_err(|error| EngineError::config("", error.to_string()))?;
+        if (0.0..=SLACK_SHARE_MAX).contains(&settings.slack_share) {
+            return Ok(settings);
+        }
+        let message = format!("slack_share is {}; set 0.0 to 0.9", settings.slack_share);
+        Err(EngineError::config("slack_share", message))
+    }
+
+    pub(crate) fn rule(&self) -> SlidingRule {
+        SlidingRule {
+            keep_first_task: self.keep_first_task,
+            leave_out_note: self.leave_out_note,
+            slack_share: self.slack_share,
+        }
+    }
+}
