@@ -18,6 +18,13 @@ pub fn bundled_library(id: &str) -> PathBuf {
     target_folder().join("debug").join(format!("lib{id}.so"))
 }
 
+/// The same, optimised: for measurements.
+pub fn bundled_library_release(id: &str) -> PathBuf {
+    let package = format!("ctxhost-engine-{id}-plugin");
+    build(&root(), &["--release", "-p", &package], &target_folder());
+    target_folder().join("release").join(format!("lib{id}.so"))
+}
+
 /// The library of the example engine, built as its README says. Built at the first call.
 pub fn keep_ends_library() -> PathBuf {
     let folder = root().join("examples/keep-ends");

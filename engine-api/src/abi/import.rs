@@ -6,16 +6,15 @@ use std::sync::Arc;
 use abi_stable::StableAbi;
 use abi_stable::abi_stability::abi_checking::check_layout_compatibility;
 use abi_stable::library::AbiHeaderRef;
-use abi_stable::sabi_trait::TD_Opaque;
-use abi_stable::std_types::{RArc, RResult, RString};
+use abi_stable::std_types::{RResult, RString};
 use async_ffi::FfiFuture;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::engine::{AbiEngineObj, AbiServices, EngineModuleRef};
+use super::engine::{AbiEngineObj, EngineModuleRef};
 use super::guard::{catch, guarded};
-use super::host::{AbiError, AbiHost_TO, from_abi, from_json, to_json};
+use super::host::{AbiError, from_abi, from_json, to_json};
 use super::services::{HostServices, Services};
 use crate::engine::{ContextEngine, EngineInfo};
 use crate::error::Result;
@@ -119,7 +118,7 @@ impl EngineDoor {
     /// Whatever the engine's `create` answers, and [`ErrorKind::Panicked`](crate::ErrorKind).
     pub fn create(&self, services: Arc<dyn HostServices>, config: &Value) -> Result<EngineHandle> {
         let leash = Services::new(services);
-        let object: AbiServices = AbiHost_TO::from_ptr(RArc::new(leash.clone()), TD_Opaque);
+        let object = leash.clone().into_object().0;
         let create = self.module.create();
         let config = to_json(config);
         let engine = from_abi(catch(|| create(object, config))?)?;

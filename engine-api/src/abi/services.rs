@@ -4,13 +4,14 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, RwLock};
 
-use abi_stable::std_types::{ROption, RStr, RString, RVec};
+use abi_stable::sabi_trait::TD_Opaque;
+use abi_stable::std_types::{RArc, ROption, RStr, RString, RVec};
 use async_ffi::{FfiFuture, FutureExt as _};
 use serde_json::Value;
 
 use super::engine::AbiPlan;
 use super::guard::{catch, guarded};
-use super::host::{AbiFuture, AbiHost, from_json, to_abi, to_json};
+use super::host::{AbiFuture, AbiHost, AbiHost_TO, HostObj, from_json, to_abi, to_json};
 use crate::error::{EngineError, ErrorKind, Result};
 use crate::host::{
     Completion, CompletionRequest, HistoryPage, HistoryRequest, HostInfo, LogLevel, PromptCache,
@@ -80,6 +81,11 @@ pub(crate) struct Services {
 impl Services {
     pub(crate) fn new(services: Arc<dyn HostServices>) -> Self {
         Services { behind: Arc::new(RwLock::new(Some(services))) }
+    }
+
+    /// The object that crosses. Clones of these services keep the leash.
+    pub(crate) fn into_object(self) -> HostObj {
+        HostObj(AbiHost_TO::from_ptr(RArc::new(self), TD_Opaque))
     }
 
     pub(crate) fn revoke(&self) {

@@ -15,7 +15,8 @@ use crate::border::BoxFuture;
 use crate::engine::capability;
 use crate::error::{EngineError, ErrorKind, Result};
 use crate::host::{
-    Completion, CompletionRequest, HistoryEntry, HistoryPage, HistoryRequest, LogLevel, PromptCache,
+    Completion, CompletionRequest, HistoryEntry, HistoryPage, HistoryRequest, Host, LogLevel,
+    PromptCache,
 };
 use crate::plan::Compaction;
 use crate::request::CallId;
@@ -109,6 +110,11 @@ impl ScriptedHost {
     /// A host that can do everything.
     pub fn new() -> Self {
         ScriptedHost::default()
+    }
+
+    /// The handle that an engine would be given.
+    pub fn handle(&self) -> Host {
+        Host::behind(Arc::new(self.clone()))
     }
 
     /// Sets what the host can do; services behind what is missing refuse.

@@ -1,0 +1,82 @@
+//! What the border costs: `assemble` of the window engine over 100,000 entries with a budget of 200,000
+//! tokens, called directly and through its `.so`, with the ratio of the two in the same run.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout)]
+
+use std::hint::black_box;
+use std::time::{Duration, Instant};
+
+use criterion::Criterion;
+use ctxhost::engine::inspect;
+use ctxhost_engine_api::border::EngineHandle;
+use ctxhost_engine_api::testing::{Conversation, ScriptedHost, block_on};
+use ctxhost_engine_api::{AssembleRequest, ContextEngine, SessionRef, Transcript};
+use ctxhost_engine_window::Window;
+use ctxhost_tests::bundled_library_release;
+use serde_json::json;
+
+const ENTRIES: u64 = 100_000;
+const BUDGET_TOKENS: u64 = 200_000;
+/// About one kilobyte a message, as in the measurements of facts/abi.md 2.2.
+const TEXT_CHARS: usize = 900;
+const PAIRS: usize = 201;
+
+fn transcript() -> Transcript {
+    let mut conversation = Conversation::new();
+    let text = "lorem ipsum ".repeat(TEXT_CHARS / 12);
+    while conversation.len() < ENTRIES {
+        let id = format!("call_{}", conversation.len());
+        conversation.user(&text).calls(&[(&id, "read", "{\"path\":\"a.rs\"}")]);
+        conversation.result(&id, "read", &text).assistant(&text);
+    }
+    conversation.transcript()
+}
+
+fn request() -> AssembleRequest {
+    let session = SessionRef { id: "bench".into(), key: String::new() };
+    AssembleRequest { session, budget: BUDGET_TOKENS, ..AssembleRequest::default() }
+}
+
+fn loaded() -> EngineHandle {
+    let copies = tempfile::tempdir().unwrap();
+    let door = inspect(&bundled_library_release("window")).unwrap().load(copies.path()).unwrap();
+    door.create(std::sync::Arc::new(ScriptedHost::new()), &json!({})).unwrap()
+}
+
+fn timed(work: impl FnOnce()) -> Duration {
+    let began = Instant::now();
+    work();
+    began.elapsed()
+}
+
+fn median(mut times: Vec<Duration>) -> Duration {
+    times.sort_unstable();
+    times.get(times.len() / 2).copied().unwrap_or_default()
+}
+
+fn main() {
+    let view = transcript();
+    let direct = Window::create(ScriptedHost::new().handle(), json!({})).unwrap();
+    let through = loaded();
+    let call_direct =
+        || drop(black_box(block_on(direct.assemble(view.clone(), request())).unwrap()));
+    let call_through =
+        || drop(black_box(block_on(through.assemble(view.clone(), request())).unwrap()));
+
+    let mut criterion = Criterion::default().configure_from_args();
+    let mut group = criterion.benchmark_group("assemble 100k entries, 200k budget");
+    group.bench_function("direct call", |bencher| bencher.iter(call_direct));
+    group.bench_function("through the .so", |bencher| bencher.iter(call_through));
+    group.finish();
+    criterion.final_summary();
+
+    // Pair by pair, so that the ratio holds when the machine's speed drifts.
+    let pairs: Vec<_> = (0..PAIRS).map(|_| (timed(call_direct), timed(call_through))).collect();
+    let direct = median(pairs.iter().map(|(direct, _)| *direct).collect());
+    let through = median(pairs.iter().map(|(_, through)| *through).collect());
+    let ratio = through.as_secs_f64() / direct.as_secs_f64();
+    println!(
+        "median of {PAIRS} pairs: direct {direct:?}, through the .so {through:?}, ratio {ratio:.2}"
+    );
+    assert!(through < Duration::from_millis(1), "assemble through the .so took {through:?}");
+}
