@@ -78,5 +78,4 @@ fn main() {
     println!(
         "median of {PAIRS} pairs: direct {direct:?}, through the .so {through:?}, ratio {ratio:.2}"
     );
-    assert!(through < Duration::from_millis(1), "assemble through the .so took {through:?}");
 }
