@@ -1,3 +1,321 @@
-//! Sessions: a transcript on disk.
+//! Sessions: a transcript on disk, in Pi's session format, version 3.
+//!
+//! Nothing is ever deleted from a session. A compaction is one more record, a branch that was left
+//! stays, and a line that cannot be read keeps its bytes. The format is written down in `FORMAT.md`
+//! beside these files. What a model sees of a session is no matter of this room.
 
+mod body;
+mod clock;
+mod compaction;
+mod contents;
+mod entry;
+mod error;
+mod fields;
+mod file;
+mod header;
+mod identity;
+mod items;
+mod lines;
+mod live;
+mod migrate;
+mod parse;
+mod record;
 pub mod recording;
+mod tree;
+mod wording;
+
+#[cfg(test)]
+mod tests;
+
+use std::path::Path;
+
+use ctxhost_engine_api::Flags;
+use ctxhost_engine_api::transcript::log::{NewEntry, TranscriptLog};
+
+pub use body::RecordBody;
+pub use compaction::NewCompaction;
+pub use error::{LineProblem, SessionError};
+pub use header::{Header, SESSION_VERSION};
+pub use record::{Record, RecordKind};
+
+use compaction::Draft;
+use contents::Contents;
+use file::Journal;
+
+/// A session: its header, its tree of records, and the file it is written to, if any.
+#[derive(Debug)]
+pub struct Session {
+    contents: Contents,
+    store: Store,
+    /// The first message of the person on the current branch.
+    first_task: Option<usize>,
+}
+
+#[derive(Debug)]
+enum Store {
+    Memory,
+    ReadOnly,
+    File(Journal),
+}
+
+impl Session {
+    /// Opens a session file for writing. One writer at a time may have it open.
+    ///
+    /// Nothing on the disk changes before the first append. Then the bytes of a torn last line are
+    /// moved to `<name>.torn`, and a file of version 1 or 2 is replaced by one of version 3 with the
+    /// original kept as `<name>.v1.bak` or `<name>.v2.bak`.
+    ///
+    /// # Errors
+    ///
+    /// Where the file cannot be read or is locked, is no session, or is newer than
+    /// [`SESSION_VERSION`]. Bad lines are no error: see [`problems`](Self::problems).
+    pub fn open(path: &Path) -> Result<Session, SessionError> {
+        let (journal, bytes) = Journal::open(path)?;
+        let session = Session::of(
+            parse::contents(&path.display().to_string(), &bytes)?,
+            Store::File(journal),
+        );
+        session.check_writable()?;
+        Ok(session)
+    }
+
+    /// Reads a session file; nothing on the disk changes, and appending is refused.
+    ///
+    /// # Errors
+    ///
+    /// Where the file cannot be read or is no session.
+    pub fn read(path: &Path) -> Result<Session, SessionError> {
+        let contents = parse::contents(&path.display().to_string(), &file::read(path)?)?;
+        Ok(Session::of(contents, Store::ReadOnly))
+    }
+
+    /// The session of the bytes of a file, in memory. `name` is what errors call it.
+    ///
+    /// # Errors
+    ///
+    /// [`SessionError::Header`] where the bytes are no session.
+    pub fn parse(name: &str, bytes: &[u8]) -> Result<Session, SessionError> {
+        Ok(Session::of(parse::contents(name, bytes)?, Store::Memory))
+    }
+
+    /// Creates a session file that must not be there yet, readable by its owner only.
+    ///
+    /// # Errors
+    ///
+    /// Where the file is there, or cannot be written.
+    pub fn create(path: &Path, cwd: &str, id: Option<&str>) -> Result<Session, SessionError> {
+        let contents = Contents::new(Header::new(id, cwd, clock::now_ms()));
+        let journal = Journal::create(path, &contents.to_bytes())?;
+        Ok(Session::of(contents, Store::File(journal)))
+    }
+
+    /// A session that never touches a disk.
+    pub fn in_memory(header: Header) -> Session {
+        Session::of(Contents::new(header), Store::Memory)
+    }
+
+    fn of(contents: Contents, store: Store) -> Session {
+        let mut session = Session { contents, store, first_task: None };
+        session.first_task = session.find_first_task();
+        session
+    }
+
+    /// The header.
+    pub fn header(&self) -> &Header {
+        &self.contents.header
+    }
+
+    /// The file it is written to; `None` for a session in memory or opened for reading.
+    pub fn path(&self) -> Option<&Path> {
+        match &self.store {
+            Store::File(journal) => Some(journal.path()),
+            Store::Memory | Store::ReadOnly => None,
+        }
+    }
+
+    /// The version of the file where it is an older one that was migrated in memory only.
+    pub fn migrated_from(&self) -> Option<u32> {
+        self.contents.migrated_from
+    }
+
+    /// What was wrong with lines when the session was opened, by line.
+    pub fn problems(&self) -> &[LineProblem] {
+        &self.contents.problems
+    }
+
+    /// All records, in file order.
+    pub fn records(&self) -> &[Record] {
+        &self.contents.records
+    }
+
+    /// The record with this id.
+    pub fn record(&self, id: &str) -> Option<&Record> {
+        self.contents.record(id)
+    }
+
+    /// The record where the session stands: the next one follows it.
+    pub fn leaf(&self) -> Option<&Record> {
+        self.contents.leaf()
+    }
+
+    /// The last records of all branches, in file order.
+    pub fn leaves(&self) -> Vec<&Record> {
+        self.at(self.contents.tree.leaves())
+    }
+
+    /// The records from the root to where the session stands.
+    pub fn branch(&self) -> Vec<&Record> {
+        self.at(self.contents.tree.path())
+    }
+
+    fn at(&self, positions: Vec<usize>) -> Vec<&Record> {
+        positions.into_iter().filter_map(|at| self.contents.at(at)).collect()
+    }
+
+    /// Goes to another record; the next one appended follows it.
+    ///
+    /// The file says nothing of this before that: a session opened again stands at its last line.
+    ///
+    /// # Errors
+    ///
+    /// [`SessionError::UnknownRecord`].
+    pub fn set_leaf(&mut self, id: &str) -> Result<(), SessionError> {
+        let unknown = || SessionError::UnknownRecord { id: id.to_owned() };
+        let position = self.contents.tree.position(id).ok_or_else(unknown)?;
+        self.contents.tree.set_leaf(position);
+        self.first_task = self.find_first_task();
+        Ok(())
+    }
+
+    /// Appends a record where the session stands and answers its id.
+    ///
+    /// # Errors
+    ///
+    /// Where the file cannot be written; session and file are then as they were before.
+    pub fn append(&mut self, body: RecordBody) -> Result<String, SessionError> {
+        self.append_at(body, clock::now_ms())
+    }
+
+    /// Appends a record with a recorded time, in milliseconds since 1970.
+    ///
+    /// # Errors
+    ///
+    /// As [`append`](Self::append).
+    pub fn append_at(
+        &mut self,
+        body: RecordBody,
+        timestamp_ms: i64,
+    ) -> Result<String, SessionError> {
+        let id = self.next_id(&body.seed(), timestamp_ms);
+        self.append_as(id, body, timestamp_ms)
+    }
+
+    /// Appends a compaction and answers its id. Call [`live`](Self::live) afterwards.
+    ///
+    /// # Errors
+    ///
+    /// [`SessionError::Plan`] where the view is not the live transcript of this branch or the plan
+    /// is out of order; otherwise as [`append`](Self::append).
+    pub fn compact(&mut self, compaction: NewCompaction<'_>) -> Result<String, SessionError> {
+        let draft = Draft::of(&self.contents, self.first_task, &compaction)?;
+        let timestamp_ms = compaction.timestamp_ms.unwrap_or_else(clock::now_ms);
+        let id = self.next_id(&draft.seed(), timestamp_ms);
+        let body = draft.into_body(&id);
+        self.append_as(id, body, timestamp_ms)
+    }
+
+    /// Appends a record of another session with its own time, and under its own id where that is free
+    /// here.
+    ///
+    /// # Errors
+    ///
+    /// As [`append`](Self::append).
+    pub fn adopt(&mut self, record: &Record) -> Result<String, SessionError> {
+        let body = RecordBody::of_record(record)?;
+        let id = match self.contents.tree.contains(record.id()) {
+            true => self.next_id(&body.seed(), record.timestamp_ms()),
+            false => record.id().to_owned(),
+        };
+        self.append_as(id, body, record.timestamp_ms())
+    }
+
+    fn next_id(&self, seed: &str, timestamp_ms: i64) -> String {
+        let tree = &self.contents.tree;
+        let (number, time) = (self.contents.records.len().to_string(), timestamp_ms.to_string());
+        let parent = self.contents.leaf().map_or("", Record::id);
+        let seed = [self.header().id(), &number, parent, &time, seed];
+        identity::record_id(&seed, |id| tree.contains(id))
+    }
+
+    fn append_as(
+        &mut self,
+        id: String,
+        body: RecordBody,
+        timestamp_ms: i64,
+    ) -> Result<String, SessionError> {
+        self.check_writable()?;
+        let parent = self.contents.leaf().map(Record::id);
+        let line = body.into_line(&id, parent, &clock::iso(timestamp_ms));
+        let record = Record::parse(&line).map_err(|reason| SessionError::Body { reason })?.record;
+        if let Store::File(journal) = &mut self.store {
+            journal.append(&mut self.contents, &line)?;
+        }
+        self.contents.push(record);
+        if self.first_task.is_none() && self.contents.leaf().is_some_and(entry::is_user_message) {
+            self.first_task = self.contents.tree.leaf();
+        }
+        Ok(id)
+    }
+
+    fn check_writable(&self) -> Result<(), SessionError> {
+        let header = self.header();
+        if header.version() > SESSION_VERSION {
+            let name =
+                self.path().map_or_else(|| header.id().to_owned(), |p| p.display().to_string());
+            return Err(SessionError::Newer { name, version: header.version() });
+        }
+        match self.store {
+            Store::ReadOnly => Err(SessionError::ReadOnly { id: header.id().to_owned() }),
+            Store::Memory | Store::File(_) => Ok(()),
+        }
+    }
+
+    /// The live transcript of the current branch: what a model could see.
+    ///
+    /// Costs a walk over the branch. Between compactions a caller appends
+    /// [`entry`](Self::entry) of each new record instead.
+    pub fn live(&self, epoch: u64) -> TranscriptLog {
+        live::log(&self.contents, self.first_task, epoch)
+    }
+
+    /// What a record puts into the context, with the first task of the branch marked as pinned.
+    pub fn entry(&self, id: &str) -> Option<NewEntry> {
+        let position = self.contents.tree.position(id)?;
+        let mut entry = self.contents.at(position)?.to_entry()?;
+        if self.first_task == Some(position) {
+            entry.flags = entry.flags.with(Flags::PINNED);
+        }
+        Some(entry)
+    }
+
+    /// The newest model of the current branch: provider and model id.
+    pub fn model(&self) -> Option<(String, String)> {
+        let newest_first = self.contents.tree.path_backwards();
+        let of_record = newest_first.filter_map(|at| self.contents.at(at)).find_map(Record::model);
+        let of_header = || {
+            let (provider, id) = self.header().model()?;
+            Some((provider.to_owned(), id.to_owned()))
+        };
+        of_record.or_else(of_header)
+    }
+
+    /// The whole file: for a file of version 3 byte for byte what was read and appended.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        self.contents.to_bytes()
+    }
+
+    fn find_first_task(&self) -> Option<usize> {
+        let is_task = |at: &usize| self.contents.at(*at).is_some_and(entry::is_user_message);
+        self.contents.tree.path().into_iter().find(is_task)
+    }
+}

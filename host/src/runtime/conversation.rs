@@ -20,7 +20,7 @@ pub struct Conversation {
 impl Conversation {
     /// Begins or goes on with a session.
     pub fn new(session: Session) -> Self {
-        let reference = SessionRef { id: session.header().id.clone(), key: String::new() };
+        let reference = SessionRef { id: session.header().id().to_owned(), key: String::new() };
         let log = session.live(0);
         Conversation { session, log, ingested: 0, breaker: Breaker::default(), reference }
     }
@@ -46,9 +46,8 @@ impl Conversation {
     ///
     /// Whatever the session's file answers; nothing is appended then.
     pub fn adopt(&mut self, record: &Record) -> Result<(), SessionError> {
-        let entry = self.session.adopt(record)?.to_entry();
-        if let Some(mut entry) = entry {
-            entry.flags = self.session.pins(&entry, self.log.is_empty());
+        let id = self.session.adopt(record)?;
+        if let Some(entry) = self.session.entry(&id) {
             self.log.append(entry);
         }
         Ok(())

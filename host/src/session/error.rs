@@ -1,0 +1,95 @@
+//! What can go wrong with a session as a whole, and what is wrong with one of its lines.
+
+use std::io;
+use std::path::PathBuf;
+
+/// Why a session could not be opened, read or written.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SessionError {
+    /// The file system refused.
+    #[error("cannot {action} {}: {source}", path.display())]
+    Io {
+        /// What was tried, as a verb.
+        action: &'static str,
+        /// With which file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The first readable record is no session header.
+    #[error(
+        "{name} is no Pi session: {reason}; give a .jsonl file whose first record is of type `session`"
+    )]
+    Header {
+        /// The file or the name it was given.
+        name: String,
+        /// What is there instead.
+        reason: String,
+    },
+    /// The file was written by a newer program.
+    #[error(
+        "{name} has session version {version}, ctxhost writes up to 3; open it for reading only, or update ctxhost"
+    )]
+    Newer {
+        /// The file or the name it was given.
+        name: String,
+        /// Its version.
+        version: u32,
+    },
+    /// Another writer has the file open.
+    #[error("{} is open in another writer; close that one first", path.display())]
+    Locked {
+        /// The file.
+        path: PathBuf,
+    },
+    /// Somebody else wrote to the file since it was opened.
+    #[error("{} changed underneath: {expected_bytes} bytes expected, {found_bytes} found; open it again", path.display())]
+    Changed {
+        /// The file.
+        path: PathBuf,
+        /// Its length as this writer left it.
+        expected_bytes: u64,
+        /// Its length now.
+        found_bytes: u64,
+    },
+    /// A failed write could not be undone, so memory and file may differ.
+    #[error("an earlier failed write to {} could not be undone; open it again", path.display())]
+    Broken {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The session was opened with `read`.
+    #[error("session {id} was opened for reading; open it for writing to append")]
+    ReadOnly {
+        /// The id of the session.
+        id: String,
+    },
+    /// No record has this id.
+    #[error("no record `{id}` in this session; list the records to see their ids")]
+    UnknownRecord {
+        /// The id that was asked for.
+        id: String,
+    },
+    /// What should be appended is no record.
+    #[error("this cannot be a session record: {reason}")]
+    Body {
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The plan of a compaction cannot be written down.
+    #[error("cannot record the compaction: {reason}")]
+    Plan {
+        /// What is wrong with it.
+        reason: String,
+    },
+}
+
+/// A line that could not be taken as it stands. Its bytes stay in the session.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LineProblem {
+    /// The line, counted from 1.
+    pub line: usize,
+    /// What is wrong with it, and what was done about it.
+    pub message: String,
+}

@@ -1,0 +1,133 @@
+//! The first record of a session file.
+
+use serde::Deserialize;
+
+use super::fields::{Fields, json_string};
+use super::{clock, identity};
+
+/// The version that this code writes.
+pub const SESSION_VERSION: u32 = 3;
+
+/// The header: which session this is, and where it was held.
+#[derive(Clone, Debug)]
+pub struct Header {
+    line: String,
+    wire: WireHeader,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct WireHeader {
+    #[serde(rename = "type")]
+    kind: String,
+    #[serde(default = "first_version")]
+    version: u32,
+    #[serde(default)]
+    id: String,
+    #[serde(default)]
+    timestamp: serde_json::Value,
+    #[serde(default)]
+    cwd: String,
+    parent_session: Option<String>,
+    branched_from: Option<String>,
+    provider: Option<String>,
+    model_id: Option<String>,
+}
+
+/// The first format had no version field.
+fn first_version() -> u32 {
+    1
+}
+
+impl Header {
+    /// A header of the current version. Without an id it gets a new one.
+    pub fn new(id: Option<&str>, cwd: &str, timestamp_ms: i64) -> Header {
+        let id = id.map_or_else(|| identity::session_id(timestamp_ms), str::to_owned);
+        let timestamp = clock::iso(timestamp_ms);
+        let mut fields = Fields::default();
+        fields.set("type", json_string("session"));
+        fields.set("version", SESSION_VERSION.to_string());
+        fields.set("id", json_string(&id));
+        fields.set("timestamp", json_string(&timestamp));
+        fields.set("cwd", json_string(cwd));
+        let wire = WireHeader {
+            kind: "session".to_owned(),
+            version: SESSION_VERSION,
+            id,
+            timestamp: timestamp.into(),
+            cwd: cwd.to_owned(),
+            parent_session: None,
+            branched_from: None,
+            provider: None,
+            model_id: None,
+        };
+        Header { line: fields.to_line(), wire }
+    }
+
+    /// Names the session file that this one was forked from.
+    #[must_use]
+    pub fn with_parent_session(mut self, parent_session: &str) -> Header {
+        if let Some(mut fields) = Fields::parse(&self.line) {
+            fields.set("parentSession", json_string(parent_session));
+            self.line = fields.to_line();
+        }
+        self.wire.parent_session = Some(parent_session.to_owned());
+        self
+    }
+
+    /// The header of a line, or what is wrong with it.
+    pub(super) fn parse(line: &str) -> Result<Header, String> {
+        let wire: WireHeader = serde_json::from_str(line).map_err(|error| error.to_string())?;
+        match wire.kind.as_str() {
+            "session" if wire.version == 0 => Err("its version is 0".to_owned()),
+            "session" => Ok(Header { line: line.to_owned(), wire }),
+            other => Err(format!("its first record is of type `{other}`")),
+        }
+    }
+
+    /// The same header with the current version number; everything else stays as it is written.
+    pub(super) fn migrated(&self) -> Header {
+        let mut header = self.clone();
+        if let Some(mut fields) = Fields::parse(&self.line) {
+            fields.set_after("type", "version", SESSION_VERSION.to_string());
+            header.line = fields.to_line();
+        }
+        header.wire.version = SESSION_VERSION;
+        header
+    }
+
+    /// The id of the session; empty where the file has none.
+    pub fn id(&self) -> &str {
+        &self.wire.id
+    }
+
+    /// The version of the format; 3 for a migrated session.
+    pub fn version(&self) -> u32 {
+        self.wire.version
+    }
+
+    /// When the session began, in milliseconds since 1970; 0 when the file does not say.
+    pub fn timestamp_ms(&self) -> i64 {
+        clock::parse_ms(&self.wire.timestamp).unwrap_or(0)
+    }
+
+    /// The working directory of the agent; empty where the file has none.
+    pub fn cwd(&self) -> &str {
+        &self.wire.cwd
+    }
+
+    /// The session file this one was forked from.
+    pub fn parent_session(&self) -> Option<&str> {
+        self.wire.parent_session.as_deref().or(self.wire.branched_from.as_deref())
+    }
+
+    /// The model that version 1 wrote into the header: provider and model id.
+    pub fn model(&self) -> Option<(&str, &str)> {
+        Some((self.wire.provider.as_deref()?, self.wire.model_id.as_deref()?))
+    }
+
+    /// The exact line, with all fields this version does not know.
+    pub fn line(&self) -> &str {
+        &self.line
+    }
+}

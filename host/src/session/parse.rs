@@ -1,0 +1,158 @@
+//! Bytes become the contents of a session; what is wrong with a line is noted, never fatal.
+
+use serde::de::IgnoredAny;
+
+use super::contents::{Content, Contents, Line};
+use super::error::{LineProblem, SessionError};
+use super::header::{Header, SESSION_VERSION};
+use super::lines::{Ending, split};
+use super::migrate::Migration;
+use super::record::{ParsedRecord, Record};
+
+/// The contents of a file of any version.
+///
+/// # Errors
+///
+/// [`SessionError::Header`] where the first readable record is no header.
+pub(super) fn contents(name: &str, bytes: &[u8]) -> Result<Contents, SessionError> {
+    let mut header = None;
+    let mut before_header = Vec::new();
+    let mut lines = split(bytes).enumerate();
+    for (at, (line, ending)) in lines.by_ref() {
+        match json_line(line) {
+            LineText::Json(text) => {
+                let parsed = Header::parse(text).map_err(|reason| header_error(name, reason))?;
+                header = Some((parsed, at, ending));
+                break;
+            }
+            LineText::Blank => before_header.push((at, line, ending, None)),
+            LineText::Bad(message) => before_header.push((at, line, ending, Some(message))),
+        }
+    }
+    let Some((header, header_at, header_ending)) = header else {
+        return Err(header_error(name, "it holds no readable record".to_owned()));
+    };
+    let mut reader = Reader::new(&header, header_at);
+    for (at, line, ending, problem) in before_header {
+        reader.keep(at, line, ending, problem);
+    }
+    reader.contents.lines.push(Line { content: Content::Header, ending: header_ending });
+    for (at, (line, ending)) in lines {
+        reader.line(at, line, ending);
+    }
+    reader.contents.problems.sort_by_key(|problem| problem.line);
+    Ok(reader.contents)
+}
+
+struct Reader {
+    contents: Contents,
+    migration: Migration,
+}
+
+impl Reader {
+    fn new(header: &Header, header_at: usize) -> Reader {
+        let version = header.version();
+        let is_older = version < SESSION_VERSION;
+        let mut contents = Contents::new(if is_older { header.migrated() } else { header.clone() });
+        contents.lines.clear();
+        contents.migrated_from = is_older.then_some(version);
+        let mut reader = Reader { contents, migration: Migration::new(version) };
+        if version > SESSION_VERSION {
+            let message = format!("version {version} is newer than {SESSION_VERSION}: read only");
+            reader.note(header_at, message);
+        }
+        if header.id().is_empty() {
+            reader.note(header_at, "the header has no id".to_owned());
+        }
+        reader
+    }
+
+    fn line(&mut self, at: usize, line: &[u8], ending: Ending) {
+        match json_line(line) {
+            LineText::Blank => self.keep(at, line, ending, None),
+            LineText::Json(text) => self.record(at, text, ending),
+            LineText::Bad(message) if ending == Ending::Missing => {
+                self.note(at, format!("the last write was cut short, left out: {message}"));
+                let content = Content::Torn(line.to_vec());
+                self.contents.lines.push(Line { content, ending });
+            }
+            LineText::Bad(message) => self.keep(at, line, ending, Some(message)),
+        }
+    }
+
+    fn record(&mut self, at: usize, text: &str, ending: Ending) {
+        let migrated = self.migration.line(text);
+        match Record::parse(&migrated) {
+            Ok(parsed) if self.contents.tree.contains(parsed.record.id()) => {
+                let message = format!("the id `{}` is taken, left out", parsed.record.id());
+                self.keep(at, text.as_bytes(), ending, Some(message));
+            }
+            Ok(parsed) => self.link(at, parsed, ending),
+            Err(reason) => {
+                let message = format!("left out: {reason}");
+                self.keep(at, text.as_bytes(), ending, Some(message));
+            }
+        }
+    }
+
+    /// Puts a record into the tree.
+    ///
+    /// Where its parent is not there (as a rule: on the bad line before), the record before it in
+    /// the file stands in, so that one broken line does not hide all that was said earlier.
+    fn link(&mut self, at: usize, parsed: ParsedRecord, ending: Ending) {
+        let ParsedRecord { record, names_parent } = parsed;
+        let before = self.contents.records.len().checked_sub(1);
+        let parent = match record.parent_id() {
+            None if names_parent => None,
+            None => {
+                self.note(at, "it names no parent: taken to follow the record before".to_owned());
+                before
+            }
+            Some(id) => self.contents.tree.position(id).or_else(|| {
+                let message =
+                    format!("its parent `{id}` is not above: taken to follow the record before");
+                self.contents.problems.push(LineProblem { line: at + 1, message });
+                before
+            }),
+        };
+        let content = Content::Record(self.contents.records.len());
+        self.contents.lines.push(Line { content, ending });
+        self.contents.tree.push(&record, parent);
+        self.contents.records.push(record);
+    }
+
+    fn keep(&mut self, at: usize, line: &[u8], ending: Ending, problem: Option<String>) {
+        if let Some(message) = problem {
+            self.note(at, message);
+        }
+        self.contents.lines.push(Line { content: Content::Kept(line.to_vec()), ending });
+    }
+
+    fn note(&mut self, at: usize, message: String) {
+        self.contents.problems.push(LineProblem { line: at + 1, message });
+    }
+}
+
+enum LineText<'a> {
+    Blank,
+    Json(&'a str),
+    Bad(String),
+}
+
+fn json_line(line: &[u8]) -> LineText<'_> {
+    let Ok(text) = std::str::from_utf8(line) else {
+        return LineText::Bad("left out: not UTF-8".to_owned());
+    };
+    if text.trim().is_empty() {
+        return LineText::Blank;
+    }
+    match serde_json::from_str::<IgnoredAny>(text) {
+        Ok(_) if text.trim_start().starts_with('{') => LineText::Json(text),
+        Ok(_) => LineText::Bad("left out: not a JSON object".to_owned()),
+        Err(error) => LineText::Bad(format!("left out: {error}")),
+    }
+}
+
+fn header_error(name: &str, reason: String) -> SessionError {
+    SessionError::Header { name: name.to_owned(), reason }
+}

@@ -1,0 +1,90 @@
+//! Tests of sessions, by situation.
+
+mod branches;
+mod compaction;
+mod damage;
+mod durability;
+mod format;
+mod older_versions;
+mod recorded;
+mod round_trip;
+
+use std::path::PathBuf;
+
+use ctxhost_engine_api::transcript::log::TranscriptLog;
+use ctxhost_engine_api::{Flags, Kind, Role};
+
+use super::{Header, RecordBody, Session};
+
+/// One entry of a live transcript, to compare whole.
+#[derive(Debug, PartialEq)]
+struct Seen {
+    id: String,
+    parent: String,
+    role: Role,
+    kind: Kind,
+    flags: Flags,
+    tokens: u64,
+    timestamp_ms: i64,
+    text: String,
+    raw: String,
+    frame: u64,
+}
+
+fn seen(log: &TranscriptLog) -> Vec<Seen> {
+    let see = |entry: ctxhost_engine_api::Entry<'_>| Seen {
+        id: entry.id().to_owned(),
+        parent: entry.parent_id().to_owned(),
+        role: entry.role(),
+        kind: entry.kind(),
+        flags: entry.flags(),
+        tokens: entry.tokens(),
+        timestamp_ms: entry.timestamp_ms(),
+        text: entry.text().to_owned(),
+        raw: entry.raw().to_owned(),
+        frame: entry.frame(),
+    };
+    log.snapshot().iter().map(see).collect()
+}
+
+fn texts(session: &Session) -> Vec<String> {
+    seen(&session.live(0)).into_iter().map(|entry| entry.text).collect()
+}
+
+/// Recorded sessions outside this repository, or `None`, said aloud.
+#[allow(clippy::print_stderr)] // A skipped test has no other way to say so.
+fn fixtures() -> Option<PathBuf> {
+    let beside = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../shared/fixtures");
+    let folder = std::env::var_os("CTXHOST_FIXTURES").map_or(beside, PathBuf::from).join("pi");
+    if folder.is_dir() {
+        return Some(folder);
+    }
+    eprintln!("SKIPPED: no recorded sessions; set CTXHOST_FIXTURES to the folder that holds `pi`");
+    None
+}
+
+fn memory() -> Session {
+    Session::in_memory(Header::new(Some("test"), "/home/dev", 1_000))
+}
+
+fn user(text: &str) -> RecordBody {
+    message(serde_json::json!({ "role": "user", "content": text }))
+}
+
+fn assistant(text: &str) -> RecordBody {
+    let content = serde_json::json!([{ "type": "text", "text": text }]);
+    message(serde_json::json!({
+        "role": "assistant", "content": content, "provider": "p", "model": "m", "stopReason": "stop",
+    }))
+}
+
+fn message(value: serde_json::Value) -> RecordBody {
+    RecordBody::message(&value.to_string()).unwrap()
+}
+
+/// A session of user messages, numbered from 1.
+fn talk(session: &mut Session, messages: usize) {
+    for number in 1..=messages {
+        session.append_at(user(&format!("message {number}")), 1_000 + number as i64).unwrap();
+    }
+}
