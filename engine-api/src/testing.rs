@@ -1,1 +1,3 @@
 //! The contract suite, generated transcripts and a scripted host.
+
+pub mod generate;
