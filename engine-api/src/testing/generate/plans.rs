@@ -82,9 +82,7 @@ fn take(plan: &mut Plan, step: Step, seq: u64, raw: Option<&str>) {
             let raw = raw.map_or(FORGED[0].to_owned(), |raw| rewritten(raw, &text));
             plan.replace_raw(seq, raw)
         }
-        Step::InsertAndKeep(text) => {
-            plan.insert(Role::User, text, seq..seq).keep(seq..seq + 1)
-        }
+        Step::InsertAndKeep(text) => plan.insert(Role::User, text, seq..seq).keep(seq..seq + 1),
         Step::InsertFor(text) => plan.insert(Role::Assistant, text, seq..seq + 1),
     };
 }

@@ -5,6 +5,7 @@ use proptest::prelude::*;
 use proptest::sample::Index;
 
 use super::Script;
+use super::script::Turn;
 use crate::transcript::Kind;
 
 /// One piece of a conversation.
@@ -41,6 +42,8 @@ pub enum Scene {
 pub struct Round {
     /// What the model says beside its calls.
     pub text: String,
+    /// The text that each call carries in its arguments.
+    pub argument: String,
     /// Whether it begins with thinking.
     pub thinking: bool,
     /// Whether the person aborted it.
@@ -102,11 +105,14 @@ pub fn texts() -> impl Strategy<Value = String> {
 
 fn rounds() -> impl Strategy<Value = Round> {
     let text = prop_oneof![Just(String::new()), texts()];
+    let argument = prop_oneof![4 => Just(String::new()), 1 => texts()];
     let aborted = prop::bool::weighted(0.2);
+    let reuses_ids = prop::bool::weighted(0.3);
     let results = vec(round_results(), 0..5);
-    (text, any::<bool>(), aborted, prop::bool::weighted(0.3), 1..4_usize, results).prop_map(
-        |(text, thinking, aborted, reuses_ids, calls, results)| Round {
+    (text, argument, any::<bool>(), aborted, reuses_ids, 1..4_usize, results).prop_map(
+        |(text, argument, thinking, aborted, reuses_ids, calls, results)| Round {
             text,
+            argument,
             thinking,
             aborted,
             reuses_ids,
@@ -130,7 +136,9 @@ impl Script {
             Scene::System(text) => self.push_system(text),
             Scene::User { text, images } => self.push_user(text, *images),
             Scene::Heartbeat(text) => self.push_heartbeat(text),
-            Scene::Assistant { text, thinking } => self.push_assistant(text, &[], *thinking, false),
+            Scene::Assistant { text, thinking } => {
+                self.push_turn(&Turn { text, thinking: *thinking, ..Turn::default() });
+            }
             Scene::Aside(kind, text) => self.push_kind(*kind, "custom", text),
             Scene::Orphan(text) => self.push_result("nobody", text, false),
             Scene::Round(round) => self.play_round(round),
@@ -140,7 +148,13 @@ impl Script {
     fn play_round(&mut self, round: &Round) {
         let number = if round.reuses_ids { 0 } else { self.next_round() };
         let ids: Vec<String> = (0..round.calls).map(|k| format!("call_{number}_{k}")).collect();
-        self.push_assistant(&round.text, &ids, round.thinking, round.aborted);
+        self.push_turn(&Turn {
+            text: &round.text,
+            ids: &ids,
+            argument: &round.argument,
+            thinking: round.thinking,
+            aborted: round.aborted,
+        });
         for result in &round.results {
             if let Some(text) = &result.interruption {
                 self.push_user(text, 0);

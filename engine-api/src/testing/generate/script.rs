@@ -36,7 +36,7 @@ impl Script {
     /// An entry of the operator; the host pins it.
     #[must_use]
     pub fn system(mut self, text: &str) -> Self {
-        self.push(Part::new(Role::System, json!({"role": "system", "content": text})).pinned());
+        self.push_system(text);
         self
     }
 
@@ -57,32 +57,28 @@ impl Script {
     /// An answer of the model that calls nothing.
     #[must_use]
     pub fn assistant(mut self, text: &str) -> Self {
-        self.push_assistant(text, &[], false, false);
+        self.push_turn(&Turn { text, ..Turn::default() });
         self
     }
 
     /// An answer of the model that calls the tool `read` once for each id.
     #[must_use]
     pub fn calls(mut self, text: &str, ids: &[&str]) -> Self {
-        let ids: Vec<String> = ids.iter().map(|id| (*id).to_owned()).collect();
-        self.push_assistant(text, &ids, false, false);
+        self.push_turn(&Turn { text, ids: &owned(ids), ..Turn::default() });
         self
     }
 
     /// The same, aborted by the person.
     #[must_use]
     pub fn aborted_calls(mut self, text: &str, ids: &[&str]) -> Self {
-        let ids: Vec<String> = ids.iter().map(|id| (*id).to_owned()).collect();
-        self.push_assistant(text, &ids, false, true);
+        self.push_turn(&Turn { text, ids: &owned(ids), aborted: true, ..Turn::default() });
         self
     }
 
     /// A call whose arguments carry a text, as a `write` of a file does.
     #[must_use]
     pub fn call_with_argument(mut self, id: &str, argument: &str) -> Self {
-        let call = json!({"type": "toolCall", "id": id, "name": "write",
-            "arguments": {"path": "notes.md", "content": argument}});
-        self.push_blocks(vec![call], vec![id.to_owned()], Flags::default(), "toolUse");
+        self.push_turn(&Turn { ids: &owned(&[id]), argument, ..Turn::default() });
         self
     }
 
@@ -150,37 +146,31 @@ impl Script {
         self.push(part);
     }
 
-    pub(super) fn push_assistant(
-        &mut self,
-        text: &str,
-        ids: &[String],
-        thinking: bool,
-        aborted: bool,
-    ) {
+    pub(super) fn push_turn(&mut self, turn: &Turn<'_>) {
         let mut blocks = Vec::new();
         let mut flags = Flags::default();
-        if thinking {
+        if turn.thinking {
             blocks.push(json!({"type": "thinking", "thinking": "hm", "thinkingSignature": "c2ln"}));
             flags = flags.with(Flags::THINKING);
         }
-        if !text.is_empty() {
-            blocks.push(json!({"type": "text", "text": text}));
+        if !turn.text.is_empty() {
+            blocks.push(json!({"type": "text", "text": turn.text}));
         }
-        for (k, id) in ids.iter().enumerate() {
-            let arguments = json!({"path": format!("src/{k}.rs")});
-            blocks.push(
-                json!({"type": "toolCall", "id": id, "name": "read", "arguments": arguments}),
-            );
-        }
-        let stop_reason = match (aborted, ids.is_empty()) {
+        blocks.extend(turn.ids.iter().map(|id| call_block(id, turn.argument)));
+        let stop_reason = match (turn.aborted, turn.ids.is_empty()) {
             (true, _) => "aborted",
             (false, true) => "stop",
             (false, false) => "toolUse",
         };
-        if aborted {
+        if turn.aborted {
             flags = flags.with(Flags::ABORTED);
         }
-        self.push_blocks(blocks, ids.to_vec(), flags, stop_reason);
+        let raw = json!({"role": "assistant", "content": blocks, "api": "anthropic-messages",
+            "provider": "anthropic", "model": "test", "stopReason": stop_reason});
+        let mut part = Part::new(Role::Assistant, raw);
+        part.calls = turn.ids.to_vec();
+        part.flags = flags;
+        self.push(part);
     }
 
     pub(super) fn push_result(&mut self, id: &str, text: &str, is_error: bool) {
@@ -194,27 +184,10 @@ impl Script {
         self.push(part);
     }
 
-    fn push_blocks(
-        &mut self,
-        blocks: Vec<Value>,
-        calls: Vec<String>,
-        flags: Flags,
-        stop_reason: &str,
-    ) {
-        let raw = json!({"role": "assistant", "content": blocks, "api": "anthropic-messages",
-            "provider": "anthropic", "model": "test", "stopReason": stop_reason});
-        let mut part = Part::new(Role::Assistant, raw);
-        part.calls = calls;
-        part.flags = flags;
-        self.push(part);
-    }
-
     fn push(&mut self, part: Part) {
         let at = self.entries.len();
         let timestamp_ms = FIRST_MS + 1_000 * at as i64;
-        let mut json = part.json;
-        json["timestamp"] = timestamp_ms.into();
-        let raw = json.to_string();
+        let raw = with_member(part.json, "timestamp", timestamp_ms.into()).to_string();
         let message = Message::parse(&raw, "");
         let (text, tokens) = (message.text(), tokens::message(&message));
         self.entries.push(NewEntry {
@@ -233,14 +206,45 @@ impl Script {
     }
 }
 
+/// What the model says and does in one message.
+#[derive(Default)]
+pub(super) struct Turn<'t> {
+    pub(super) text: &'t str,
+    pub(super) ids: &'t [String],
+    /// The text that each call carries; the call is a `read` where it carries none.
+    pub(super) argument: &'t str,
+    pub(super) thinking: bool,
+    pub(super) aborted: bool,
+}
+
+fn call_block(id: &str, argument: &str) -> Value {
+    let (name, arguments) = if argument.is_empty() {
+        ("read", json!({"path": "src/lib.rs"}))
+    } else {
+        ("write", json!({"path": "notes.md", "content": argument}))
+    };
+    json!({"type": "toolCall", "id": id, "name": name, "arguments": arguments})
+}
+
+fn owned(ids: &[&str]) -> Vec<String> {
+    ids.iter().map(|id| (*id).to_owned()).collect()
+}
+
 /// Other JSON for an entry that the law must accept: the same role and calls, other text, no thinking.
 pub fn rewritten(raw: &str, text: &str) -> String {
-    let mut json: Value = serde_json::from_str(raw).unwrap_or_default();
-    let mut blocks = json["content"].as_array().cloned().unwrap_or_default();
-    blocks.retain(|block| block["type"] == "toolCall");
+    let json: Value = serde_json::from_str(raw).unwrap_or_default();
+    let content = json.get("content").and_then(Value::as_array);
+    let mut blocks = content.cloned().unwrap_or_default();
+    blocks.retain(|block| block.get("type").is_some_and(|kind| kind == "toolCall"));
     blocks.insert(0, json!({"type": "text", "text": text}));
-    json["content"] = blocks.into();
-    json.to_string()
+    with_member(json, "content", blocks.into()).to_string()
+}
+
+fn with_member(mut json: Value, name: &str, value: Value) -> Value {
+    if let Some(members) = json.as_object_mut() {
+        members.insert(name.to_owned(), value);
+    }
+    json
 }
 
 /// What differs between entries of different roles.
