@@ -11,6 +11,7 @@
 //! ```
 
 pub mod build;
+pub mod generate;
 
 mod contract;
 mod host;

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use super::config::prove;
 use super::failure::Failure;
 use super::output::Output;
-use crate::config::{Config, edit};
+use crate::config::{Config, set_slot};
 use crate::runtime::roster::Roster;
 
 /// Put an engine into the slot. The config keeps its comments; if the engine does not load, the config
@@ -29,7 +29,7 @@ impl Use {
         Roster::of(&before).spec(&before, &self.engine).map_err(|error| {
             Failure::from(error).hint(format!("the slot still says {old:?}"))
         })?;
-        let edit = edit::set_slot(&path, &self.engine)?;
+        let edit = set_slot(&path, &self.engine)?;
         let proved = Config::load(&path).map_err(Failure::from).and_then(|config| prove(&config));
         match proved {
             Ok(engine) => {

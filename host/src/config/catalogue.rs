@@ -229,6 +229,12 @@ pub const SETTINGS: &[Setting] = &[
         "the most of the budget that text of an engine's own may take; beyond half, the request is the engine's words and not the session's",
     ),
     setting(
+        "law.verbatim_max_share",
+        "share of the budget",
+        Allowed::Number(0.01, 1.0),
+        "an entry that must stay is sent word for word up to this size; an engine may shorten a pasted file that leaves no room for an answer, and nothing smaller",
+    ),
+    setting(
         "timeouts.create_ms",
         MS,
         Allowed::Whole(1),

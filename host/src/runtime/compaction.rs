@@ -92,7 +92,7 @@ pub(super) async fn attempt(
         summary: String::new(),
         took: Duration::ZERO,
     };
-    if let Some(reason) = conversation.breaker.is_open(now_ms, shaper.law) {
+    if let Some(reason) = conversation.breaker.is_open(now_ms) {
         outcome.verdict = Verdict::NotTried { reason: reason.to_string() };
         return Ok(outcome);
     }
@@ -114,7 +114,7 @@ pub(super) async fn attempt(
             match judge(shaper, conversation, &served, before_tokens) {
                 Ok(lawful) => {
                     apply(conversation, &lawful, &served, &mut outcome, now_ms)?;
-                    conversation.breaker.succeeded(now_ms);
+                    conversation.breaker.record_success(now_ms);
                     return Ok(outcome);
                 }
                 Err(reason) => outcome.verdict = Verdict::Rejected { reason },
@@ -126,7 +126,7 @@ pub(super) async fn attempt(
         }
         Err(other) => return Err(other.into()),
     }
-    conversation.breaker.failed(now_ms);
+    conversation.breaker.record_failure(now_ms);
     Ok(outcome)
 }
 

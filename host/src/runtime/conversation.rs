@@ -4,6 +4,7 @@ use ctxhost_engine_api::transcript::log::TranscriptLog;
 use ctxhost_engine_api::{SessionRef, Transcript};
 
 use crate::law::progress::Breaker;
+use crate::law::{Anchors, LawSettings};
 use crate::session::{NewCompaction, Record, Session, SessionError};
 
 /// A session, its live transcript, and what compaction remembers of it.
@@ -14,15 +15,18 @@ pub struct Conversation {
     /// Entries of the live transcript that the engine has been told of.
     pub(super) ingested: u64,
     pub(super) breaker: Breaker,
+    /// Where what must stay is in the live transcript.
+    anchors: Anchors,
     reference: SessionRef,
 }
 
 impl Conversation {
     /// Begins or goes on with a session.
-    pub fn new(session: Session) -> Self {
+    pub fn new(session: Session, law: &LawSettings) -> Self {
         let reference = SessionRef { id: session.header().id().to_owned(), key: String::new() };
         let log = session.live(0);
-        Conversation { session, log, ingested: 0, breaker: Breaker::default(), reference }
+        let breaker = Breaker::new(law);
+        Conversation { session, log, ingested: 0, breaker, anchors: Anchors::default(), reference }
     }
 
     /// How engines name it.
@@ -38,6 +42,12 @@ impl Conversation {
     /// What the model could see now.
     pub fn view(&self) -> Transcript {
         self.log.snapshot()
+    }
+
+    /// Where what must stay is in the live transcript. Costs what is new.
+    pub(super) fn anchors(&mut self) -> &Anchors {
+        self.anchors.follow(&self.log.snapshot());
+        &self.anchors
     }
 
     /// Appends a record that was written elsewhere, word for word.

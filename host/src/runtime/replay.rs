@@ -78,7 +78,7 @@ pub async fn replay(
     };
     let branch: Vec<&Record> = recorded.branch().into_iter().filter(|r| is_history(r)).collect();
     let total = branch.iter().filter(|record| is_answer(record)).count() as u64;
-    let mut conversation = Conversation::new(Session::in_memory(recorded.header().clone()));
+    let mut conversation = Conversation::new(Session::in_memory(recorded.header().clone()), &settings.law);
     let mut observer = Observer::new(settings.budget_tokens);
     shaper.bootstrap(&conversation).await?;
     for record in branch {

@@ -161,7 +161,7 @@ impl Shaper<'_> {
     /// Assembles until the law accepts a plan: at most once with each engine of the slot.
     async fn assemble(
         &self,
-        conversation: &Conversation,
+        conversation: &mut Conversation,
         view: &Transcript,
         ask: &Ask,
     ) -> Result<(Served<Vec<Note>>, Lawful), RuntimeError> {
@@ -178,7 +178,8 @@ impl Shaper<'_> {
             };
             let served = self.slot.assemble(view, request).await?;
             let (plan, served) = served.split();
-            match law::enforce(view, plan, self.budget_tokens, self.law) {
+            let anchors = conversation.anchors();
+            match law::enforce_with(anchors, view, plan, self.budget_tokens, self.law) {
                 Ok(lawful) => return Ok((served, lawful)),
                 Err(violation) => {
                     self.slot.refuse(&served.engine, "assemble", &violation.to_string())?;

@@ -14,6 +14,7 @@ mod detect;
 mod draft;
 mod line;
 mod openai;
+mod opened;
 #[cfg(test)]
 mod tests;
 
@@ -22,6 +23,7 @@ use std::fmt;
 use serde_json::Value;
 
 pub use detect::detect;
+pub use opened::{Recorded, read};
 
 /// A format that a recording may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

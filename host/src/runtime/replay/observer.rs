@@ -7,7 +7,7 @@ use ctxhost_engine_api::{Action, Note, Transcript};
 
 use super::prefix::PrefixMeter;
 use super::report::{CompactionRow, DroppedRow, EngineFacts, Point, Run, Totals, TurnRow};
-use crate::law;
+use crate::law::Auditor;
 use crate::runtime::compaction::{CompactionOutcome, Verdict};
 use crate::runtime::request::Shaped;
 
@@ -24,6 +24,7 @@ pub(super) struct Observer {
     dropped: Vec<DroppedRow>,
     curve: Vec<Point>,
     prefix: PrefixMeter,
+    auditor: Auditor,
     /// Entries already reported, by id and layer, so that each counts at its first time.
     reported: HashSet<(String, String)>,
     /// What the request before left out.
@@ -48,6 +49,7 @@ impl Observer {
             dropped: Vec::new(),
             curve: Vec::new(),
             prefix: PrefixMeter::default(),
+            auditor: Auditor::default(),
             reported: HashSet::new(),
             gone: Vec::new(),
             times_us: Vec::new(),
@@ -77,7 +79,7 @@ impl Observer {
         }
         let layers = self.layers(shaped);
         let items = shaped.items();
-        let breaches = law::audit(&shaped.view, &items, self.budget_tokens);
+        let breaches = self.auditor.audit(&shaped.view, &items, self.budget_tokens);
         for breach in &breaches {
             tracing::error!(%breach, "a finished request breaks the law");
         }

@@ -1,0 +1,113 @@
+//! Generated transcripts and plans: the shapes that break context engines, small and shrinkable.
+//!
+//! A transcript is told as a list of [`Scene`]s and written by a [`Script`], so that a failing case
+//! shrinks scene by scene and every part of an entry (JSON, text, calls, flags, tokens) agrees with
+//! the others. The plans are hostile: most of what they ask for is against the law.
+
+mod plans;
+mod scene;
+mod script;
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+use crate::transcript::Transcript;
+use crate::transcript::log::{NewEntry, TranscriptLog};
+
+pub use plans::{plans, plans_of};
+pub use scene::{Scene, scenes, texts};
+pub use script::{Script, rewritten};
+
+/// Scenes in one generated transcript, at most: enough for every pair of shapes to meet.
+const SCENES_MAX: usize = 12;
+
+/// A transcript that was made up for a test.
+#[derive(Clone, Debug, Default)]
+pub struct GeneratedTranscript {
+    /// Its entries, oldest first.
+    pub entries: Vec<NewEntry>,
+}
+
+impl GeneratedTranscript {
+    /// A log that holds the entries.
+    pub fn log(&self) -> TranscriptLog {
+        let mut log = TranscriptLog::new(0);
+        for entry in &self.entries {
+            log.append(entry.clone());
+        }
+        log
+    }
+
+    /// A snapshot of that log.
+    pub fn transcript(&self) -> Transcript {
+        self.log().snapshot()
+    }
+}
+
+/// Any conversation: system entries, images, heartbeats, parallel and displaced and lost results,
+/// orphans, aborted turns, reused call ids, empty texts, CJK and emoji; the empty one among them.
+pub fn transcripts() -> impl Strategy<Value = GeneratedTranscript> {
+    vec(scenes(), 0..=SCENES_MAX).prop_map(|scenes| {
+        let mut script = Script::new();
+        for scene in &scenes {
+            script.play(scene);
+        }
+        script.finish()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::transcript::{Message, tokens};
+    use crate::{Flags, Role};
+
+    proptest! {
+        #[test]
+        fn json_text_calls_and_tokens_agree(generated in transcripts()) {
+            for entry in &generated.entries {
+                let message = Message::parse(&entry.raw, "not JSON");
+                prop_assert_eq!(&message.text(), &entry.text);
+                prop_assert_eq!(tokens::message(&message), entry.tokens);
+                let result = message.clone().tool_result().map(|head| head.call_id.into_owned());
+                prop_assert_eq!(&result, &entry.answers);
+                let calls: Vec<_> =
+                    message.tool_calls().into_iter().map(|call| call.id.into_owned()).collect();
+                prop_assert_eq!(&calls, &entry.calls);
+            }
+        }
+
+        #[test]
+        fn frames_hold_calls_and_results_together(generated in transcripts()) {
+            let transcript = generated.transcript();
+            for entry in transcript.iter() {
+                prop_assert!(entry.frame() <= entry.seq());
+                let head = transcript.get(entry.frame()).unwrap();
+                prop_assert_eq!(head.frame(), head.seq());
+                if entry.role() == Role::Tool && !entry.has(Flags::ORPHAN) {
+                    prop_assert!(entry.frame() < entry.seq());
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_script_tells_every_flag() {
+        let generated = Script::new()
+            .system("rules")
+            .user("task")
+            .calls("", &["a", "b"])
+            .result("a", "1")
+            .user("hurry")
+            .result("b", "2")
+            .orphan("lost")
+            .finish();
+        let transcript = generated.transcript();
+        let flags: Vec<_> = transcript.iter().map(|entry| entry.flags()).collect();
+        assert!(flags[0].contains(Flags::PINNED) && flags[1].contains(Flags::PINNED));
+        assert!(!flags[2].contains(Flags::UNANSWERED) && flags[2].contains(Flags::TOOL_CALLS));
+        assert!(flags[5].contains(Flags::DISPLACED) && flags[6].contains(Flags::ORPHAN));
+        let frames: Vec<_> = transcript.iter().map(|entry| entry.frame()).collect();
+        assert_eq!(frames, [0, 1, 2, 2, 2, 2, 6]);
+    }
+}

@@ -1,0 +1,207 @@
+//! Keeping: what must reach the model whatever the engine thinks of it, word for word.
+
+use std::ops::Range;
+
+use ctxhost_engine_api::{Action, Entry, Flags, Plan, Role, Transcript};
+
+use super::span::Spans;
+use super::{Because, LawSettings, Repair, budget};
+
+/// Where the entries of one session's transcript are that a plan may never drop.
+///
+/// Kept beside a session and followed as it grows, it costs what is new; a new epoch starts it over.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Anchors {
+    epoch: u64,
+    seen: u64,
+    pinned: Vec<u64>,
+    newest_user: Option<u64>,
+}
+
+impl Anchors {
+    /// The anchors of a transcript: one pass over its flags.
+    pub fn of(view: &Transcript) -> Anchors {
+        let mut anchors = Anchors::default();
+        anchors.follow(view);
+        anchors
+    }
+
+    /// Takes in what the transcript has gained.
+    pub fn follow(&mut self, view: &Transcript) {
+        if view.epoch() != self.epoch || (view.len() as u64) < self.seen {
+            *self = Anchors { epoch: view.epoch(), ..Anchors::default() };
+        }
+        for entry in view.range(self.seen..view.len() as u64) {
+            if entry.has(Flags::PINNED) {
+                self.pinned.push(entry.seq());
+            }
+            if entry.is_user_message() {
+                self.newest_user = Some(entry.seq());
+            }
+        }
+        self.seen = view.len() as u64;
+    }
+
+    /// The positions that must stay for a reason, as whole frames.
+    fn spans(&self, view: &Transcript, because: Because) -> Spans {
+        let frames = |seqs: &[u64]| Spans::of(seqs.iter().map(|seq| frame_of(view, *seq)));
+        match because {
+            Because::Pinned => frames(&self.pinned),
+            Because::NewestUserMessage => frames(self.newest_user.as_slice()),
+            Because::LiveToolRound => Spans::of(live_round(view)),
+        }
+    }
+
+    /// How many entries are pinned.
+    pub(super) fn pinned_count(&self) -> usize {
+        self.pinned.len()
+    }
+
+    /// All positions that must stay.
+    pub(super) fn must_stay(&self, view: &Transcript) -> Spans {
+        REASONS.iter().fold(Spans::default(), |all, because| all.with(&self.spans(view, *because)))
+    }
+}
+
+const REASONS: [Because; 3] = [Because::Pinned, Because::NewestUserMessage, Because::LiveToolRound];
+
+/// What a plan that keeps `kept` lacks: the rest of every frame it cuts, and what must stay.
+pub(super) fn missing(
+    view: &Transcript,
+    anchors: &Anchors,
+    kept: &Spans,
+    repairs: &mut Vec<Repair>,
+) -> Spans {
+    let mut have = kept.clone();
+    let mut lacking = Vec::new();
+    let mut want = |wanted: Spans, repair: &dyn Fn(Range<u64>) -> Repair| {
+        let gaps: Vec<_> = wanted.iter().flat_map(|range| have.gaps_in(range)).collect();
+        repairs.extend(gaps.iter().cloned().map(repair));
+        lacking.extend(gaps);
+        have = have.with(&wanted);
+    };
+    let whole = kept.iter().map(|run| widened(view, run));
+    want(Spans::of(whole), &|entries| Repair::WidenedCut { entries });
+    for because in REASONS {
+        let put_back = move |entries| Repair::PutBack { entries, because };
+        want(anchors.spans(view, because), &put_back);
+    }
+    Spans::of(lacking)
+}
+
+/// The range with the rest of the frames that it cuts.
+fn widened(view: &Transcript, run: Range<u64>) -> Range<u64> {
+    view.cut_at_or_before(run.start)..view.cut_at_or_after(run.end)
+}
+
+fn frame_of(view: &Transcript, seq: u64) -> Range<u64> {
+    widened(view, seq..seq.saturating_add(1))
+}
+
+/// The calls that the model is in the middle of, where the transcript ends in them. Orphan results
+/// behind them are never sent and so do not end them.
+pub(super) fn live_round(view: &Transcript) -> Option<Range<u64>> {
+    let last = view.iter().rev().find(|entry| !entry.has(Flags::ORPHAN))?;
+    let is_live = last.role() == Role::Tool || last.has(Flags::TOOL_CALLS);
+    is_live.then(|| frame_of(view, last.seq()))
+}
+
+/// Decides where a plan may change the words of what must stay.
+pub(super) struct Words<'a> {
+    pub(super) view: &'a Transcript,
+    pub(super) anchors: &'a Anchors,
+    pub(super) budget_tokens: u64,
+    pub(super) settings: &'a LawSettings,
+}
+
+impl Words<'_> {
+    /// The plan with the words of the person and of the operator as they were written.
+    pub(super) fn restore(&self, mut plan: Plan, repairs: &mut Vec<Repair>) -> Plan {
+        let mut is_tight = None;
+        for op in &mut plan.ops {
+            let seq = match &op.action {
+                Action::ReplaceText { seq, .. } | Action::ReplaceRaw { seq, .. } => *seq,
+                _ => continue,
+            };
+            let Some(entry) = self.view.get(seq) else { continue };
+            let Some(because) = self.reason_for_words(&entry) else { continue };
+            if self.is_oversized(&entry) || *is_tight.get_or_insert_with(|| self.is_tight()) {
+                continue;
+            }
+            op.action = Action::Keep(seq..seq + 1);
+            repairs.push(Repair::RestoredWords { seq, because });
+        }
+        plan
+    }
+
+    /// Why the words of an entry may not change. Results of the live round may be shortened; a
+    /// message of it that thinks may not, for a provider wants the thinking back with the results.
+    fn reason_for_words(&self, entry: &Entry<'_>) -> Option<Because> {
+        let is_live = || live_round(self.view).is_some_and(|round| round.contains(&entry.seq()));
+        if entry.has(Flags::PINNED) {
+            Some(Because::Pinned)
+        } else if self.anchors.newest_user == Some(entry.seq()) {
+            Some(Because::NewestUserMessage)
+        } else if entry.has(Flags::THINKING) && is_live() {
+            Some(Because::LiveToolRound)
+        } else {
+            None
+        }
+    }
+
+    fn is_oversized(&self, entry: &Entry<'_>) -> bool {
+        entry.tokens() > self.settings.verbatim_max_share.of_tokens(self.budget_tokens)
+    }
+
+    /// Whether what must stay does not fit as it was written, so that something has to give.
+    fn is_tight(&self) -> bool {
+        let mut plan = Plan::default();
+        for range in self.anchors.must_stay(self.view).iter() {
+            plan.keep(range);
+        }
+        budget::count(self.view, &plan).0 > self.budget_tokens
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ctxhost_engine_api::testing::generate::{Script, transcripts};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn the_live_round_is_the_end_of_the_transcript_or_nothing() {
+        let live = |script: Script| live_round(&script.finish().transcript());
+        let round = Script::new().user("task").calls("", &["a", "b"]).result("a", "1");
+        assert_eq!(live(Script::new()), None);
+        assert_eq!(live(Script::new().user("task").calls("", &["a"])), Some(1..2));
+        assert_eq!(live(round.clone()), Some(1..3));
+        assert_eq!(live(round.clone().orphan("lost")), Some(1..3));
+        assert_eq!(live(round.clone().user("stop").result("b", "2")), Some(1..5));
+        assert_eq!(live(round.assistant("done")), None);
+    }
+
+    #[test]
+    fn a_new_epoch_starts_the_anchors_over() {
+        let generated = Script::new().user("task").user("more").finish();
+        let mut anchors = Anchors::of(&generated.transcript());
+        let mut log = ctxhost_engine_api::transcript::log::TranscriptLog::new(1);
+        log.append(generated.entries[0].clone());
+        anchors.follow(&log.snapshot());
+        assert_eq!(anchors, Anchors::of(&log.snapshot()));
+    }
+
+    proptest! {
+        #[test]
+        fn following_is_the_same_as_looking_afresh(generated in transcripts()) {
+            let mut log = ctxhost_engine_api::transcript::log::TranscriptLog::new(0);
+            let mut anchors = Anchors::default();
+            for entry in generated.entries {
+                log.append(entry);
+                anchors.follow(&log.snapshot());
+                prop_assert_eq!(&anchors, &Anchors::of(&log.snapshot()));
+            }
+        }
+    }
+}

@@ -1,0 +1,241 @@
+//! Progress: a compaction counts only if it measurably helped, and those that do not help stop.
+
+use std::collections::VecDeque;
+
+use super::LawSettings;
+
+/// The window of the hourly limit, in milliseconds.
+const HOUR_MS: u64 = 3_600_000;
+
+/// Why a compaction does not count. All numbers are tokens as entries count them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NoProgress {
+    /// Nothing became smaller.
+    #[error("the compaction went from {before_tokens} to {after_tokens} tokens and saved nothing")]
+    Grew {
+        /// Before it.
+        before_tokens: u64,
+        /// After it.
+        after_tokens: u64,
+    },
+    /// It became a little smaller, within the noise of any estimate.
+    #[error(
+        "the compaction went from {before_tokens} to {after_tokens} tokens and saved less than {margin_tokens}"
+    )]
+    SavedTooLittle {
+        /// Before it.
+        before_tokens: u64,
+        /// After it.
+        after_tokens: u64,
+        /// What it must save at the least.
+        margin_tokens: u64,
+    },
+    /// It became smaller and is still too large to go on with.
+    #[error(
+        "the compaction ended at {after_tokens} tokens, above the {target_tokens} it must fall to"
+    )]
+    StillTooLarge {
+        /// After it.
+        after_tokens: u64,
+        /// The budget less the margin.
+        target_tokens: u64,
+    },
+}
+
+/// Judges a compaction by the sizes measured before and after it.
+pub fn judge(
+    before_tokens: u64,
+    after_tokens: u64,
+    budget_tokens: u64,
+    settings: &LawSettings,
+) -> Result<(), NoProgress> {
+    let margin = settings.progress_margin;
+    let target_tokens = budget_tokens.saturating_sub(margin.of_tokens(budget_tokens));
+    let margin_tokens = margin.of_tokens(before_tokens.min(budget_tokens));
+    if after_tokens >= before_tokens {
+        return Err(NoProgress::Grew { before_tokens, after_tokens });
+    }
+    if after_tokens > target_tokens {
+        return Err(NoProgress::StillTooLarge { after_tokens, target_tokens });
+    }
+    if before_tokens - after_tokens < margin_tokens {
+        return Err(NoProgress::SavedTooLittle { before_tokens, after_tokens, margin_tokens });
+    }
+    Ok(())
+}
+
+/// Stops compactions that fail in a row or come too often. One per session; time is handed in, so a
+/// replay runs on recorded time.
+#[derive(Clone, Debug)]
+pub struct Breaker {
+    failures_max: u32,
+    cooldown_ms: u64,
+    hourly_max: u32,
+    failures: u32,
+    last_failure_ms: i64,
+    /// When the compactions of the last hour ended, oldest first.
+    recent_ms: VecDeque<i64>,
+}
+
+/// Why no compaction is tried now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BreakerOpen {
+    /// Too many failed in a row.
+    #[error("{failures} compactions in a row made no progress; the next try is in {wait_ms} ms")]
+    Failures {
+        /// How many.
+        failures: u32,
+        /// How long until the next may be tried, in milliseconds.
+        wait_ms: u64,
+    },
+    /// Too many within an hour.
+    #[error(
+        "{compactions} compactions within an hour are the limit; the next is allowed in {wait_ms} ms"
+    )]
+    Hourly {
+        /// How many.
+        compactions: u32,
+        /// How long until the next is allowed, in milliseconds.
+        wait_ms: u64,
+    },
+}
+
+impl Breaker {
+    /// A closed breaker.
+    pub fn new(settings: &LawSettings) -> Breaker {
+        Breaker {
+            failures_max: settings.breaker_failures.max(1),
+            cooldown_ms: settings.breaker_cooldown_ms,
+            hourly_max: settings.compactions_per_hour,
+            failures: 0,
+            last_failure_ms: 0,
+            recent_ms: VecDeque::new(),
+        }
+    }
+
+    /// A compaction made progress.
+    pub fn record_success(&mut self, now_ms: i64) {
+        self.failures = 0;
+        self.record(now_ms);
+    }
+
+    /// A compaction failed, or made none. After the cooldown a single failure opens it again.
+    pub fn record_failure(&mut self, now_ms: i64) {
+        self.failures = self.failures.saturating_add(1);
+        self.last_failure_ms = now_ms;
+        self.record(now_ms);
+    }
+
+    /// Why nothing may be tried now; `None` while it is closed.
+    pub fn is_open(&self, now_ms: i64) -> Option<BreakerOpen> {
+        self.failed_too_often(now_ms).or_else(|| self.ran_too_often(now_ms))
+    }
+
+    fn failed_too_often(&self, now_ms: i64) -> Option<BreakerOpen> {
+        if self.failures < self.failures_max {
+            return None;
+        }
+        let wait_ms = self.cooldown_ms.checked_sub(distance_ms(now_ms, self.last_failure_ms))?;
+        (wait_ms > 0).then_some(BreakerOpen::Failures { failures: self.failures, wait_ms })
+    }
+
+    fn ran_too_often(&self, now_ms: i64) -> Option<BreakerOpen> {
+        let in_hour = |at_ms: &&i64| distance_ms(now_ms, **at_ms) < HOUR_MS;
+        let recent: Vec<&i64> = self.recent_ms.iter().filter(in_hour).collect();
+        let compactions = u32::try_from(recent.len()).unwrap_or(u32::MAX);
+        if self.hourly_max == 0 || compactions < self.hourly_max {
+            return None;
+        }
+        let oldest_ms = recent.first().map_or(now_ms, |at_ms| **at_ms);
+        let wait_ms = HOUR_MS - distance_ms(now_ms, oldest_ms);
+        Some(BreakerOpen::Hourly { compactions, wait_ms })
+    }
+
+    /// Remembers only as many as the limit needs.
+    fn record(&mut self, now_ms: i64) {
+        self.recent_ms.push_back(now_ms);
+        while self.recent_ms.len() > self.hourly_max as usize {
+            self.recent_ms.pop_front();
+        }
+    }
+}
+
+/// How far apart two times are, whichever comes first: a clock that was set back must not hold a
+/// breaker open for longer than its cooldown.
+fn distance_ms(a_ms: i64, b_ms: i64) -> u64 {
+    a_ms.abs_diff(b_ms)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(before: u64, after: u64, expected: Result<(), NoProgress>) {
+        assert_eq!(judge(before, after, 1_000, &LawSettings::default()), expected);
+    }
+
+    #[test]
+    fn only_a_real_gain_below_the_target_counts() {
+        check(1_200, 950, Ok(()));
+        check(1_200, 951, Err(NoProgress::StillTooLarge { after_tokens: 951, target_tokens: 950 }));
+        check(1_200, 1_200, Err(NoProgress::Grew { before_tokens: 1_200, after_tokens: 1_200 }));
+        check(100, 228, Err(NoProgress::Grew { before_tokens: 100, after_tokens: 228 }));
+        let little =
+            NoProgress::SavedTooLittle { before_tokens: 400, after_tokens: 381, margin_tokens: 20 };
+        check(400, 381, Err(little));
+        check(400, 380, Ok(()));
+    }
+
+    #[test]
+    fn three_failures_open_it_for_the_cooldown() {
+        let mut breaker = Breaker::new(&LawSettings::default());
+        breaker.record_failure(0);
+        breaker.record_failure(10);
+        assert_eq!(breaker.is_open(10), None);
+        breaker.record_failure(20);
+        assert_eq!(
+            breaker.is_open(30),
+            Some(BreakerOpen::Failures { failures: 3, wait_ms: 599_990 })
+        );
+        assert_eq!(breaker.is_open(600_020), None);
+        breaker.record_failure(600_020);
+        assert!(breaker.is_open(600_021).is_some(), "one failure after the cooldown is enough");
+        breaker.record_success(1_300_000);
+        assert_eq!(breaker.is_open(1_300_000), None);
+    }
+
+    #[test]
+    fn a_success_forgives_what_came_before() {
+        let mut breaker = Breaker::new(&LawSettings::default());
+        for at_ms in 0..10 {
+            breaker.record_failure(at_ms);
+            breaker.record_failure(at_ms);
+            breaker.record_success(at_ms);
+        }
+        assert!(!matches!(breaker.is_open(9), Some(BreakerOpen::Failures { .. })));
+    }
+
+    #[test]
+    fn a_clock_set_back_does_not_hold_it_open() {
+        let mut breaker = Breaker::new(&LawSettings::default());
+        (0..3).for_each(|_| breaker.record_failure(10_000_000));
+        assert!(breaker.is_open(9_999_000).is_some());
+        assert_eq!(breaker.is_open(0), None);
+    }
+
+    #[test]
+    fn the_hour_has_its_limit() {
+        let settings = LawSettings { compactions_per_hour: 2, ..LawSettings::default() };
+        let mut breaker = Breaker::new(&settings);
+        breaker.record_success(0);
+        assert_eq!(breaker.is_open(1), None);
+        breaker.record_success(1_000);
+        let wait_ms = HOUR_MS - 2_000;
+        assert_eq!(breaker.is_open(2_000), Some(BreakerOpen::Hourly { compactions: 2, wait_ms }));
+        assert_eq!(breaker.is_open(HOUR_MS as i64), None);
+        let unlimited = LawSettings { compactions_per_hour: 0, ..LawSettings::default() };
+        let mut breaker = Breaker::new(&unlimited);
+        (0..100).for_each(|at_ms| breaker.record_success(at_ms));
+        assert_eq!(breaker.is_open(100), None);
+    }
+}

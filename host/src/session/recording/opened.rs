@@ -1,0 +1,62 @@
+//! A recording of any format, opened as a session in memory.
+
+use std::path::Path;
+
+use super::{Format, Imported, Problem, RecordingError, detect, import};
+use crate::session::{Header, RecordBody, Session, SessionError};
+
+/// A recording, opened.
+#[derive(Debug)]
+pub struct Recorded {
+    /// The session. In memory: nothing done to it reaches the recording.
+    pub session: Session,
+    /// The format it was found in, with the version of a Pi session: `pi-v3`, `claude-code`, …
+    pub format: String,
+    /// The lines that could not be read.
+    pub problems: Vec<Problem>,
+}
+
+/// Opens a recording of any format. The file is read and never written.
+///
+/// # Errors
+///
+/// [`RecordingError`] where the file cannot be read or holds no session of a known format.
+pub fn read(path: &Path) -> Result<Recorded, RecordingError> {
+    let unreadable = |source| RecordingError::Unreadable { path: path.into(), source };
+    let bytes = std::fs::read(path).map_err(unreadable)?;
+    match detect(&bytes)? {
+        Format::Pi => read_pi(&path.display().to_string(), &bytes),
+        foreign => read_foreign(foreign, &bytes),
+    }
+}
+
+fn read_pi(name: &str, bytes: &[u8]) -> Result<Recorded, RecordingError> {
+    let session = Session::parse(name, bytes)?;
+    let version = session.migrated_from().unwrap_or_else(|| session.header().version());
+    let problems = session.problems().iter();
+    let problems = problems.map(|p| Problem { line: p.line, message: p.message.clone() }).collect();
+    Ok(Recorded { session, format: format!("pi-v{version}"), problems })
+}
+
+fn read_foreign(format: Format, bytes: &[u8]) -> Result<Recorded, RecordingError> {
+    let imported = import(format, bytes)?;
+    let problems = imported.problems.clone();
+    let session = in_memory(imported)?;
+    Ok(Recorded { session, format: format.name().to_owned(), problems })
+}
+
+fn in_memory(imported: Imported) -> Result<Session, SessionError> {
+    let began_ms = imported.messages.first().map_or(0, |message| message.timestamp_ms);
+    let id = (!imported.id.is_empty()).then_some(imported.id.as_str());
+    // Without an id of its own a recording gets a fixed one, so that two replays are the same.
+    let header = Header::new(Some(id.unwrap_or("recording")), &imported.cwd, began_ms);
+    let mut session = Session::in_memory(header);
+    if let Some((provider, model)) = &imported.model {
+        session.append_at(RecordBody::model_change(provider, model), began_ms)?;
+    }
+    for message in imported.messages {
+        let body = RecordBody::message(&message.message.to_string())?;
+        session.append_at(body, message.timestamp_ms)?;
+    }
+    Ok(session)
+}
