@@ -89,7 +89,7 @@ impl<'a> Message<'a> {
         let result = wire.tool_call_id.map(|call_id| ToolResult {
             call_id: call_id.0,
             tool: wire.tool_name.map_or(Cow::Borrowed(""), |name| name.0),
-            is_error: wire.is_error,
+            is_error: wire.is_error.unwrap_or(false),
         });
         let blocks = match wire.content {
             Some(content) => blocks_of(content.get()),
@@ -145,8 +145,7 @@ struct WireMessage<'a> {
     tool_call_id: Option<Text<'a>>,
     #[serde(borrow)]
     tool_name: Option<Text<'a>>,
-    #[serde(default)]
-    is_error: bool,
+    is_error: Option<bool>,
 }
 
 #[derive(Deserialize)]

@@ -34,7 +34,8 @@ fn read_pi(name: &str, bytes: &[u8]) -> Result<Recorded, RecordingError> {
     let session = Session::parse(name, bytes)?;
     let version = session.migrated_from().unwrap_or_else(|| session.header().version());
     let problems = session.problems().iter();
-    let problems = problems.map(|p| Problem { line: p.line, message: p.message.clone() }).collect();
+    let problems = problems.map(|p| Problem { line: p.line as u64, message: p.message.clone() });
+    let problems = problems.collect();
     Ok(Recorded { session, format: format!("pi-v{version}"), problems })
 }
 
