@@ -1,0 +1,49 @@
+//! What stands on the terminal.
+
+use super::super::sample;
+use super::*;
+
+#[test]
+fn one_run_shows_every_turn() {
+    insta::assert_snapshot!(render(&sample::troubled(), Style::default()));
+}
+
+#[test]
+fn several_runs_stand_side_by_side() {
+    insta::assert_snapshot!(render(&sample::compared(), Style::default()));
+}
+
+#[test]
+fn a_narrow_terminal_wraps_and_loses_nothing() {
+    let words = |text: &str| {
+        let mut words: Vec<_> = text.split_whitespace().map(str::to_owned).collect();
+        // Text that stands below its row has no name above it.
+        words.retain(|word| !word.starts_with('─') && word != "prompt" && word != "reason");
+        words.sort();
+        words
+    };
+    for width in [60, 80, 100, 140, 160, 300] {
+        let narrow = Style { color: false, width: Some(width) };
+        for report in [sample::troubled(), sample::compared()] {
+            let wide = render(&report, Style::default());
+            assert_eq!(words(&render(&report, narrow)), words(&wide), "{width} columns");
+        }
+    }
+}
+
+#[test]
+fn a_narrow_terminal_puts_long_text_below_its_row() {
+    let narrow = Style { color: false, width: Some(100) };
+    insta::assert_snapshot!("narrow", render(&sample::troubled(), narrow));
+    insta::assert_snapshot!("narrow_side_by_side", render(&sample::compared(), narrow));
+    let wider = Style { color: false, width: Some(150) };
+    insta::assert_snapshot!("wrapped", render(&sample::troubled(), wider));
+}
+
+#[test]
+fn colour_changes_no_word() {
+    let colored = render(&sample::troubled(), Style { color: true, width: None });
+    assert!(colored.contains("\u{1b}[1m\u{1b}[31m"), "a violation is red");
+    let plain = anstream::adapter::strip_str(&colored).to_string();
+    assert_eq!(plain, render(&sample::troubled(), Style::default()));
+}
