@@ -4,7 +4,7 @@ mod config;
 mod engines;
 mod failure;
 mod output;
-pub mod render;
+mod render;
 mod replay;
 mod use_engine;
 mod window;
@@ -14,7 +14,6 @@ use std::process::ExitCode;
 
 use clap::{ColorChoice, Parser, Subcommand};
 
-use self::failure::Failure;
 use self::output::Output;
 
 /// The safe place to change how an agent remembers.
@@ -61,9 +60,10 @@ pub fn run() -> ExitCode {
 }
 
 /// What engines and the host have to say goes to standard error, so that standard output stays data.
+/// Reports say themselves what went wrong on the way, so only what they cannot say is shown unasked.
 fn start_log() {
     let filter = tracing_subscriber::EnvFilter::try_from_env("CTXHOST_LOG")
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("error"));
     // A second start in one process is a test's; the first log stays.
     let _ = tracing_subscriber::fmt()
         .with_env_filter(filter)

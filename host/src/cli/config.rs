@@ -3,10 +3,10 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use comfy_table::{Table, presets};
-
 use super::failure::Failure;
 use super::output::Output;
+use super::render::grid::{Column, Grid};
+use super::render::paint::Tone;
 use crate::config::{Config as Settings, explain};
 use crate::engine::{Clock, Environment, LiveEngine, OpenError};
 use crate::runtime::roster::Roster;
@@ -78,11 +78,11 @@ fn check(settings: &Settings, output: &mut Output) -> Result<ExitCode, Failure> 
 }
 
 fn show(settings: &Settings, output: &mut Output) -> Result<ExitCode, Failure> {
-    let mut table = Table::new();
-    table.load_preset(presets::NOTHING).set_header(["setting", "value", "unit", "from", "reason"]);
+    let columns = ["setting", "value", "unit", "from", "reason"].map(Column::left);
+    let mut grid = Grid::new(columns.to_vec());
     for row in explain(settings) {
-        table.add_row([row.key, row.value, row.unit, row.source, row.reason]);
+        grid.row(vec![row.key, row.value, row.unit, row.source, row.reason], Tone::Plain);
     }
-    output.print(&format!("{}\n", table.trim_fmt()))?;
+    output.print(&grid.render(output.style()))?;
     Ok(ExitCode::SUCCESS)
 }

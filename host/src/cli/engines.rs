@@ -3,10 +3,10 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use comfy_table::{Table, presets};
-
 use super::failure::Failure;
 use super::output::Output;
+use super::render::grid::{Column, Grid};
+use super::render::paint::Tone;
 use crate::config::Config;
 use crate::engine::{Clock, Environment, LiveEngine};
 use crate::runtime::roster::Roster;
@@ -39,8 +39,8 @@ impl Engines {
 
 fn list(config: &Config, output: &mut Output) -> Result<ExitCode, Failure> {
     let slot = config.slot();
-    let mut table = Table::new();
-    table.load_preset(presets::NOTHING);
+    let columns = ["", "engine", "version", "source", "state"].map(Column::left);
+    let mut grid = Grid::new(columns.to_vec());
     for engine in Roster::of(config).engines() {
         let mark = if engine.id == slot.engine { "*" } else { " " };
         let note = match (&engine.problem, engine.id == slot.engine) {
@@ -48,10 +48,11 @@ fn list(config: &Config, output: &mut Output) -> Result<ExitCode, Failure> {
             (None, true) => "effective".into(),
             (None, false) => String::new(),
         };
-        let source = engine.source.to_string();
-        table.add_row([mark, &engine.id, &engine.version, &source, &note]);
+        let tone = if engine.problem.is_some() { Tone::Warning } else { Tone::Plain };
+        let cells = [mark, &engine.id, &engine.version, &engine.source.to_string(), &note];
+        grid.row(cells.map(str::to_owned).to_vec(), tone);
     }
-    output.print(&format!("{}\n", table.trim_fmt()))?;
+    output.print(&grid.render(output.style()))?;
     if let Some(reason) = slot.reason {
         output.remark(&format!("the slot says {:?}, but {reason}", slot.configured));
     }

@@ -5,6 +5,7 @@ use std::io::{IsTerminal as _, Write as _};
 use clap::ColorChoice;
 
 use super::failure::Failure;
+use super::render::paint::Style;
 
 /// The two streams and how they look.
 #[derive(Debug)]
@@ -34,15 +35,16 @@ impl Output {
         let _ = writeln!(std::io::stderr(), "{line}");
     }
 
-    /// Whether standard output should be coloured.
-    pub(super) fn colored(&self) -> bool {
-        match self.color {
+    /// How text on standard output should look. A terminal wraps long lines by itself.
+    pub(super) fn style(&self) -> Style {
+        let color = match self.color {
             ColorChoice::Always => true,
             ColorChoice::Never => false,
             ColorChoice::Auto => {
                 std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none()
             }
-        }
+        };
+        Style { color, width: None }
     }
 
     /// Whether a person watches, so that a progress bar is of use.

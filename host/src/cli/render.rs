@@ -1,8 +1,10 @@
 //! Reports as people read them: text for a terminal, one page for a browser.
 
-pub mod html;
-pub mod table;
+pub(in crate::cli) mod html;
+pub(in crate::cli) mod table;
 
+pub(in crate::cli) mod grid;
+pub(in crate::cli) mod paint;
 mod phrase;
 #[cfg(test)]
 mod sample;

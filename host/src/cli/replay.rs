@@ -9,7 +9,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::failure::Failure;
 use super::output::Output;
-use super::render::{self, Style};
+use super::render;
 use super::window::parse_tokens;
 use crate::config::Config;
 use crate::provider::{Completer, OpenAiCompleter, OpenAiSettings};
@@ -126,7 +126,7 @@ impl Replay {
 
     fn show(&self, report: &Report, output: &mut Output) -> Result<(), Failure> {
         if let Some(path) = &self.report {
-            let page = render::html(report);
+            let page = render::html::page(report);
             std::fs::write(path, page).map_err(|error| {
                 Failure::caller(format!("cannot write {}: {error}", path.display()))
             })?;
@@ -139,8 +139,7 @@ impl Replay {
                 .map_err(|error| Failure::internal(error.to_string()))?;
             return output.print(&format!("{json}\n"));
         }
-        let style = Style { color: output.colored(), width: None };
-        output.print(&render::text(report, &style))
+        output.print(&render::table::render(report, output.style()))
     }
 }
 

@@ -3,7 +3,8 @@
 use super::catalogue::{self, Allowed, Known, SETTINGS, Setting};
 use super::error::{ConfigError, Mistake};
 use super::places::{self, Place, Written};
-use super::{Config, Isolation, Origin};
+use super::{Config, Origin};
+use crate::engine::Isolation;
 
 /// Names closer than this are taken for a slip of the same name; below it, guesses annoy.
 const LIKENESS: f64 = 0.8;

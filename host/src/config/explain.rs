@@ -131,7 +131,6 @@ fn resolved(config: &Config, path: &[String]) -> Value {
     let Some((table, inner)) = path.split_first() else { return Value::Null };
     let table = match table.as_str() {
         "plugins" => serde_json::to_value(&config.plugins),
-        "session" => serde_json::to_value(&config.session),
         "budget" => serde_json::to_value(&config.budget),
         "law" => serde_json::to_value(&config.law),
         "timeouts" => serde_json::to_value(&config.timeouts),

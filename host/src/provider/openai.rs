@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::Completer;
 
 /// How the server is reached.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct OpenAiSettings {
     /// Such as `https://api.openai.com/v1`, with or without a slash at the end.
     pub base_url: String,
@@ -26,10 +26,30 @@ pub struct OpenAiSettings {
     pub max_output_tokens: u64,
 }
 
+impl std::fmt::Debug for OpenAiSettings {
+    /// Without the key.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("OpenAiSettings")
+            .field("base_url", &self.base_url)
+            .field("model", &self.model)
+            .finish_non_exhaustive()
+    }
+}
+
 /// Asks an OpenAI-compatible server.
 pub struct OpenAiCompleter {
     wire: Arc<Wire>,
     runtime: tokio::runtime::Handle,
+}
+
+impl std::fmt::Debug for OpenAiCompleter {
+    /// Without the key.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("OpenAiCompleter")
+            .field("base_url", &self.wire.settings.base_url)
+            .field("model", &self.wire.settings.model)
+            .finish_non_exhaustive()
+    }
 }
 
 impl OpenAiCompleter {

@@ -24,7 +24,7 @@ use crate::provider::Completer;
 use crate::session::{Record, RecordKind, Session};
 
 /// What a replay runs with.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct ReplaySettings {
     /// What a request must fit into, in tokens as entries count them.
     pub budget_tokens: u64,

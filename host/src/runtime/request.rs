@@ -17,7 +17,7 @@ use crate::session::SessionError;
 pub const MAX_COMPACTIONS: u32 = 3;
 
 /// The name under which the host's own last rung signs.
-pub const LAST_RUNG: &str = "ctxhost last rung";
+pub const LAST_RUNG: &str = "last rung";
 
 /// Why a request could not be shaped.
 #[derive(Debug, thiserror::Error)]

@@ -3,12 +3,9 @@
 use crate::runtime::replay::report::{CompactionRow, Report, Run, TurnRow};
 
 use super::phrase::{clean, counted, grouped, layers, milliseconds, percent};
-use grid::{Column, Grid};
-pub use paint::Style;
-use paint::Tone;
+use super::grid::{Column, Grid};
+use super::paint::{Style, Tone};
 
-mod grid;
-mod paint;
 #[cfg(test)]
 mod tests;
 
@@ -16,7 +13,7 @@ mod tests;
 const NOTHING: &str = "–";
 
 /// The whole report: of one run every turn, of several runs one line each.
-pub fn render(report: &Report, style: Style) -> String {
+pub(in crate::cli) fn render(report: &Report, style: Style) -> String {
     let mut parts = vec![head(report, style)];
     match report.runs.as_slice() {
         [run] => parts.extend(one_run(run, style)),

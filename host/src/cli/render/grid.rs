@@ -17,7 +17,7 @@ const HEAD_LINES: usize = 2;
 const ROOM: usize = 24;
 
 /// A table in the making.
-pub(super) struct Grid {
+pub(in crate::cli) struct Grid {
     columns: Vec<Column>,
     rows: Vec<Vec<String>>,
     tones: Vec<Tone>,
@@ -25,7 +25,7 @@ pub(super) struct Grid {
 
 /// One column.
 #[derive(Clone)]
-pub(super) struct Column {
+pub(in crate::cli) struct Column {
     name: String,
     alignment: CellAlignment,
     wraps: bool,
@@ -33,27 +33,27 @@ pub(super) struct Column {
 
 impl Column {
     /// A column of words.
-    pub(super) fn left(name: &str) -> Self {
+    pub(in crate::cli) fn left(name: &str) -> Self {
         Column { name: name.to_owned(), alignment: CellAlignment::Left, wraps: false }
     }
 
     /// A column of numbers.
-    pub(super) fn right(name: &str) -> Self {
+    pub(in crate::cli) fn right(name: &str) -> Self {
         Column { alignment: CellAlignment::Right, ..Column::left(name) }
     }
 
     /// The column whose text is broken into lines when the terminal is narrow.
-    pub(super) fn wrapping(self) -> Self {
+    pub(in crate::cli) fn wrapping(self) -> Self {
         Column { wraps: true, ..self }
     }
 }
 
 impl Grid {
-    pub(super) fn new(columns: Vec<Column>) -> Self {
+    pub(in crate::cli) fn new(columns: Vec<Column>) -> Self {
         Grid { columns, rows: Vec::new(), tones: Vec::new() }
     }
 
-    pub(super) fn row(&mut self, cells: Vec<String>, tone: Tone) {
+    pub(in crate::cli) fn row(&mut self, cells: Vec<String>, tone: Tone) {
         self.rows.push(cells);
         self.tones.push(tone);
     }
@@ -61,7 +61,7 @@ impl Grid {
     /// The table as lines without trailing blanks, each ended.
     ///
     /// Where the last column has no room to wrap in, its text stands below each row instead.
-    pub(super) fn render(&self, style: Style) -> String {
+    pub(in crate::cli) fn render(&self, style: Style) -> String {
         let fixed = self.columns.iter().filter(|column| !column.wraps).count();
         let fixed_width = widest_line(&self.layout(fixed, None));
         match style.width {
@@ -76,7 +76,7 @@ impl Grid {
     }
 
     /// The table as it is where it fits; else turned, with a line for each column.
-    pub(super) fn render_or_turn(&self, style: Style) -> String {
+    pub(in crate::cli) fn render_or_turn(&self, style: Style) -> String {
         let natural_width = widest_line(&self.layout(self.columns.len(), None));
         match style.width {
             Some(width) if usize::from(width) < natural_width => self.turned().render(style),

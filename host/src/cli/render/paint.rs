@@ -4,7 +4,7 @@ use clap::builder::styling::{AnsiColor, Style as Ansi};
 
 /// How text is laid out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Style {
+pub(in crate::cli) struct Style {
     /// Whether to colour.
     pub color: bool,
     /// Columns of the terminal; `None` for as many as the text needs.
@@ -13,7 +13,7 @@ pub struct Style {
 
 /// What a piece of text is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Tone {
+pub(in crate::cli) enum Tone {
     Plain,
     Strong,
     Quiet,
@@ -24,7 +24,7 @@ pub(super) enum Tone {
 
 impl Style {
     /// Text in its tone.
-    pub(super) fn paint(self, tone: Tone, text: &str) -> String {
+    pub(in crate::cli) fn paint(self, tone: Tone, text: &str) -> String {
         let ansi = match tone {
             Tone::Plain => return text.to_owned(),
             Tone::Strong => Ansi::new().bold(),
