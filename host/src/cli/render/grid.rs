@@ -122,9 +122,11 @@ impl Grid {
     fn painted(&self, text: &str, style: Style) -> Vec<String> {
         let mut tones = self.tones.iter();
         let mut tone = Tone::Quiet;
+        let first_width = self.first_width();
+        let begins_row = |line: &str| line.chars().take(first_width).any(|char| char != ' ');
         let mut painted = Vec::new();
         for (index, line) in text.lines().map(str::trim_end).enumerate() {
-            if index >= HEAD_LINES && self.begins_row(line) {
+            if index >= HEAD_LINES && begins_row(line) {
                 tone = *tones.next().unwrap_or(&Tone::Plain);
             }
             painted.push(format!("{}\n", style.paint(tone, line)));
@@ -132,11 +134,10 @@ impl Grid {
         painted
     }
 
-    fn begins_row(&self, line: &str) -> bool {
-        let first = self.columns.first().map_or("", |column| column.name.as_str());
-        let firsts = self.rows.iter().filter_map(|row| row.first());
-        let width = firsts.map(|cell| cell.chars().count()).chain([first.len()]).max();
-        line.chars().take(width.unwrap_or(0)).any(|char| char != ' ')
+    fn first_width(&self) -> usize {
+        let name = self.columns.first().map(|column| column.name.as_str());
+        let cells = self.rows.iter().filter_map(|row| row.first().map(String::as_str));
+        name.into_iter().chain(cells).map(|cell| cell.chars().count()).max().unwrap_or(0)
     }
 
     fn with_text_below(&self, lines: &[String], column: usize) -> String {

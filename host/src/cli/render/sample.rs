@@ -124,14 +124,10 @@ fn walk(id: &str, limit: f64, floor_tokens: u64) -> Run {
         tokens += 40 + (request * request * 7919) % 311;
         let is_full = tokens as f64 > BUDGET_TOKENS as f64 * limit;
         if is_full {
-            let applied = request % 7 != 0;
-            compactions.push(compaction(
-                id,
-                turn,
-                request,
-                tokens,
-                applied.then_some(floor_tokens),
-            ));
+            if request.is_multiple_of(7) {
+                compactions.push(compaction(id, turn, request, tokens, None));
+            }
+            compactions.push(compaction(id, turn, request, tokens, Some(floor_tokens)));
             tokens = floor_tokens;
         }
         if request % 5 == 0 {
@@ -194,12 +190,12 @@ fn compaction(
 }
 
 fn drop_of(id: &str, turn: u64, request: u64) -> DroppedRow {
-    let is_gone = request % 15 == 0;
+    let is_gone = request.is_multiple_of(15);
     let before_tokens = 400 + (request * 7919) % 4_200;
     DroppedRow {
         turn,
         id: format!("{:08x}", request * 2_654_435_761 % 0xffff_ffff),
-        role: if request % 10 == 0 { "tool" } else { "assistant" }.into(),
+        role: if request.is_multiple_of(10) { "tool" } else { "assistant" }.into(),
         layer: if is_gone { "compaction" } else { "prune" }.into(),
         detail: if is_gone { format!("folded by {id}") } else { "→ 1,500 + 1,500 chars".into() },
         before_tokens,

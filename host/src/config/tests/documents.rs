@@ -86,7 +86,7 @@ fn every_setting_is_read() {
             .collect::<String>();
         let config = parse(&format!("{required}{key} = {value}\n"));
         let is_read = |row: &ExplainRow| row.key.starts_with(&key) && row.source != "default";
-        assert!(explain(&config).iter().any(|row| is_read(row)), "{key} = {value}");
+        assert!(explain(&config).iter().any(is_read), "{key} = {value}");
         let defaults = explain(&every_default());
         if let Some(default) = defaults.iter().find(|row| row.key == key) {
             let changed = explain(&config).into_iter().find(|row| row.key == key).unwrap();

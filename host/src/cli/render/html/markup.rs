@@ -1,0 +1,49 @@
+//! HTML in the making: our own tags come in as constants, everything else is escaped.
+
+use std::fmt::{Display, Write};
+
+/// A piece of HTML. Only a `&'static str` can become markup, so no text of a session can.
+#[derive(Debug, Default)]
+pub(super) struct Markup {
+    html: String,
+}
+
+impl Markup {
+    /// Our own markup.
+    pub(super) fn raw(&mut self, html: &'static str) -> &mut Self {
+        self.html.push_str(html);
+        self
+    }
+
+    /// Text, safe between tags and inside quoted attributes.
+    pub(super) fn text(&mut self, text: impl Display) -> &mut Self {
+        // Writing into a string cannot fail.
+        let _ = write!(Escaped(&mut self.html), "{text}");
+        self
+    }
+
+    pub(super) fn finish(self) -> String {
+        self.html
+    }
+}
+
+struct Escaped<'a>(&'a mut String);
+
+impl Write for Escaped<'_> {
+    fn write_str(&mut self, text: &str) -> std::fmt::Result {
+        for char in text.chars() {
+            match char {
+                '&' => self.0.push_str("&amp;"),
+                '<' => self.0.push_str("&lt;"),
+                '>' => self.0.push_str("&gt;"),
+                '"' => self.0.push_str("&quot;"),
+                '\'' => self.0.push_str("&#39;"),
+                '\n' | '\t' => self.0.push(char),
+                // Control characters are not allowed in HTML, not even as entities.
+                control if control.is_control() => self.0.push('\u{fffd}'),
+                other => self.0.push(other),
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,124 @@
+//! What a page must hold, and what must never get into one.
+
+use super::super::sample;
+use super::*;
+
+/// The page for people to look at, where somebody asks for it: `CTXHOST_PAGE=out.html cargo test`.
+#[test]
+fn a_page_can_be_written_and_looked_at() {
+    let Some(path) = std::env::var_os("CTXHOST_PAGE") else { return };
+    std::fs::write(&path, page(&sample::compared())).unwrap();
+    let mut one = sample::troubled();
+    one.runs[0].curve = sample::compared().runs.swap_remove(0).curve;
+    let path = std::path::Path::new(&path).with_extension("one.html");
+    std::fs::write(path, page(&one)).unwrap();
+}
+
+#[test]
+fn no_text_of_a_session_becomes_markup() {
+    const HOSTILE: &str = "</script><img src=x onerror=\"alert(1)\">'\u{0}&amp;";
+    let mut report = sample::troubled();
+    report.session.name = HOSTILE.into();
+    report.session.format = HOSTILE.into();
+    report.session.model = HOSTILE.into();
+    report.session.problems[0].message = HOSTILE.into();
+    report.window.source = HOSTILE.into();
+    let run = &mut report.runs[0];
+    run.curve = sample::compared().runs.swap_remove(0).curve;
+    run.engine.id = HOSTILE.into();
+    run.engine.version = HOSTILE.into();
+    run.engine.source = HOSTILE.into();
+    run.totals.quarantine = HOSTILE.into();
+    run.totals.layers.insert(HOSTILE.into(), 1);
+    for turn in &mut run.turns {
+        turn.prompt = HOSTILE.into();
+        turn.shaped_by = vec![HOSTILE.into()];
+        turn.layers.insert(HOSTILE.into(), 1);
+    }
+    for row in &mut run.compactions {
+        for text in [&mut row.trigger, &mut row.engine, &mut row.reason, &mut row.summary] {
+            *text = HOSTILE.into();
+        }
+    }
+    for row in &mut run.dropped {
+        for text in [&mut row.id, &mut row.role, &mut row.layer, &mut row.detail, &mut row.excerpt]
+        {
+            *text = HOSTILE.into();
+        }
+    }
+    let html = page(&report);
+    assert!(!html.contains("<img"), "a tag came through");
+    assert_eq!(html.matches("</script>").count(), 1, "only our own script ends");
+    assert!(!html.contains('\u{0}'), "control characters are not HTML");
+    assert!(
+        html.matches("&lt;/script&gt;&lt;img src=x onerror=&quot;alert(1)&quot;&gt;&#39;").count()
+            > 20
+    );
+    assert!(html.contains("&amp;amp;"), "an entity in a text stays a text");
+}
+
+#[test]
+fn a_page_asks_nobody_for_anything() {
+    let html = page(&sample::compared());
+    for address in ["http:", "https:", "src=", "href=", "url(", "@import"] {
+        assert!(!html.contains(address), "{address}");
+    }
+}
+
+#[test]
+fn every_tag_is_closed() {
+    for report in [sample::compared(), sample::troubled()] {
+        let html = page(&report);
+        let body = &html[html.find("<body>").unwrap()..html.find("<script>").unwrap()];
+        for tag in [
+            "section", "table", "tbody", "tr", "td", "th", "div", "dl", "dt", "dd", "p", "svg",
+            "g", "ul", "li", "details", "summary", "pre", "figure", "span", "small", "strong",
+            "h2", "circle",
+        ] {
+            let opened = body.matches(&format!("<{tag}>")).count()
+                + body.matches(&format!("<{tag} ")).count();
+            assert_eq!(opened, body.matches(&format!("</{tag}>")).count(), "{tag}");
+        }
+    }
+}
+
+#[test]
+fn every_fact_is_on_the_page() {
+    let report = sample::compared();
+    let html = page(&report);
+    for run in &report.runs {
+        assert!(html.contains(&grouped(run.totals.sent_tokens)));
+        assert!(html.contains(&grouped(run.totals.peak_tokens)));
+    }
+    let rows: usize = report
+        .runs
+        .iter()
+        .map(|run| run.compactions.len() + run.dropped.len() + run.turns.len())
+        .sum();
+    assert_eq!(html.matches("<tr").count() - html.matches("<thead><tr").count(), rows);
+    let marks = report.runs.iter().flat_map(|run| &run.curve).filter(|point| point.compacted);
+    assert_eq!(html.matches("<circle class=\"mark").count(), marks.count());
+}
+
+#[test]
+fn violations_stand_out() {
+    let html = page(&sample::troubled());
+    assert!(
+        html.contains("<p class=\"verdict bad\" role=\"alert\"><strong>1 violation of the law")
+    );
+    assert!(html.contains("<tr class=\"bad\">"));
+    assert!(
+        page(&sample::compared()).contains("<strong>No law was broken</strong> in 900 requests")
+    );
+}
+
+#[test]
+fn an_empty_report_is_a_page_too() {
+    let mut report = sample::compared();
+    for run in &mut report.runs {
+        (run.curve, run.turns, run.compactions, run.dropped) = (vec![], vec![], vec![], vec![]);
+    }
+    assert!(page(&report).ends_with("</html>\n"));
+    report.runs.clear();
+    assert!(page(&report).contains("No law was broken"));
+}
