@@ -7,7 +7,7 @@ use crate::engine::{OpenError, SlotError};
 use crate::runtime::RuntimeError;
 use crate::runtime::roster::RosterError;
 use crate::session::SessionError;
-use crate::session::recording::RecordingError;
+use crate::session::recording;
 
 use super::output::Output;
 
@@ -77,8 +77,8 @@ impl From<SessionError> for Failure {
     }
 }
 
-impl From<RecordingError> for Failure {
-    fn from(error: RecordingError) -> Self {
+impl From<recording::OpenError> for Failure {
+    fn from(error: recording::OpenError) -> Self {
         Failure::caller(error.to_string())
     }
 }

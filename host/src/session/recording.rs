@@ -19,12 +19,11 @@ mod opened;
 mod tests;
 
 use std::fmt;
-use std::path::PathBuf;
 
 use serde_json::Value;
 
 pub use detect::detect;
-pub use opened::{Recorded, read};
+pub use opened::{OpenError, Recorded, read};
 
 /// A format that a recording may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -119,19 +118,8 @@ impl fmt::Display for Problem {
 }
 
 /// Why a recording could not be imported.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RecordingError {
-    /// The file cannot be read.
-    #[error("cannot read {}: {source}", path.display())]
-    Unreadable {
-        /// The file.
-        path: PathBuf,
-        /// What the system said.
-        source: std::io::Error,
-    },
-    /// It is a Pi session, but not a usable one.
-    #[error(transparent)]
-    Session(#[from] super::SessionError),
     /// There is nothing in it.
     #[error("the recording is empty; give a file in one of the formats {}", names())]
     Empty,

@@ -47,7 +47,7 @@ fn the_catalogue_holds_every_field_and_no_other() {
     }
     let config = every_default();
     let document = serde_json::json!({
-        "plugins": config.plugins, "session": config.session, "budget": config.budget,
+        "plugins": config.plugins, "budget": config.budget,
         "law": config.law, "timeouts": config.timeouts, "models": config.models,
         "model": config.model, "summariser": config.summariser,
     });

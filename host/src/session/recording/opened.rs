@@ -1,6 +1,6 @@
 //! A recording of any format, opened as a session in memory.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::{Format, Imported, Problem, RecordingError, detect, import};
 use crate::session::{Header, RecordBody, Session, SessionError};
@@ -16,21 +16,46 @@ pub struct Recorded {
     pub problems: Vec<Problem>,
 }
 
+/// Why a recording could not be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The file cannot be read.
+    #[error("cannot read {}: {source}", path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// It is in no known format, or nothing usable is in it.
+    #[error("{}: {source}", path.display())]
+    Recording {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        source: RecordingError,
+    },
+    /// It is a Pi session, but not a usable one.
+    #[error(transparent)]
+    Session(#[from] SessionError),
+}
+
 /// Opens a recording of any format. The file is read and never written.
 ///
 /// # Errors
 ///
-/// [`RecordingError`] where the file cannot be read or holds no session of a known format.
-pub fn read(path: &Path) -> Result<Recorded, RecordingError> {
-    let unreadable = |source| RecordingError::Unreadable { path: path.into(), source };
+/// [`OpenError`] where the file cannot be read or holds no session of a known format.
+pub fn read(path: &Path) -> Result<Recorded, OpenError> {
+    let unreadable = |source| OpenError::Unreadable { path: path.into(), source };
+    let unusable = |source| OpenError::Recording { path: path.into(), source };
     let bytes = std::fs::read(path).map_err(unreadable)?;
-    match detect(&bytes)? {
-        Format::Pi => read_pi(&path.display().to_string(), &bytes),
-        foreign => read_foreign(foreign, &bytes),
+    match detect(&bytes).map_err(unusable)? {
+        Format::Pi => Ok(read_pi(&path.display().to_string(), &bytes)?),
+        foreign => Ok(opened(foreign, import(foreign, &bytes).map_err(unusable)?)?),
     }
 }
 
-fn read_pi(name: &str, bytes: &[u8]) -> Result<Recorded, RecordingError> {
+fn read_pi(name: &str, bytes: &[u8]) -> Result<Recorded, SessionError> {
     let session = Session::parse(name, bytes)?;
     let version = session.migrated_from().unwrap_or_else(|| session.header().version());
     let problems = session.problems().iter();
@@ -39,8 +64,7 @@ fn read_pi(name: &str, bytes: &[u8]) -> Result<Recorded, RecordingError> {
     Ok(Recorded { session, format: format!("pi-v{version}"), problems })
 }
 
-fn read_foreign(format: Format, bytes: &[u8]) -> Result<Recorded, RecordingError> {
-    let imported = import(format, bytes)?;
+fn opened(format: Format, imported: Imported) -> Result<Recorded, SessionError> {
     let problems = imported.problems.clone();
     let session = in_memory(imported)?;
     Ok(Recorded { session, format: format.name().to_owned(), problems })
