@@ -35,7 +35,7 @@ fn unknown_keys_find_a_way_out() {
         "[plugin]\n",
         "[plugins.slots]\ncontextEngine = \"mask\"\n",
         "[budget]\nwindow_tokens = 9\n",
-        "[session]\nzzz = 1\n",
+        "[model]\nzzz = 1\n",
         "qqq = 1\n",
         "[models.\"a/b\"]\nwindow = 9\n",
         "[plugins.entries.mask]\nhash = \"00\"\n",
