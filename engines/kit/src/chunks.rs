@@ -26,6 +26,8 @@ pub struct ChunkLimits {
     pub margin: f64,
     /// Taken off each chunk for instructions and the previous summary, in tokens.
     pub overhead_tokens: u64,
+    /// A group that takes more than this share of the window is not summarised.
+    pub oversized_share: f64,
 }
 
 /// An average message above this share of the window makes chunks smaller.
@@ -83,9 +85,9 @@ impl ChunkLimits {
         fill(groups, (max_chunk_tokens as f64 / self.margin) as u64, usize::MAX)
     }
 
-    /// Whether a group is too large to be summarised at all: over half of the window.
+    /// Whether a group is too large to be summarised at all.
     pub fn is_oversized(&self, group: &Group, window_tokens: u64) -> bool {
-        group.tokens as f64 * self.margin > window_tokens as f64 * 0.5
+        group.tokens as f64 * self.margin > window_tokens as f64 * self.oversized_share
     }
 }
 
@@ -145,8 +147,13 @@ mod tests {
     use super::*;
     use crate::sample::Sample;
 
-    const LIMITS: ChunkLimits =
-        ChunkLimits { base_ratio: 0.4, min_ratio: 0.15, margin: 1.2, overhead_tokens: 4_096 };
+    const LIMITS: ChunkLimits = ChunkLimits {
+        base_ratio: 0.4,
+        min_ratio: 0.15,
+        margin: 1.2,
+        overhead_tokens: 4_096,
+        oversized_share: 0.5,
+    };
 
     fn users(tokens: &[u64]) -> Vec<Group> {
         let group = |(at, tokens): (usize, &u64)| Group {

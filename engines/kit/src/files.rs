@@ -6,9 +6,6 @@ use std::ops::Range;
 use ctxhost_engine_api::{Flags, ToolCall, Transcript};
 use serde_json::Value;
 
-/// Room of each list inside a summary, in characters.
-pub const LIST_LIMIT_CHARS: usize = 900;
-
 const PATH_ARGUMENTS: [&str; 3] = ["path", "file_path", "filePath"];
 
 /// Files by what was done to them, sorted; a changed file is not also listed as read.
@@ -70,11 +67,15 @@ impl FileLedger {
         self.modified.iter().map(String::as_str).collect()
     }
 
-    /// Both lists as a summary shows them; empty where no file was touched.
-    pub fn render(&self) -> String {
+    /// Both lists as a summary shows them, each in at most `list_limit_chars`; empty where no file
+    /// was touched.
+    pub fn render(&self, list_limit_chars: usize) -> String {
         let lists = [("read-files", self.read()), ("modified-files", self.modified())];
         let shown = lists.into_iter().filter(|(_, names)| !names.is_empty());
-        shown.map(|(tag, names)| list(tag, &names)).collect::<Vec<_>>().join("\n\n")
+        shown
+            .map(|(tag, names)| list(tag, &names, list_limit_chars))
+            .collect::<Vec<_>>()
+            .join("\n\n")
     }
 }
 
@@ -84,11 +85,11 @@ pub fn plain_tool_name(name: &str) -> &str {
     name.rsplit_once("__").or_else(|| name.rsplit_once('.')).map_or(name, |(_, plain)| plain)
 }
 
-fn list(tag: &str, names: &[&str]) -> String {
+fn list(tag: &str, names: &[&str], limit_chars: usize) -> String {
     let mut lines = String::new();
     let mut shown = 0;
     for name in names {
-        if lines.len() + name.len() + 1 > LIST_LIMIT_CHARS {
+        if lines.len() + name.len() + 1 > limit_chars {
             break;
         }
         lines.push_str(name);
@@ -138,8 +139,8 @@ mod tests {
         let mut ledger = FileLedger::default();
         let names: Vec<String> = (0..80).map(|n| format!("/project/source/{n:02}.rs")).collect();
         ledger.add_details(&json!({"readFiles": names, "modifiedFiles": ["/z"]}));
-        let text = ledger.render();
-        assert!(text.len() < 2 * LIST_LIMIT_CHARS);
+        let text = ledger.render(900);
+        assert!(text.len() < 2 * 900);
         assert!(text.contains("...and 40 more\n</read-files>"), "{text}");
         let mut again = FileLedger::default();
         again.add_summary(&text);

@@ -36,7 +36,8 @@ pub enum Speaker {
     Tool,
 }
 
-/// One message as a summariser reads it: secrets replaced, length bounded.
+/// One message as a summariser reads it: length bounded, secrets replaced. The output of a tool is
+/// raw, because nothing quotes it.
 #[derive(Clone, Debug)]
 pub struct Passage<'a> {
     /// Position in the transcript.
@@ -59,12 +60,9 @@ pub fn passages<'a>(transcript: &'a Transcript, ranges: &[Range<u64>]) -> Vec<Pa
             Role::Assistant => Speaker::Assistant,
             _ => Speaker::Tool,
         };
-        Passage {
-            seq: entry.seq(),
-            speaker,
-            text: readable(entry.text()),
-            calls_tools: entry.has(Flags::TOOL_CALLS),
-        }
+        let text = bounded(entry.text());
+        let text = if speaker == Speaker::Tool { text } else { clean(text) };
+        Passage { seq: entry.seq(), speaker, text, calls_tools: entry.has(Flags::TOOL_CALLS) }
     };
     told.map(passage).collect()
 }
@@ -77,13 +75,20 @@ pub fn carried(transcript: &Transcript, ranges: &[Range<u64>]) -> Option<Section
     read.reduce(merge)
 }
 
-fn readable(text: &str) -> Cow<'_, str> {
+fn bounded(text: &str) -> Cow<'_, str> {
     let head = prefix(text, HEAD_CHARS, 1);
     if head.len() == text.len() {
-        return redact(text);
+        return Cow::Borrowed(text);
     }
     let rest = text.get(head.len()..).unwrap_or("");
-    Cow::Owned(format!("{}\n\n{}", redact(head), redact(suffix(rest, END_CHARS, 1))))
+    Cow::Owned(format!("{head}\n\n{}", suffix(rest, END_CHARS, 1)))
+}
+
+fn clean(text: Cow<'_, str>) -> Cow<'_, str> {
+    match redact(&text) {
+        Cow::Borrowed(_) => text,
+        Cow::Owned(clean) => Cow::Owned(clean),
+    }
 }
 
 #[cfg(test)]
@@ -123,8 +128,8 @@ mod tests {
 - Now deploy it with password=[redacted:credential]
 
 ## Exact identifiers
-- DEADBEEFCAFE
-- /srv/app/login.rs";
+- /srv/app/login.rs
+- DEADBEEFCAFE";
         assert_eq!(once, expected);
     }
 

@@ -38,14 +38,22 @@ static CONSTRAINT: LazyLock<Option<Regex>> = LazyLock::new(|| {
 /// The five sections of passages that stand oldest first.
 pub fn extract(passages: &[Passage<'_>]) -> Sections {
     let from_all = |speaker| speaker != Speaker::Tool;
-    let newest_texts = passages.iter().rev().take(IDENTIFIER_MESSAGES).map(|p| p.text.as_ref());
     Sections {
         decisions: sentences_with(&DECISION, passages, from_all, MAX_DECISIONS),
         todos: sentences_with(&TODO, passages, from_all, MAX_LINES),
         constraints: sentences_with(&CONSTRAINT, passages, |s| s == Speaker::User, MAX_LINES),
         asks: asks(passages),
-        identifiers: identifiers::extract(newest_texts, identifiers::MAX_IDENTIFIERS),
+        identifiers: newest_identifiers(passages),
     }
+}
+
+/// What was said goes before what a tool printed: a listing is full of names nobody works with.
+fn newest_identifiers(passages: &[Passage<'_>]) -> Vec<String> {
+    let newest = || passages.iter().rev().take(IDENTIFIER_MESSAGES);
+    let said = newest().filter(|passage| passage.speaker != Speaker::Tool);
+    let printed = newest().filter(|passage| passage.speaker == Speaker::Tool);
+    let texts = said.chain(printed).map(|passage| passage.text.as_ref());
+    identifiers::extract(texts, identifiers::MAX_IDENTIFIERS)
 }
 
 /// The newest sentences that hold a word, in the order they were said, each once.
