@@ -24,6 +24,12 @@ const PATTERN: &str = concat!(
     r"|[A-Za-z0-9_.+-]*(?:[0-9A-Fa-f]{8}|\d{6})[A-Za-z0-9_.+-]*",
 );
 
+/// `main.rs:120` is a line of a file, not a host with its port.
+const SOURCE_ENDINGS: [&str; 20] = [
+    ".ts", ".tsx", ".js", ".jsx", ".mjs", ".rs", ".py", ".go", ".c", ".h", ".cc", ".cpp", ".java",
+    ".rb", ".php", ".sh", ".md", ".json", ".toml", ".yaml",
+];
+
 static CANDIDATES: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(PATTERN).ok());
 static NUMBER: LazyLock<Option<Regex>> =
     LazyLock::new(|| Regex::new(r"^[+-]?(?:\d+\.\d+|\d+(?:\.\d+)?[eE][+-]?\d+)$").ok());
@@ -65,8 +71,15 @@ fn identifier_of(candidate: &str) -> Option<String> {
     if NUMBER.as_ref().is_some_and(|number| number.is_match(bare)) {
         return None;
     }
+    if bare.split_once(':').is_some_and(|(name, _)| names_source(name)) {
+        return None;
+    }
     let has_shape = bare.contains(['/', '\\', ':']) || is_code(bare);
     has_shape.then(|| if is_hex(bare) { bare.to_uppercase() } else { bare.to_owned() })
+}
+
+fn names_source(name: &str) -> bool {
+    !name.contains('/') && SOURCE_ENDINGS.iter().any(|ending| name.ends_with(ending))
 }
 
 /// A token that no word of a language looks like: 6 digits in a row, or 8 hex digits with one of 0-9.
@@ -107,6 +120,7 @@ mod tests {
         check("just /a here", &[]);
         check("host db.example.com:5432", &["db.example.com:5432"]);
         check(r"open C:\work\notes.txt", &[r"C:\work\notes.txt"]);
+        check("see main.rs:120 and agent-session.ts:16", &[]);
         check("pi is 3.14159265 and 1.5e10", &[]);
     }
 

@@ -29,6 +29,8 @@ mod results;
 pub mod settings;
 
 #[cfg(test)]
+mod recorded_session;
+#[cfg(test)]
 mod testbench;
 
 use ctxhost_engine_api::{

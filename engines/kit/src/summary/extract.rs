@@ -2,6 +2,7 @@
 
 use std::sync::LazyLock;
 
+use ctxhost_engine_api::transcript::tokens::weighted_chars;
 use regex::Regex;
 
 use super::{Passage, Sections, Speaker};
@@ -13,8 +14,8 @@ use crate::text::{clip, one_line};
 
 /// Identifiers come from the newest messages: they belong to the work at hand.
 const IDENTIFIER_MESSAGES: usize = 10;
-/// A shorter sentence says nothing by itself.
-const MIN_SENTENCE_CHARS: usize = 4;
+/// A shorter sentence says nothing by itself; in weighted characters.
+const MIN_SENTENCE_CHARS: u64 = 8;
 
 static DECISION: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(
@@ -146,7 +147,9 @@ fn split_sentences(line: &str, into: &mut Vec<String>) {
 
 fn push_sentence(sentence: &mut String, into: &mut Vec<String>) {
     let whole = one_line(&std::mem::take(sentence)).replace("**", "");
-    if whole.chars().count() >= MIN_SENTENCE_CHARS {
+    // A line that ends in a colon announces what follows and says nothing without it.
+    let announces = whole.ends_with([':', '：']);
+    if !announces && weighted_chars(&whole) >= MIN_SENTENCE_CHARS {
         into.push(whole);
     }
 }
@@ -168,8 +171,7 @@ mod tests {
 
     #[test]
     fn code_and_tables_hold_no_sentences() {
-        let text =
-            "1. We agreed on axum.\n```\n// never reached\n```\n| must | not |\n- [ ] write it";
+        let text = "1. We agreed on axum.\n```\n// never reached\n```\n| must | not |\n- [ ] write it\nCreated the file with:";
         assert_eq!(sentences(text), ["We agreed on axum.", "[ ] write it"]);
     }
 
