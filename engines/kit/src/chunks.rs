@@ -1,0 +1,239 @@
+//! How a long history is divided for a summariser that sees only a part of it at a time.
+//!
+//! Everything works on groups: one frame each, so that a call and its results are never separated.
+
+use std::ops::Range;
+
+use ctxhost_engine_api::Transcript;
+
+/// A frame of the transcript and what it costs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Group {
+    /// Its positions.
+    pub range: Range<u64>,
+    /// Its tokens, without margin.
+    pub tokens: u64,
+}
+
+/// The numbers of chunking.
+#[derive(Clone, Copy, Debug)]
+pub struct ChunkLimits {
+    /// Share of the window that a chunk takes where messages are small.
+    pub base_ratio: f64,
+    /// The share never falls below this.
+    pub min_ratio: f64,
+    /// Estimates are multiplied by it before they are compared with a window.
+    pub margin: f64,
+    /// Taken off each chunk for instructions and the previous summary, in tokens.
+    pub overhead_tokens: u64,
+    /// A group that takes more than this share of the window is not summarised.
+    pub oversized_share: f64,
+}
+
+/// An average message above this share of the window makes chunks smaller.
+const LARGE_MESSAGE_SHARE: f64 = 0.1;
+
+/// The frames of ranges, in order.
+pub fn groups(transcript: &Transcript, ranges: &[Range<u64>]) -> Vec<Group> {
+    let mut groups = Vec::new();
+    for range in ranges {
+        let mut start = range.start;
+        while start < range.end {
+            let end = transcript.cut_at_or_after(start + 1).min(range.end);
+            groups.push(Group { range: start..end, tokens: transcript.tokens(start..end) });
+            start = end;
+        }
+    }
+    groups
+}
+
+/// What all groups cost together, in tokens.
+pub fn total_tokens(groups: &[Group]) -> u64 {
+    groups.iter().map(|group| group.tokens).sum()
+}
+
+/// How many entries groups hold.
+pub fn entry_count(groups: &[Group]) -> u64 {
+    groups.iter().map(|group| group.range.end - group.range.start).sum()
+}
+
+impl ChunkLimits {
+    /// The share of the window for one chunk: smaller when messages are large on average.
+    pub fn ratio(&self, groups: &[Group], window_tokens: u64) -> f64 {
+        let messages = entry_count(groups);
+        if messages == 0 || window_tokens == 0 {
+            return self.base_ratio;
+        }
+        let average = total_tokens(groups) as f64 / messages as f64;
+        let share = average * self.margin / window_tokens as f64;
+        if share <= LARGE_MESSAGE_SHARE {
+            return self.base_ratio;
+        }
+        let reduction = (share * 2.0).min(self.base_ratio - self.min_ratio);
+        (self.base_ratio - reduction).max(self.min_ratio)
+    }
+
+    /// The tokens of one chunk for a window.
+    pub fn max_chunk_tokens(&self, groups: &[Group], window_tokens: u64) -> u64 {
+        let share = (window_tokens as f64 * self.ratio(groups, window_tokens)) as u64;
+        share.saturating_sub(self.overhead_tokens).max(1)
+    }
+
+    /// Groups in chunks of at most `max_chunk_tokens` by estimate and margin; one that is larger
+    /// stands alone.
+    pub fn chunks<'a>(&self, groups: &'a [Group], max_chunk_tokens: u64) -> Vec<&'a [Group]> {
+        fill(groups, (max_chunk_tokens as f64 / self.margin) as u64, usize::MAX)
+    }
+
+    /// Whether a group is too large to be summarised at all.
+    pub fn is_oversized(&self, group: &Group, window_tokens: u64) -> bool {
+        group.tokens as f64 * self.margin > window_tokens as f64 * self.oversized_share
+    }
+}
+
+/// Groups in at most `parts` parts of about the same tokens.
+pub fn split_parts(groups: &[Group], parts: usize) -> Vec<&[Group]> {
+    if parts < 2 || groups.len() < 2 {
+        return if groups.is_empty() { Vec::new() } else { vec![groups] };
+    }
+    fill(groups, total_tokens(groups) / parts as u64, parts)
+}
+
+/// The oldest groups that must go so that the rest takes at most `budget_tokens`: answers how many,
+/// and in how many steps. Stops where what is left can no longer be split.
+pub fn prune_oldest(groups: &[Group], budget_tokens: u64, parts: usize) -> Pruned {
+    let mut pruned = Pruned::default();
+    loop {
+        let rest = groups.get(pruned.groups..).unwrap_or(&[]);
+        if total_tokens(rest) <= budget_tokens {
+            return pruned;
+        }
+        let split = split_parts(rest, parts);
+        let Some(first) = split.first().filter(|_| split.len() > 1) else { return pruned };
+        pruned.groups += first.len();
+        pruned.steps += 1;
+    }
+}
+
+/// What [`prune_oldest`] decided.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Pruned {
+    /// How many groups go, from the oldest on.
+    pub groups: usize,
+    /// In how many steps.
+    pub steps: usize,
+}
+
+/// Fills chunk after chunk up to `limit_tokens`; the last of `max_chunks` takes the rest.
+fn fill(groups: &[Group], limit_tokens: u64, max_chunks: usize) -> Vec<&[Group]> {
+    let mut chunks = Vec::new();
+    let (mut start, mut spent) = (0, 0);
+    for (at, group) in groups.iter().enumerate() {
+        let is_full = at > start && spent + group.tokens > limit_tokens;
+        if is_full && chunks.len() + 1 < max_chunks {
+            chunks.extend(groups.get(start..at));
+            (start, spent) = (at, 0);
+        }
+        spent += group.tokens;
+    }
+    chunks.extend(groups.get(start..).filter(|rest| !rest.is_empty()));
+    chunks
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::sample::Sample;
+
+    const LIMITS: ChunkLimits = ChunkLimits {
+        base_ratio: 0.4,
+        min_ratio: 0.15,
+        margin: 1.2,
+        overhead_tokens: 4_096,
+        oversized_share: 0.5,
+    };
+
+    fn users(tokens: &[u64]) -> Vec<Group> {
+        let group = |(at, tokens): (usize, &u64)| Group {
+            range: at as u64..at as u64 + 1,
+            tokens: *tokens,
+        };
+        tokens.iter().enumerate().map(group).collect()
+    }
+
+    fn sizes(chunks: &[&[Group]]) -> Vec<usize> {
+        chunks.iter().map(|chunk| chunk.len()).collect()
+    }
+
+    #[test]
+    fn case_25_the_ratio_falls_with_large_messages() {
+        for (chars, ratio) in [(40_000, 0.4), (80_000, 0.16), (120_000, 0.15), (400_000, 0.15)] {
+            let measured = LIMITS.ratio(&users(&[chars / 4, chars / 4]), 200_000);
+            assert!((measured - ratio).abs() < 1e-9, "{chars}: {measured}");
+        }
+        assert_eq!(LIMITS.ratio(&[], 200_000), 0.4);
+    }
+
+    #[test]
+    fn case_26_chunks_keep_to_the_limit_with_its_margin() {
+        assert_eq!(sizes(&LIMITS.chunks(&users(&[200, 450, 450, 200]), 700)), [1, 1, 1, 1]);
+        assert_eq!(sizes(&LIMITS.chunks(&users(&[200, 300, 5_000, 200]), 700)), [2, 1, 1]);
+    }
+
+    #[test]
+    fn case_27_a_call_and_its_result_stay_together() {
+        let mut sample = Sample::default();
+        sample.user(&"u".repeat(4_000)).call("1", "read", json!({}));
+        sample.result("1", "read", &"r".repeat(3_976), false).user(&"v".repeat(4_000));
+        let transcript = sample.0.snapshot();
+        let groups = groups(&transcript, &[0..4]);
+        assert_eq!(groups[1].range, 1..3);
+        assert_eq!(sizes(&LIMITS.chunks(&groups, 1_200)), [1, 1, 1]);
+    }
+
+    #[test]
+    fn case_28_parts_of_equal_share() {
+        let groups = users(&[1_000; 4]);
+        for (parts, expected) in [
+            (1, vec![4]),
+            (2, vec![2, 2]),
+            (3, vec![1, 1, 2]),
+            (4, vec![1, 1, 1, 1]),
+            (9, vec![1, 1, 1, 1]),
+        ] {
+            assert_eq!(sizes(&split_parts(&groups, parts)), expected, "{parts} parts");
+        }
+    }
+
+    #[test]
+    fn case_30_over_half_of_the_window_is_oversized() {
+        let [large, fine] = [100_000, 41_000].map(|tokens| Group { range: 0..1, tokens });
+        assert!(LIMITS.is_oversized(&large, 100_000));
+        assert!(!LIMITS.is_oversized(&fine, 100_000));
+    }
+
+    #[test]
+    fn case_31_the_oldest_parts_go_until_the_share_holds() {
+        let groups = users(&[1_000; 4]);
+        for (budget, parts, expected) in [
+            (1_000, 2, Pruned { groups: 3, steps: 2 }),
+            (1_000, 4, Pruned { groups: 3, steps: 3 }),
+            (4_000, 2, Pruned::default()),
+            (100, 2, Pruned { groups: 3, steps: 2 }),
+        ] {
+            assert_eq!(prune_oldest(&groups, budget, parts), expected, "{budget} in {parts}");
+        }
+    }
+
+    #[test]
+    fn case_32_a_pair_goes_as_a_whole() {
+        let mut sample = Sample::default();
+        sample.user("first").call("1", "read", json!({}));
+        sample.result("1", "read", "text", false).user("last");
+        let groups = groups(&sample.0.snapshot(), &[0..4]);
+        assert_eq!(prune_oldest(&groups, 1, 2).groups, 2);
+        assert_eq!(groups[2].range, 3..4);
+    }
+}

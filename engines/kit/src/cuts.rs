@@ -1,0 +1,107 @@
+//! Where a transcript may be cut: never between a call and its result, never through what must stay.
+
+use std::ops::Range;
+
+use ctxhost_engine_api::{Flags, Transcript};
+
+/// The positions of the frame that an entry stands in: itself, or a call with all its results.
+pub fn frame_around(transcript: &Transcript, seq: u64) -> Range<u64> {
+    transcript.cut_at_or_before(seq)..transcript.cut_at_or_after(seq + 1)
+}
+
+/// Where the newest frame begins: what the model is about to answer.
+pub fn trailing_frame(transcript: &Transcript) -> u64 {
+    transcript.last().map_or(0, |entry| entry.frame())
+}
+
+/// Where a tail of at most `keep_tokens` begins; it holds the trailing frame, whatever that costs.
+pub fn tail_start(transcript: &Transcript, keep_tokens: u64) -> u64 {
+    transcript.tail_within(keep_tokens).min(trailing_frame(transcript))
+}
+
+/// The frames before `end` that no plan may leave out: pinned entries and the newest user message.
+/// In rising order, without overlap.
+pub fn protected_before(transcript: &Transcript, end: u64) -> Vec<Range<u64>> {
+    let newest = transcript.newest_user_message().map(|entry| entry.seq());
+    let stays = |seq, pinned| pinned || Some(seq) == newest;
+    let mut frames: Vec<Range<u64>> = Vec::new();
+    for entry in transcript.range(0..end) {
+        if !stays(entry.seq(), entry.has(Flags::PINNED)) {
+            continue;
+        }
+        let frame = frame_around(transcript, entry.seq());
+        match frames.last_mut() {
+            Some(last) if frame.start <= last.end => last.end = last.end.max(frame.end),
+            _ => frames.push(frame),
+        }
+    }
+    frames
+}
+
+/// What lies between `kept` ranges before `end`. `kept` stands in rising order.
+pub fn gaps(kept: &[Range<u64>], end: u64) -> Vec<Range<u64>> {
+    let mut gaps = Vec::new();
+    let mut from = 0;
+    for range in kept {
+        gaps.push(from..range.start.min(end));
+        from = range.end;
+    }
+    gaps.push(from..end);
+    gaps.retain(|gap| !gap.is_empty());
+    gaps
+}
+
+/// Where the newest `turns` turns before `end` begin; the start of each is a message of the person.
+pub fn recent_turns(transcript: &Transcript, range: Range<u64>, turns: usize) -> u64 {
+    let starts = transcript.range(range.clone()).rev().filter(|entry| entry.is_user_message());
+    starts.take(turns).last().map_or(range.end, |entry| entry.seq())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::sample::Sample;
+
+    fn sample() -> Transcript {
+        let mut sample = Sample::default();
+        sample.user("task").assistant("plan");
+        sample.call("1", "read", json!({})).result("1", "read", "text", false);
+        sample.user("and now?").call("2", "exec", json!({}));
+        sample.result("2", "exec", &"x".repeat(4_000), false);
+        sample.0.snapshot()
+    }
+
+    #[test]
+    fn a_frame_is_a_call_with_its_results() {
+        let transcript = sample();
+        assert_eq!(frame_around(&transcript, 3), 2..4);
+        assert_eq!(frame_around(&transcript, 1), 1..2);
+        assert_eq!(trailing_frame(&transcript), 5);
+    }
+
+    #[test]
+    fn the_tail_holds_the_trailing_frame_even_when_it_is_too_large() {
+        let transcript = sample();
+        assert_eq!(tail_start(&transcript, 10), 5);
+        assert_eq!(tail_start(&transcript, 100_000), 0);
+    }
+
+    #[test]
+    fn protected_frames_and_the_gaps_between_them() {
+        let transcript = sample();
+        let kept = protected_before(&transcript, 5);
+        assert_eq!(kept, [0..1, 4..5]);
+        assert_eq!(gaps(&kept, 5), [1..4]);
+        assert_eq!(gaps(&[], 3), [0..3]);
+    }
+
+    #[test]
+    fn recent_turns_begin_at_a_message_of_the_person() {
+        let transcript = sample();
+        for (turns, start) in [(0, 7), (1, 4), (2, 0), (9, 0)] {
+            assert_eq!(recent_turns(&transcript, 0..7, turns), start);
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! The file ledger: which files a conversation read and which it changed.
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+
+use ctxhost_engine_api::{Flags, ToolCall, Transcript};
+use serde_json::Value;
+
+const PATH_ARGUMENTS: [&str; 3] = ["path", "file_path", "filePath"];
+
+/// Files by what was done to them, sorted; a changed file is not also listed as read.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FileLedger {
+    read: BTreeSet<String>,
+    modified: BTreeSet<String>,
+}
+
+impl FileLedger {
+    /// The ledger of the calls in a range.
+    pub fn of(transcript: &Transcript, range: Range<u64>) -> Self {
+        let mut ledger = FileLedger::default();
+        ledger.add_range(transcript, range);
+        ledger
+    }
+
+    /// Adds the calls of a range.
+    pub fn add_range(&mut self, transcript: &Transcript, range: Range<u64>) {
+        let calling = transcript.range(range).filter(|entry| entry.has(Flags::TOOL_CALLS));
+        for call in calling.flat_map(|entry| entry.tool_calls()) {
+            self.add_call(&call);
+        }
+    }
+
+    /// Adds one call, if it is one on a file.
+    pub fn add_call(&mut self, call: &ToolCall<'_>) {
+        let list = match plain_tool_name(&call.name) {
+            "read" => &mut self.read,
+            "write" | "edit" => &mut self.modified,
+            _ => return,
+        };
+        list.extend(call.string_argument(&PATH_ARGUMENTS));
+    }
+
+    /// Adds the lists that an earlier compaction left in its details.
+    pub fn add_details(&mut self, details: &Value) {
+        let names = |key: &str| {
+            let list = details.get(key).and_then(Value::as_array);
+            list.into_iter().flatten().filter_map(Value::as_str).map(str::to_owned)
+        };
+        self.read.extend(names("readFiles"));
+        self.modified.extend(names("modifiedFiles"));
+    }
+
+    /// Adds the lists that an earlier summary shows.
+    pub fn add_summary(&mut self, summary: &str) {
+        self.read.extend(tagged(summary, "read-files"));
+        self.modified.extend(tagged(summary, "modified-files"));
+    }
+
+    /// Files that were read and not changed.
+    pub fn read(&self) -> Vec<&str> {
+        self.read.difference(&self.modified).map(String::as_str).collect()
+    }
+
+    /// Files that were changed.
+    pub fn modified(&self) -> Vec<&str> {
+        self.modified.iter().map(String::as_str).collect()
+    }
+
+    /// Both lists as a summary shows them, each in at most `list_limit_chars`; empty where no file
+    /// was touched.
+    pub fn render(&self, list_limit_chars: usize) -> String {
+        let lists = [("read-files", self.read()), ("modified-files", self.modified())];
+        let shown = lists.into_iter().filter(|(_, names)| !names.is_empty());
+        shown
+            .map(|(tag, names)| list(tag, &names, list_limit_chars))
+            .collect::<Vec<_>>()
+            .join("\n\n")
+    }
+}
+
+/// The name of a tool without the prefix of the server that offers it.
+pub fn plain_tool_name(name: &str) -> &str {
+    let name = name.trim();
+    name.rsplit_once("__").or_else(|| name.rsplit_once('.')).map_or(name, |(_, plain)| plain)
+}
+
+fn list(tag: &str, names: &[&str], limit_chars: usize) -> String {
+    let mut lines = String::new();
+    let mut shown = 0;
+    for name in names {
+        if lines.len() + name.len() + 1 > limit_chars {
+            break;
+        }
+        lines.push_str(name);
+        lines.push('\n');
+        shown += 1;
+    }
+    if shown < names.len() {
+        lines.push_str(&format!("...and {} more\n", names.len() - shown));
+    }
+    format!("<{tag}>\n{lines}</{tag}>")
+}
+
+fn tagged<'a>(text: &'a str, tag: &str) -> impl Iterator<Item = String> + use<'a> {
+    let (open, close) = (format!("<{tag}>\n"), format!("</{tag}>"));
+    let inner = text.split_once(&open).and_then(|(_, rest)| rest.split_once(&close));
+    let names = inner.map_or("", |(names, _)| names).lines();
+    names.filter(|line| !line.is_empty() && !line.starts_with("...and ")).map(str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::sample::Sample;
+
+    #[test]
+    fn case_36_reads_writes_and_edits_are_told_apart() {
+        let mut sample = Sample::default();
+        for (tool, path) in [
+            ("read", "/b"),
+            ("write", "/c"),
+            ("edit", "/a"),
+            ("read", "/c"),
+            ("mcp__fs__read", "/m"),
+            ("exec", "/x"),
+        ] {
+            sample.call("1", tool, json!({"path": path})).result("1", tool, "ok", false);
+        }
+        let ledger = FileLedger::of(&sample.0.snapshot(), 0..12);
+        assert_eq!(ledger.read(), ["/b", "/m"]);
+        assert_eq!(ledger.modified(), ["/a", "/c"]);
+    }
+
+    #[test]
+    fn case_36_a_long_list_is_cut_with_a_count_and_read_back() {
+        let mut ledger = FileLedger::default();
+        let names: Vec<String> = (0..80).map(|n| format!("/project/source/{n:02}.rs")).collect();
+        ledger.add_details(&json!({"readFiles": names, "modifiedFiles": ["/z"]}));
+        let text = ledger.render(900);
+        assert!(text.len() < 2 * 900);
+        assert!(text.contains("...and 40 more\n</read-files>"), "{text}");
+        let mut again = FileLedger::default();
+        again.add_summary(&text);
+        assert_eq!(again.read().len(), 40);
+        assert_eq!(again.modified(), ["/z"]);
+    }
+}

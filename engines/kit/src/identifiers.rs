@@ -1,0 +1,144 @@
+//! Exact identifiers: what a summary must repeat letter for letter or the work cannot go on.
+
+use std::collections::HashSet;
+use std::sync::LazyLock;
+
+use regex::Regex;
+
+use crate::redact;
+
+/// How many identifiers a summary carries: enough for the work at hand, few enough to be checked.
+pub const MAX_IDENTIFIERS: usize = 12;
+
+/// An identifier shorter than this says nothing.
+const MIN_CHARS: usize = 4;
+/// A longer one is data, not a name.
+const MAX_CHARS: usize = 200;
+
+/// Candidates in order of precedence: a URL is not also a path.
+const PATTERN: &str = concat!(
+    r#"https?://[^\s<>"'`\\]+"#,
+    r"|[A-Za-z]:\\[^\s<>|?*]+",
+    r"|(?:^|[\s\x22'`(\[=:,])(?:/[A-Za-z0-9_.@+~-]+){2,}/?",
+    r"|\b[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+:\d{2,5}\b",
+    r"|[A-Za-z0-9_.+-]*(?:[0-9A-Fa-f]{8}|\d{6})[A-Za-z0-9_.+-]*",
+);
+
+/// `main.rs:120` is a line of a file, not a host with its port.
+const SOURCE_ENDINGS: [&str; 20] = [
+    ".ts", ".tsx", ".js", ".jsx", ".mjs", ".rs", ".py", ".go", ".c", ".h", ".cc", ".cpp", ".java",
+    ".rb", ".php", ".sh", ".md", ".json", ".toml", ".yaml",
+];
+
+static CANDIDATES: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(PATTERN).ok());
+static NUMBER: LazyLock<Option<Regex>> =
+    LazyLock::new(|| Regex::new(r"^[+-]?(?:\d+\.\d+|\d+(?:\.\d+)?[eE][+-]?\d+)$").ok());
+
+/// The identifiers of texts given newest first; at most `max`, in the order they were found.
+pub fn extract<'a>(texts: impl IntoIterator<Item = &'a str>, max: usize) -> Vec<String> {
+    let mut seen = HashSet::new();
+    let mut found = Vec::new();
+    for text in texts {
+        let clean = redact::redact(text);
+        let Some(pattern) = CANDIDATES.as_ref() else { return found };
+        for candidate in pattern.find_iter(&clean) {
+            if found.len() == max {
+                return found;
+            }
+            if let Some(identifier) = identifier_of(candidate.as_str())
+                && seen.insert(identifier.clone())
+            {
+                found.push(identifier);
+            }
+        }
+    }
+    found
+}
+
+/// Whether a text repeats an identifier; hex is compared without regard to case.
+pub fn is_mentioned(identifier: &str, text: &str) -> bool {
+    text.contains(identifier)
+        || (is_hex(identifier) && text.to_ascii_uppercase().contains(&identifier.to_uppercase()))
+}
+
+fn identifier_of(candidate: &str) -> Option<String> {
+    let strip = |c: char| c.is_whitespace() || "\"'`()[]{}<>,;:=.!?".contains(c);
+    let bare = candidate.trim_matches(strip);
+    let chars = bare.chars().count();
+    if !(MIN_CHARS..=MAX_CHARS).contains(&chars) || bare.contains("redacted:") {
+        return None;
+    }
+    if NUMBER.as_ref().is_some_and(|number| number.is_match(bare)) {
+        return None;
+    }
+    if bare.split_once(':').is_some_and(|(name, _)| names_source(name)) {
+        return None;
+    }
+    let has_shape = bare.contains(['/', '\\', ':']) || is_code(bare);
+    has_shape.then(|| if is_hex(bare) { bare.to_uppercase() } else { bare.to_owned() })
+}
+
+fn names_source(name: &str) -> bool {
+    !name.contains('/') && SOURCE_ENDINGS.iter().any(|ending| name.ends_with(ending))
+}
+
+/// A token that no word of a language looks like: 6 digits in a row, or 8 hex digits with one of 0-9.
+fn is_code(token: &str) -> bool {
+    let digits = longest_run(token, |c| c.is_ascii_digit());
+    let hex = longest_run(token, |c| c.is_ascii_hexdigit());
+    digits >= 6 || hex >= 8
+}
+
+fn is_hex(token: &str) -> bool {
+    token.len() >= 8
+        && token.chars().all(|c| c.is_ascii_hexdigit())
+        && token.contains(|c: char| c.is_ascii_alphabetic())
+}
+
+fn longest_run(token: &str, is_in: impl Fn(char) -> bool) -> usize {
+    token.split(|c| !is_in(c)).map(str::len).max().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(text: &str, expected: &[&str]) {
+        assert_eq!(extract([text], MAX_IDENTIFIERS), expected, "{text}");
+    }
+
+    #[test]
+    fn case_56_what_counts_as_an_identifier() {
+        check("see https://example.com/a?b=1, then", &["https://example.com/a?b=1"]);
+        check("run /usr/local/bin/tool.", &["/usr/local/bin/tool"]);
+        check("commit deadbeefcafe", &["DEADBEEFCAFE"]);
+        check("order 123456 and port 8080", &["123456"]);
+        check(
+            "id 550e8400-e29b-41d4-a716-446655440000!",
+            &["550e8400-e29b-41d4-a716-446655440000"],
+        );
+        check("just /a here", &[]);
+        check("host db.example.com:5432", &["db.example.com:5432"]);
+        check(r"open C:\work\notes.txt", &[r"C:\work\notes.txt"]);
+        check("see main.rs:120 and agent-session.ts:16", &[]);
+        check("pi is 3.14159265 and 1.5e10", &[]);
+    }
+
+    #[test]
+    fn case_56_at_most_twelve() {
+        let many = (0..20).map(|n| format!("{}", 100_000 + n)).collect::<Vec<_>>().join(" ");
+        assert_eq!(extract([many.as_str()], MAX_IDENTIFIERS).len(), 12);
+    }
+
+    #[test]
+    fn a_secret_is_no_identifier() {
+        check("use sk-1234567890abcdef and AKIAIOSFODNN7EXAMPLE", &[]);
+        check("password=12345678abcdef", &[]);
+    }
+
+    #[test]
+    fn hex_is_compared_without_case() {
+        assert!(is_mentioned("DEADBEEF", "at deadbeef"));
+        assert!(!is_mentioned("/Tmp/Notes", "at /tmp/notes"));
+    }
+}

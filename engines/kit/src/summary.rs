@@ -1,0 +1,163 @@
+//! A summary made without a model: the conversation's own sentences, sorted into five sections.
+//!
+//! Deterministic: the same entries give the same bytes. It is what a fresh installation uses, and
+//! the rung on which every model-written summary falls back.
+
+mod extract;
+mod merge;
+mod sections;
+mod wrap;
+
+use std::borrow::Cow;
+use std::ops::Range;
+
+use ctxhost_engine_api::{Flags, Kind, Role, Transcript};
+
+pub use extract::extract;
+pub use merge::merge;
+pub use sections::{HEADINGS, Sections};
+pub use wrap::{Provenance, escape, untrusted, unwrap, wrap};
+
+use crate::redact::redact;
+use crate::text::{prefix, suffix};
+
+/// Of a longer message only head and end are read: what follows a paste is the question about it.
+const HEAD_CHARS: u64 = 6_000;
+const END_CHARS: u64 = 2_000;
+
+/// Who speaks in a passage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Speaker {
+    /// The person.
+    User,
+    /// The model.
+    Assistant,
+    /// A tool, in the person's place or its own.
+    Tool,
+}
+
+/// One message as a summariser reads it: length bounded, secrets replaced. The output of a tool is
+/// raw, because nothing quotes it.
+#[derive(Clone, Debug)]
+pub struct Passage<'a> {
+    /// Position in the transcript.
+    pub seq: u64,
+    /// Who speaks.
+    pub speaker: Speaker,
+    /// What is said.
+    pub text: Cow<'a, str>,
+    /// Whether the model goes on with tools after it: then it is no final answer.
+    pub calls_tools: bool,
+}
+
+/// The messages of ranges, oldest first, without earlier summaries.
+pub fn passages<'a>(transcript: &'a Transcript, ranges: &[Range<u64>]) -> Vec<Passage<'a>> {
+    let entries = ranges.iter().flat_map(|range| transcript.range(range.clone()));
+    let told = entries.filter(|entry| entry.kind() != Kind::CompactionSummary);
+    let passage = |entry: ctxhost_engine_api::Entry<'a>| {
+        let speaker = match entry.role() {
+            Role::User if entry.is_user_message() => Speaker::User,
+            Role::Assistant => Speaker::Assistant,
+            _ => Speaker::Tool,
+        };
+        let text = bounded(entry.text());
+        let text = if speaker == Speaker::Tool { text } else { clean(text) };
+        Passage { seq: entry.seq(), speaker, text, calls_tools: entry.has(Flags::TOOL_CALLS) }
+    };
+    told.map(passage).collect()
+}
+
+/// What earlier compactions left in ranges, merged; `None` where there was none.
+pub fn carried(transcript: &Transcript, ranges: &[Range<u64>]) -> Option<Sections> {
+    let entries = ranges.iter().flat_map(|range| transcript.range(range.clone()));
+    let summaries = entries.filter(|entry| entry.kind() == Kind::CompactionSummary);
+    let read = summaries.map(|entry| Sections::parse(&redact(unwrap(entry.text()))));
+    read.reduce(merge)
+}
+
+fn bounded(text: &str) -> Cow<'_, str> {
+    let head = prefix(text, HEAD_CHARS, 1);
+    if head.len() == text.len() {
+        return Cow::Borrowed(text);
+    }
+    let rest = text.get(head.len()..).unwrap_or("");
+    Cow::Owned(format!("{head}\n\n{}", suffix(rest, END_CHARS, 1)))
+}
+
+fn clean(text: Cow<'_, str>) -> Cow<'_, str> {
+    match redact(&text) {
+        Cow::Borrowed(_) => text,
+        Cow::Owned(clean) => Cow::Owned(clean),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::sample::Sample;
+
+    fn sample() -> Sample {
+        let mut sample = Sample::default();
+        sample.user("Fix the login in /srv/app/login.rs. Never touch the schema. 必须保留日志。");
+        sample.call("1", "read", json!({"path": "/srv/app/login.rs"}));
+        sample.result("1", "read", "commit deadbeefcafe", false);
+        sample.assistant("I decided to use a session table instead of cookies. Next step: tests.");
+        sample.user("Now deploy it with password=hunter2hunter2");
+        sample
+    }
+
+    #[test]
+    fn the_same_entries_give_the_same_bytes_in_five_sections() {
+        let transcript = sample().0.snapshot();
+        let once = extract(&passages(&transcript, &[0..5])).render();
+        assert_eq!(once, extract(&passages(&transcript, &[0..5])).render());
+        let expected = "\
+## Decisions
+- I decided to use a session table instead of cookies.
+
+## Open TODOs
+- Next step: tests.
+
+## Constraints/Rules
+- Never touch the schema.
+- 必须保留日志。
+
+## Pending user asks
+- Now deploy it with password=[redacted:credential]
+
+## Exact identifiers
+- /srv/app/login.rs
+- DEADBEEFCAFE";
+        assert_eq!(once, expected);
+    }
+
+    #[test]
+    fn a_summary_of_a_summary_neither_nests_nor_grows() {
+        let mut text = String::new();
+        let mut sizes = Vec::new();
+        for round in 0..6 {
+            let mut sample = sample();
+            if !text.is_empty() {
+                sample.summary(&text);
+            }
+            let transcript = sample.0.snapshot();
+            let ranges = [0..transcript.len() as u64];
+            let newer = extract(&passages(&transcript, &ranges));
+            let whole =
+                carried(&transcript, &ranges).map_or(newer.clone(), |old| merge(old, newer));
+            text = wrap(&whole.render(), &Provenance { entries: 5, writer: "extractive" });
+            assert_eq!(text.matches("<summary>").count(), 1, "round {round}");
+            sizes.push(text.len());
+        }
+        assert_eq!(sizes[0], sizes[5]);
+    }
+
+    #[test]
+    fn nothing_said_gives_five_empty_sections() {
+        let text = extract(&[]).render();
+        assert_eq!(text.matches("- None.").count(), 5);
+        assert_eq!(Sections::parse(&text), Sections::default());
+    }
+}

@@ -1,0 +1,69 @@
+//! Two summaries made one: the newer words win, nothing stands twice, nothing grows for ever.
+
+use super::Sections;
+use super::sections::{MAX_ASKS, MAX_DECISIONS, MAX_LINES};
+use crate::identifiers::MAX_IDENTIFIERS;
+
+/// The sections of an older summary carried into a newer one.
+#[must_use]
+pub fn merge(older: Sections, newer: Sections) -> Sections {
+    // A request of an older summary is history as soon as the person has spoken again.
+    let asks = if newer.asks.is_empty() { older.asks } else { newer.asks };
+    Sections {
+        decisions: append(older.decisions, newer.decisions, MAX_DECISIONS),
+        todos: append(older.todos, newer.todos, MAX_LINES),
+        constraints: append(older.constraints, newer.constraints, MAX_LINES),
+        asks: asks.into_iter().take(MAX_ASKS).collect(),
+        identifiers: prepend(newer.identifiers, older.identifiers),
+    }
+}
+
+fn append(mut older: Vec<String>, newer: Vec<String>, max: usize) -> Vec<String> {
+    older.retain(|line| !newer.iter().any(|new| key(new) == key(line)));
+    older.extend(newer);
+    older.split_off(older.len().saturating_sub(max))
+}
+
+fn prepend(mut newer: Vec<String>, older: Vec<String>) -> Vec<String> {
+    let fresh: Vec<String> = older.into_iter().filter(|line| !newer.contains(line)).collect();
+    newer.extend(fresh);
+    newer.truncate(MAX_IDENTIFIERS);
+    newer
+}
+
+/// What makes two lines the same: their letters and digits.
+fn key(line: &str) -> String {
+    line.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rules(lines: &[&str]) -> Sections {
+        let constraints = lines.iter().map(|line| (*line).to_owned()).collect();
+        Sections { constraints, ..Sections::default() }
+    }
+
+    #[test]
+    fn the_newer_wording_replaces_the_older() {
+        let merged = merge(rules(&["Never push.", "use tabs"]), rules(&["never push!"]));
+        assert_eq!(merged.constraints, ["use tabs", "never push!"]);
+    }
+
+    #[test]
+    fn merging_is_bounded_and_idempotent() {
+        let lines: Vec<String> = (0..40).map(|n| format!("rule {n}")).collect();
+        let many = rules(&lines.iter().map(String::as_str).collect::<Vec<_>>());
+        let once = merge(many.clone(), rules(&["last rule"]));
+        assert_eq!(once.constraints.len(), MAX_LINES);
+        assert_eq!(merge(once.clone(), once.clone()), once);
+    }
+
+    #[test]
+    fn older_requests_stand_only_until_the_person_speaks_again() {
+        let asked = |text: &str| Sections { asks: vec![text.into()], ..Sections::default() };
+        assert_eq!(merge(asked("a"), asked("b")).asks, ["b"]);
+        assert_eq!(merge(asked("a"), Sections::default()).asks, ["a"]);
+    }
+}

@@ -1,0 +1,292 @@
+//! Text cut to a size: never inside a character, in characters weighted as tokenizers weigh them.
+
+use std::borrow::Cow;
+use std::sync::LazyLock;
+
+use ctxhost_engine_api::transcript::tokens::{char_weight, weighted_chars};
+use regex::Regex;
+
+/// Stands where the middle of a text was left out.
+pub const MIDDLE_MARKER: &str = "\n\n⚠ [the middle of this output was left out]\n\n";
+
+/// Stands at the end of a summary that was cut; short, because it counts.
+pub const CUT_MARKER: &str = "\n\n[summary cut here to keep within its limits]";
+
+/// The end of a text in which words of failure or of a result make it worth keeping.
+const IMPORTANT_TAIL_CHARS: usize = 2_000;
+/// At most this share of the budget goes to an important tail, and at most so many characters.
+const TAIL_SHARE_PERCENT: u64 = 30;
+const TAIL_LIMIT_CHARS: u64 = 4_000;
+/// A cut moves to a line break only within this share of the text it cuts.
+const NEWLINE_REACH_PERCENT: usize = 20;
+/// Rounds until the count inside a notice no longer changes its own length.
+const NOTICE_ROUNDS: usize = 4;
+
+/// How large a text may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limit {
+    /// The whole result, with its notice, in weighted characters.
+    pub max_chars: u64,
+    /// So much of the text is kept before a tail may take its place, in weighted characters.
+    pub min_keep_chars: u64,
+    /// What a character weighs at least: 1, or 2 where a safer estimate is wanted.
+    pub min_weight: u64,
+}
+
+impl Limit {
+    /// At most so many weighted characters, with V's least kept head of 2,000.
+    pub fn chars(max_chars: u64) -> Self {
+        Limit { max_chars, min_keep_chars: 2_000, min_weight: 1 }
+    }
+}
+
+/// Cuts a text to a limit: head and important tail, and the notice that `notice` makes of the number
+/// of characters left out. A text that fits is answered as it is.
+///
+/// A pure function: the same text and limit give the same bytes.
+pub fn truncate<'a>(text: &'a str, limit: Limit, notice: impl Fn(u64) -> String) -> Cow<'a, str> {
+    let weigh = |text: &str| weighted(text, limit.min_weight);
+    if weigh(text) <= limit.max_chars {
+        return Cow::Borrowed(text);
+    }
+    let whole = utf16_len(text);
+    let mut left_out = whole;
+    let mut best = String::new();
+    for _ in 0..NOTICE_ROUNDS {
+        let notice_text = notice(left_out.max(1));
+        let room = limit.max_chars.saturating_sub(weigh(&notice_text));
+        if room == 0 {
+            return Cow::Owned(prefix(&notice_text, limit.max_chars, limit.min_weight).to_owned());
+        }
+        let (kept, kept_chars) = keep(text, room, limit);
+        best = kept + &notice_text;
+        let now_left_out = whole.saturating_sub(kept_chars);
+        if now_left_out == left_out {
+            break;
+        }
+        left_out = now_left_out;
+    }
+    Cow::Owned(best)
+}
+
+/// A text in at most `max_chars` weighted characters: its head, with `…` where something is missing.
+pub fn clip(text: &str, max_chars: u64) -> Cow<'_, str> {
+    if weighted_chars(text) <= max_chars {
+        return Cow::Borrowed(text);
+    }
+    let head = prefix(text, max_chars.saturating_sub(1), 1).trim_end();
+    Cow::Owned(format!("{head}…"))
+}
+
+/// A text in at most `max_chars` weighted characters, with [`CUT_MARKER`] where there is room for it.
+pub fn cap(text: &str, max_chars: u64) -> Cow<'_, str> {
+    if weighted_chars(text) <= max_chars {
+        return Cow::Borrowed(text);
+    }
+    match max_chars.checked_sub(weighted_chars(CUT_MARKER)) {
+        Some(room) => Cow::Owned(format!("{}{CUT_MARKER}", prefix(text, room, 1))),
+        None => Cow::Borrowed(prefix(text, max_chars, 1)),
+    }
+}
+
+/// A text on one line: every run of white space becomes one space.
+pub fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// The weighted characters of a text when no character weighs less than `min_weight`.
+pub fn weighted(text: &str, min_weight: u64) -> u64 {
+    if min_weight <= 1 {
+        return weighted_chars(text);
+    }
+    text.chars().map(|character| weight(character, min_weight)).sum()
+}
+
+/// The longest head of at most `max_chars` weighted characters.
+pub fn prefix(text: &str, max_chars: u64, min_weight: u64) -> &str {
+    let mut spent = 0;
+    let mut fits = |character| {
+        spent += weight(character, min_weight);
+        spent <= max_chars
+    };
+    let end = text.char_indices().find(|(_, character)| !fits(*character));
+    end.map_or(text, |(at, _)| text.get(..at).unwrap_or(text))
+}
+
+/// The longest tail of at most `max_chars` weighted characters.
+pub fn suffix(text: &str, max_chars: u64, min_weight: u64) -> &str {
+    let mut spent = 0;
+    let mut start = text.len();
+    for (at, character) in text.char_indices().rev() {
+        spent += weight(character, min_weight);
+        if spent > max_chars {
+            break;
+        }
+        start = at;
+    }
+    text.get(start..).unwrap_or("")
+}
+
+/// Whether the end of a text says how it came out: a failure, a total, the end of a JSON object.
+pub fn has_important_tail(text: &str) -> bool {
+    static WORDS: LazyLock<Option<Regex>> = LazyLock::new(|| {
+        Regex::new(
+            r"(?i)\b(error|exception|failed|fatal|traceback|panic|stack trace|errno|exit code|total|summary|result|complete|finished|done)\b",
+        )
+        .ok()
+    });
+    let start = text.char_indices().rev().nth(IMPORTANT_TAIL_CHARS - 1).map_or(0, |(at, _)| at);
+    let tail = text.get(start..).unwrap_or("");
+    tail.trim_end().ends_with('}') || WORDS.as_ref().is_some_and(|words| words.is_match(tail))
+}
+
+/// Thousands separated by commas, for people: `48,210`.
+pub fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut out = String::with_capacity(digits.len() + digits.len() / 3);
+    for (at, digit) in digits.char_indices() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+/// The kept text without its notice, and how many UTF-16 units of the original it holds.
+fn keep(text: &str, room_chars: u64, limit: Limit) -> (String, u64) {
+    let min_keep = limit.min_keep_chars.min(room_chars);
+    let marker_chars = weighted(MIDDLE_MARKER, limit.min_weight);
+    let tail_chars = (room_chars * TAIL_SHARE_PERCENT / 100).min(TAIL_LIMIT_CHARS);
+    let head_chars = room_chars.saturating_sub(tail_chars + marker_chars);
+    if room_chars > 2 * min_keep && head_chars > min_keep && has_important_tail(text) {
+        let head = to_last_newline(prefix(text, head_chars, limit.min_weight));
+        let tail = from_first_newline(suffix(text, tail_chars, limit.min_weight));
+        return (format!("{head}{MIDDLE_MARKER}{tail}"), utf16_len(head) + utf16_len(tail));
+    }
+    let head = to_last_newline(prefix(text, room_chars, limit.min_weight));
+    (head.to_owned(), utf16_len(head))
+}
+
+fn to_last_newline(head: &str) -> &str {
+    match head.rfind('\n') {
+        Some(at) if at * 100 > head.len() * (100 - NEWLINE_REACH_PERCENT) => {
+            head.get(..at).unwrap_or(head)
+        }
+        _ => head,
+    }
+}
+
+fn from_first_newline(tail: &str) -> &str {
+    match tail.find('\n') {
+        Some(at) if at * 100 < tail.len() * NEWLINE_REACH_PERCENT => {
+            tail.get(at + 1..).unwrap_or(tail)
+        }
+        _ => tail,
+    }
+}
+
+fn weight(character: char, min_weight: u64) -> u64 {
+    char_weight(character).max(min_weight * character.len_utf16() as u64)
+}
+
+fn utf16_len(text: &str) -> u64 {
+    if text.is_ascii() { text.len() as u64 } else { text.encode_utf16().count() as u64 }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// The notice of the recorded cases; the engine uses its own.
+    fn recorded(count: u64) -> String {
+        format!("[... {count} more characters truncated; rerun with narrower args if needed]")
+    }
+
+    #[test]
+    fn case_2_weights_with_a_minimum_of_two() {
+        for (text, chars) in [("abcd", 8), ("你好", 8), ("\u{1F600}", 4)] {
+            assert_eq!(weighted(text, 2), chars, "{text}");
+        }
+    }
+
+    #[test]
+    fn case_15_and_16_a_text_is_cut_to_exactly_its_limit() {
+        let text = "x".repeat(5_000);
+        let cut = |max| truncate(&text, Limit::chars(max), recorded).into_owned();
+        assert_eq!(cut(3_000).len(), 3_000);
+        assert!(cut(3_000).ends_with("narrower args if needed]"));
+        assert_eq!(cut(20), recorded(5_000)[..20]);
+        assert_eq!(cut(1), "[");
+        assert_eq!(cut(0), "");
+        assert!(matches!(truncate(&text, Limit::chars(5_000), recorded), Cow::Borrowed(_)));
+    }
+
+    #[test]
+    fn case_17_an_important_tail_survives() {
+        let text = format!("{}Error: boom", "line of a build log\n".repeat(2_000));
+        let cut = truncate(&text, Limit::chars(16_000), recorded);
+        assert!(cut.starts_with("line of a build log"));
+        assert!(cut.contains("Error: boom"));
+        assert!(weighted_chars(&cut) <= 16_000);
+    }
+
+    #[test]
+    fn case_18_and_19_weights_decide_and_pairs_stay_whole() {
+        let cjk = "语".repeat(5_000);
+        let cut = truncate(&cjk, Limit::chars(3_000), recorded);
+        assert_eq!(utf16_len(&cut), 804);
+        let mixed = format!("{}\u{1F600}{}", "a".repeat(439), "b".repeat(1_000));
+        let limit = Limit { min_weight: 2, ..Limit::chars(1_000) };
+        assert_eq!(utf16_len(&truncate(&mixed, limit, recorded)), 500);
+    }
+
+    #[test]
+    fn case_20_what_makes_a_tail_important() {
+        let late = format!("error {}", "x ".repeat(1_500));
+        let cases = [
+            ("no errors here", false),
+            ("terror", false),
+            ("all done", true),
+            ("a } b", false),
+            ("{\"a\": 1}\n", true),
+            (late.as_str(), false),
+        ];
+        for (text, important) in cases {
+            assert_eq!(has_important_tail(text), important, "{}", prefix(text, 20, 1));
+        }
+    }
+
+    #[test]
+    fn case_37_a_summary_is_capped_with_its_marker() {
+        let text = "s".repeat(17_000);
+        assert_eq!(CUT_MARKER.len(), 46);
+        for (max, kept) in [(16_000, 15_954), (60, 14), (40, 40), (17_000, 17_000)] {
+            let capped = cap(&text, max);
+            assert_eq!(capped.matches('s').count() - capped.matches(CUT_MARKER).count() * 3, kept);
+            assert!(capped.len() as u64 <= max);
+        }
+    }
+
+    #[test]
+    fn numbers_for_people() {
+        for (number, text) in [(0, "0"), (999, "999"), (1_000, "1,000"), (48_210, "48,210")] {
+            assert_eq!(grouped(number), text);
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+        #[test]
+        fn a_cut_text_fits_and_is_the_same_each_time(
+            text in "[a-z 语\u{1F600}\n]{0,900}", max in 0u64..600, min_weight in 1u64..3,
+        ) {
+            let limit = Limit { max_chars: max, min_keep_chars: 40, min_weight };
+            let once = truncate(&text, limit, recorded);
+            prop_assert!(weighted(&once, min_weight) <= max);
+            prop_assert_eq!(&once, &truncate(&text, limit, recorded));
+        }
+    }
+}

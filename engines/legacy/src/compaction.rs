@@ -1,0 +1,152 @@
+//! Layer 3, compaction: older history becomes a summary, and the session keeps every entry.
+//!
+//! Pressure: the conversation no longer fits its budget whatever is hidden. Cost: detail, once, and
+//! with a model summariser a few requests; so it comes last and must win enough to be worth it.
+//!
+//! ```text
+//!  before   task  ──── history ────  newest request  ── prefix ──  │ tail
+//!  after    task  [summary]          newest request  [summary]     │ tail
+//! ```
+
+mod appendix;
+mod chunks;
+mod cut;
+mod prompt;
+mod quality;
+mod summarise;
+
+use ctxhost_engine_api::transcript::tokens;
+use ctxhost_engine_api::{CompactRequest, Compaction, Host, Note, Plan, Result, Role, Transcript};
+use ctxhost_engine_kit::files::FileLedger;
+use ctxhost_engine_kit::summary::{Provenance, wrap};
+use ctxhost_engine_kit::text::grouped;
+use serde_json::{Value, json};
+
+use crate::settings::Settings;
+use crate::tool_result_guard;
+use cut::{Cut, Fold, Segment};
+use summarise::Story;
+
+/// The name of the layer in notes.
+pub(crate) const LAYER: &str = "compaction";
+
+/// What one compaction works with.
+#[derive(Clone, Copy)]
+pub(crate) struct Desk<'a> {
+    pub(crate) host: &'a Host,
+    pub(crate) settings: &'a Settings,
+    pub(crate) transcript: &'a Transcript,
+    pub(crate) request: &'a CompactRequest,
+}
+
+/// Decides what is folded, has it told, and answers the plan.
+pub(crate) async fn compact(
+    host: &Host,
+    settings: &Settings,
+    transcript: &Transcript,
+    request: &CompactRequest,
+) -> Result<Compaction> {
+    let desk = Desk { host, settings, transcript, request };
+    let Some(cut) = cut::choose(&desk) else {
+        return Ok(nothing("nothing to compact: no history lies before the cut"));
+    };
+    let mut stories = Vec::new();
+    for fold in &cut.folds {
+        stories.push(summarise::tell(&desk, fold).await?);
+    }
+    let plan = plan_of(&desk, &cut, &stories);
+    if plan.estimated_tokens >= transcript.total_tokens() {
+        return Ok(nothing("nothing to compact: the summary would be larger than the history"));
+    }
+    Ok(Compaction::Plan(plan))
+}
+
+fn nothing(reason: &str) -> Compaction {
+    Compaction::Nothing { reason: reason.into() }
+}
+
+fn plan_of(desk: &Desk<'_>, cut: &Cut, stories: &[Story]) -> Plan {
+    let mut plan = Plan::default();
+    for segment in &cut.segments {
+        match segment {
+            Segment::Keep(range) => keep(desk, cut, range.clone(), &mut plan),
+            Segment::Fold { fold, range } => {
+                let told = cut.folds.get(*fold).zip(stories.get(*fold));
+                if let Some((fold, story)) = told {
+                    put_in(desk, fold, story, range.clone(), &mut plan);
+                }
+            }
+        }
+    }
+    let items = plan.project(desk.transcript);
+    plan.estimated_tokens = items.iter().map(|item| item.tokens()).sum();
+    plan.extras.details = details(desk, cut, stories);
+    plan.extras.notes =
+        stories.iter().flat_map(|story| &story.notes).map(|note| Note::new(LAYER, note)).collect();
+    plan
+}
+
+/// The summary stands at the largest gap of its fold; smaller gaps are told by it as well.
+fn put_in(
+    desk: &Desk<'_>,
+    fold: &Fold,
+    story: &Story,
+    range: std::ops::Range<u64>,
+    plan: &mut Plan,
+) {
+    if !fold.is_anchor(&range) {
+        plan.leave_out(range).note(LAYER, "told in the summary");
+        return;
+    }
+    let text = wrap(&story.text, &Provenance { entries: fold.entries(), writer: &story.writer });
+    let detail = format!(
+        "{} entries, {} -> {} tokens, {}",
+        grouped(fold.entries()),
+        grouped(desk.transcript.tokens(range.clone())),
+        grouped(tokens::estimate(&text)),
+        story.writer
+    );
+    plan.insert(Role::User, text, range).note(LAYER, detail);
+}
+
+/// Keeps a range; tool results in it are cut where the cut point alone did not free enough.
+fn keep(desk: &Desk<'_>, cut: &Cut, range: std::ops::Range<u64>, plan: &mut Plan) {
+    let Some(cap_chars) = cut.result_cap_chars else {
+        plan.keep(range);
+        return;
+    };
+    for entry in desk.transcript.range(range) {
+        let is_result = entry.role() == Role::Tool;
+        let cap = || tool_result_guard::cut(&entry, cap_chars, &desk.settings.tool_results);
+        match is_result.then(cap).flatten() {
+            Some(shown) => {
+                plan.replace_text(entry.seq(), shown.text).note(shown.layer, shown.detail);
+            }
+            None => {
+                plan.keep(entry.seq()..entry.seq() + 1);
+            }
+        }
+    }
+}
+
+/// What the session keeps beside the compaction, and the next one takes up again.
+fn details(desk: &Desk<'_>, cut: &Cut, stories: &[Story]) -> Value {
+    let mut ledger = FileLedger::default();
+    for fold in &cut.folds {
+        appendix::add_files(desk.transcript, &fold.gaps, &mut ledger);
+    }
+    let mut identifiers: Vec<&String> = Vec::new();
+    for identifier in stories.iter().rev().flat_map(|story| &story.identifiers) {
+        if !identifiers.contains(&identifier) {
+            identifiers.push(identifier);
+        }
+    }
+    json!({
+        "readFiles": ledger.read(),
+        "modifiedFiles": ledger.modified(),
+        "identifiers": identifiers,
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,142 @@
+//! What follows the five sections: the newest turns word for word, failures of tools, files.
+
+use std::collections::HashSet;
+use std::ops::Range;
+
+use ctxhost_engine_api::transcript::tokens::weighted_chars;
+use ctxhost_engine_api::{Entry, Flags, Kind, Role, Transcript};
+use ctxhost_engine_kit::cuts::recent_turns;
+use ctxhost_engine_kit::files::FileLedger;
+use ctxhost_engine_kit::redact::redact;
+use ctxhost_engine_kit::summary::unwrap;
+use ctxhost_engine_kit::text::{clip, one_line, prefix};
+use serde_json::Value;
+
+use super::cut::Fold;
+use crate::settings::CompactionSettings;
+
+const RECENT_HEADING: &str = "## Recent turns preserved verbatim";
+const FAILURES_HEADING: &str = "## Tool Failures";
+const OLDER_LEFT_OUT: &str = "- (older lines left out)";
+/// Of a message only so much is read for a line; redaction costs by length.
+const READ_CHARS: u64 = 4_000;
+
+/// The text after the sections, in at most `limit_chars` weighted characters; empty where there is
+/// nothing to say. Files and failures are short and go first into the room; turns take the rest.
+pub(crate) fn render(
+    transcript: &Transcript,
+    fold: &Fold,
+    settings: &CompactionSettings,
+    limit_chars: u64,
+) -> String {
+    let mut ledger = FileLedger::default();
+    add_files(transcript, &fold.gaps, &mut ledger);
+    let mut room = limit_chars;
+    let files = fitting(redact(&ledger.render(settings.file_list_chars)).into_owned(), &mut room);
+    let failures = fitting(tool_failures(transcript, &fold.gaps, settings), &mut room);
+    let turns_room = room.min(settings.recent_turns_chars);
+    let turns = fitting(turns(transcript, &fold.gaps, settings, turns_room), &mut room);
+    let parts = [turns, failures, files].into_iter().filter(|part| !part.is_empty());
+    parts.collect::<Vec<_>>().join("\n\n")
+}
+
+/// Adds the files of a range and those that earlier summaries in it carry.
+pub(crate) fn add_files(transcript: &Transcript, gaps: &[Range<u64>], ledger: &mut FileLedger) {
+    for gap in gaps {
+        let entries = transcript.range(gap.clone());
+        for earlier in entries.filter(|entry| entry.kind() == Kind::CompactionSummary) {
+            let raw: Value = serde_json::from_str(earlier.raw()).unwrap_or_default();
+            ledger.add_details(raw.get("details").unwrap_or(&Value::Null));
+            ledger.add_summary(unwrap(earlier.text()));
+        }
+        ledger.add_range(transcript, gap.clone());
+    }
+}
+
+/// A part that does not fit its room is left out whole: half a list is worse than none.
+fn fitting(part: String, room: &mut u64) -> String {
+    let chars = weighted_chars(&part) + 2;
+    if chars > *room {
+        return String::new();
+    }
+    *room -= chars;
+    part
+}
+
+/// The newest turns, newest lines first into the room.
+fn turns(
+    transcript: &Transcript,
+    gaps: &[Range<u64>],
+    settings: &CompactionSettings,
+    limit_chars: u64,
+) -> String {
+    let Some(last) = gaps.last() else { return String::new() };
+    let start = recent_turns(transcript, last.clone(), settings.preserved_turns());
+    let mut room = limit_chars
+        .saturating_sub(weighted_chars(RECENT_HEADING) + weighted_chars(OLDER_LEFT_OUT) + 4);
+    let mut lines = Vec::new();
+    let mut is_cut = false;
+    for entry in transcript.range(start..last.end).rev() {
+        let Some(line) = turn_line(&entry, settings.recent_line_chars) else { continue };
+        let chars = weighted_chars(&line) + 1;
+        is_cut = chars > room;
+        if is_cut {
+            break;
+        }
+        room -= chars;
+        lines.push(line);
+    }
+    if lines.is_empty() {
+        return String::new();
+    }
+    lines.extend(is_cut.then(|| OLDER_LEFT_OUT.to_owned()));
+    lines.push(RECENT_HEADING.to_owned());
+    lines.reverse();
+    lines.join("\n")
+}
+
+fn turn_line(entry: &Entry<'_>, limit_chars: u64) -> Option<String> {
+    let speaker = match entry.role() {
+        _ if entry.kind() == Kind::CompactionSummary => return None,
+        Role::User => "User",
+        Role::Assistant => "Assistant",
+        Role::Tool => "Tool result",
+        _ => return None,
+    };
+    let text = one_line(&redact(prefix(entry.text(), READ_CHARS, 1)));
+    (!text.is_empty()).then(|| format!("- {speaker}: {}", clip(&text, limit_chars)))
+}
+
+/// The newest failures, each call once, oldest first.
+fn tool_failures(
+    transcript: &Transcript,
+    gaps: &[Range<u64>],
+    settings: &CompactionSettings,
+) -> String {
+    let entries = gaps.iter().flat_map(|gap| transcript.range(gap.clone()));
+    let failed = entries.filter(|e| e.role() == Role::Tool && e.has(Flags::ERROR));
+    let mut seen = HashSet::new();
+    let mut lines = Vec::new();
+    for entry in failed {
+        let Some(result) = entry.tool_result() else { continue };
+        if seen.insert(result.call_id.into_owned()) {
+            lines.push(failure_line(result.tool.trim(), entry.text(), settings.tool_failure_chars));
+        }
+    }
+    if lines.is_empty() {
+        return String::new();
+    }
+    let more = lines.len().saturating_sub(settings.tool_failures);
+    let mut shown = lines.split_off(more);
+    if more > 0 {
+        shown.insert(0, format!("- ...and {more} earlier"));
+    }
+    format!("{FAILURES_HEADING}\n{}", shown.join("\n"))
+}
+
+fn failure_line(tool: &str, text: &str, limit_chars: u64) -> String {
+    let tool = if tool.is_empty() { "tool" } else { tool };
+    let text = one_line(&redact(prefix(text, READ_CHARS, 1)));
+    let text = if text.is_empty() { "failed (no output)".into() } else { text };
+    format!("- {tool}: {}", clip(&text, limit_chars))
+}

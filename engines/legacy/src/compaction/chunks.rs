@@ -1,0 +1,98 @@
+//! How a fold is divided for a model: parts that are merged, chunks that follow each other in a part.
+
+use ctxhost_engine_api::{Kind, Transcript};
+use ctxhost_engine_kit::chunks::{Group, entry_count, groups, split_parts, total_tokens};
+
+use super::cut::Fold;
+use crate::settings::CompactionSettings;
+
+/// The frames of a fold that are to be told; earlier summaries are carried over on their own way.
+pub(crate) fn frames(transcript: &Transcript, fold: &Fold) -> Vec<Group> {
+    let mut frames = groups(transcript, &fold.gaps);
+    frames.retain(|group| {
+        let mut entries = transcript.range(group.range.clone());
+        !entries.all(|entry| entry.kind() == Kind::CompactionSummary)
+    });
+    frames
+}
+
+/// Parts of chunks of frames.
+pub(crate) fn divide<'a>(
+    frames: &'a [Group],
+    window_tokens: u64,
+    settings: &CompactionSettings,
+) -> Vec<Vec<&'a [Group]>> {
+    let limits = settings.chunk_limits();
+    let max_chunk_tokens = limits.max_chunk_tokens(frames, window_tokens);
+    let least = settings.min_messages_to_split.max(2);
+    let is_split = entry_count(frames) >= least && total_tokens(frames) > max_chunk_tokens;
+    let parts = split_parts(frames, if is_split { settings.parts } else { 1 });
+    parts.into_iter().map(|part| limits.chunks(part, max_chunk_tokens)).collect()
+}
+
+/// The frames without oversized ones, and a note for each of those.
+pub(crate) fn without_oversized(
+    transcript: &Transcript,
+    frames: &[Group],
+    window_tokens: u64,
+    settings: &CompactionSettings,
+) -> (Vec<Group>, Vec<String>) {
+    let limits = settings.chunk_limits();
+    let (large, fine): (Vec<Group>, Vec<Group>) =
+        frames.iter().cloned().partition(|group| limits.is_oversized(group, window_tokens));
+    let notes = large.iter().map(|group| omitted(transcript, group)).collect();
+    (fine, notes)
+}
+
+fn omitted(transcript: &Transcript, group: &Group) -> String {
+    let largest = transcript.range(group.range.clone()).max_by_key(|entry| entry.tokens());
+    let role = largest.map_or("message", |entry| entry.role().name());
+    let thousands = (group.tokens + 500) / 1_000;
+    format!("[Large {role} (~{thousands}K tokens) omitted from summary]")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testbench::Bench;
+
+    fn frames_of(sizes: &[usize]) -> Vec<Group> {
+        let mut bench = Bench::default();
+        for size in sizes {
+            bench.user(&"u".repeat(*size));
+        }
+        groups(&bench.transcript(), &[0..sizes.len() as u64])
+    }
+
+    /// Case 29: three messages are never divided, and neither is what fits one chunk.
+    #[test]
+    fn what_fits_is_one_part() {
+        let settings = CompactionSettings { chunk_overhead_tokens: 0, ..Default::default() };
+        for (sizes, window_tokens, parts) in
+            [(vec![40_000; 3], 20_000, 1), (vec![40_000; 4], 20_000, 2), (vec![40; 4], 20_000, 1)]
+        {
+            let frames = frames_of(&sizes);
+            assert_eq!(divide(&frames, window_tokens, &settings).len(), parts, "{sizes:?}");
+        }
+    }
+
+    /// Case 30: an oversized message is named; a call goes with its result.
+    #[test]
+    fn oversized_frames_are_noted() {
+        let mut bench = Bench::default();
+        bench.user(&"u".repeat(400_000)).user("small");
+        bench.call("1", "exec", "{}").result("1", "exec", &"r".repeat(400_000));
+        let transcript = bench.transcript();
+        let frames = groups(&transcript, &[0..4]);
+        let settings = CompactionSettings::default();
+        let (fine, notes) = without_oversized(&transcript, &frames, 100_000, &settings);
+        assert_eq!(fine.len(), 1);
+        assert_eq!(
+            notes,
+            [
+                "[Large user (~100K tokens) omitted from summary]",
+                "[Large tool (~100K tokens) omitted from summary]"
+            ]
+        );
+    }
+}

@@ -1,0 +1,165 @@
+//! The quality guard: a summary that lost its sections, its identifiers or the newest request is not
+//! used.
+
+use std::collections::BTreeSet;
+
+use ctxhost_engine_kit::identifiers::is_mentioned;
+use ctxhost_engine_kit::summary::HEADINGS;
+
+/// Words of a request that are compared; its beginning says what it is about.
+const MAX_KEYWORDS: usize = 12;
+/// With so many keywords two of them must come back, with fewer one.
+const MANY_KEYWORDS: usize = 3;
+/// A shorter word in letters says too little.
+const MIN_KEYWORD_CHARS: usize = 3;
+/// Identifiers named in one reason.
+const NAMED_IDENTIFIERS: usize = 3;
+
+const STOP_WORDS: [&str; 44] = [
+    "the", "and", "for", "that", "this", "with", "you", "your", "are", "was", "were", "have",
+    "has", "had", "not", "but", "can", "could", "should", "would", "will", "from", "into", "out",
+    "please", "then", "than", "them", "they", "what", "when", "where", "which", "how", "why",
+    "all", "any", "now", "just", "also", "let", "lets", "about", "there",
+];
+
+/// What a summary must hold.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Expectations {
+    /// Names that must stand in it letter for letter.
+    pub(crate) identifiers: Vec<String>,
+    /// The newest request of what it stands for.
+    pub(crate) latest_ask: Option<String>,
+}
+
+/// The reasons why a summary is not used; empty for a good one.
+pub(crate) fn audit(summary: &str, expected: &Expectations) -> Vec<String> {
+    let mut reasons = section_reasons(summary);
+    let missing: Vec<&str> = expected
+        .identifiers
+        .iter()
+        .filter(|identifier| !is_mentioned(identifier, summary))
+        .map(String::as_str)
+        .take(NAMED_IDENTIFIERS)
+        .collect();
+    if !missing.is_empty() {
+        reasons.push(format!("missing_identifiers:{}", missing.join(",")));
+    }
+    if expected.latest_ask.as_deref().is_some_and(|ask| !reflects(summary, ask)) {
+        reasons.push("latest_user_ask_not_reflected".into());
+    }
+    reasons
+}
+
+fn section_reasons(summary: &str) -> Vec<String> {
+    let mut reasons = Vec::new();
+    let mut last_line = None;
+    for heading in HEADINGS {
+        let lines = summary.lines().enumerate().filter(|(_, line)| line.trim_end() == heading);
+        let lines: Vec<usize> = lines.map(|(at, _)| at).collect();
+        match lines.as_slice() {
+            [] => reasons.push(format!("missing_section:{heading}")),
+            [at] if last_line.is_some_and(|last| *at < last) => {
+                reasons.push(format!("misplaced_section:{heading}"));
+            }
+            [at] => last_line = Some(*at),
+            _ => reasons.push(format!("duplicate_section:{heading}")),
+        }
+    }
+    reasons
+}
+
+fn reflects(summary: &str, ask: &str) -> bool {
+    let asked = keywords(ask, MAX_KEYWORDS);
+    let told: BTreeSet<String> = keywords(summary, usize::MAX).into_iter().collect();
+    let found = asked.iter().filter(|word| told.contains(*word)).count();
+    match asked.len() {
+        0 => true,
+        many if many >= MANY_KEYWORDS => found >= 2,
+        _ => found >= 1,
+    }
+}
+
+/// Words in lower case, each once; scripts without spaces count by pairs of characters.
+fn keywords(text: &str, max: usize) -> Vec<String> {
+    let mut words: Vec<String> = Vec::new();
+    let mut seen = BTreeSet::new();
+    let lower = text.to_lowercase();
+    for run in lower.split(|c: char| !c.is_alphanumeric()) {
+        for word in words_of(run) {
+            if words.len() == max {
+                return words;
+            }
+            if !STOP_WORDS.contains(&word.as_str()) && seen.insert(word.clone()) {
+                words.push(word);
+            }
+        }
+    }
+    words
+}
+
+fn words_of(run: &str) -> Vec<String> {
+    if run.is_ascii() || !run.contains(is_unspaced) {
+        let is_word = run.chars().count() >= MIN_KEYWORD_CHARS;
+        return if is_word { vec![run.to_owned()] } else { Vec::new() };
+    }
+    let characters: Vec<char> = run.chars().collect();
+    characters.windows(2).map(|pair| pair.iter().collect()).collect()
+}
+
+/// Han and kana: written without spaces.
+fn is_unspaced(character: char) -> bool {
+    matches!(character, '\u{3040}'..='\u{30FF}' | '\u{3400}'..='\u{9FFF}' | '\u{20000}'..='\u{2FA1F}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn summary(body: &str) -> String {
+        HEADINGS.map(|heading| format!("{heading}\n- {body}\n")).join("\n")
+    }
+
+    fn expecting(identifiers: &[&str], ask: &str) -> Expectations {
+        Expectations {
+            identifiers: identifiers.iter().map(|id| (*id).to_owned()).collect(),
+            latest_ask: Some(ask.to_owned()),
+        }
+    }
+
+    #[test]
+    fn case_57_sections_and_identifiers() {
+        let good = summary("/srv/app/main.rs at deadbeef");
+        let expected = expecting(&["/srv/app/main.rs", "DEADBEEF"], "");
+        let hex = expecting(&["/other/path", "CAFEBABE"], "");
+        for (text, expected, reasons) in [
+            (good.clone(), &expected, vec![]),
+            (good.replace('\n', "\r\n"), &expected, vec![]),
+            (good.clone(), &hex, vec!["missing_identifiers:/other/path,CAFEBABE"]),
+            (
+                good.replace("## Decisions", "## decisions"),
+                &expected,
+                vec!["missing_section:## Decisions"],
+            ),
+            (format!("{good}\n## Decisions\n"), &expected, vec!["duplicate_section:## Decisions"]),
+            (
+                format!("## Open TODOs\n{}", good.replace("## Open TODOs\n", "")),
+                &expected,
+                vec!["misplaced_section:## Open TODOs"],
+            ),
+        ] {
+            assert_eq!(audit(&text, expected), reasons);
+        }
+    }
+
+    #[test]
+    fn case_58_the_latest_ask_is_reflected() {
+        let ask = "deploy kubernetes cluster tonight";
+        let lost = vec!["latest_user_ask_not_reflected".to_owned()];
+        assert_eq!(audit(&summary("nothing"), &expecting(&[], ask)), lost);
+        assert_eq!(audit(&summary("deploy it"), &expecting(&[], ask)), lost);
+        assert!(audit(&summary("Deploy the cluster"), &expecting(&[], ask)).is_empty());
+        assert!(audit(&summary("x"), &expecting(&[], "ok?")).is_empty());
+        assert!(audit(&summary("正在部署集群"), &expecting(&[], "部署集群")).is_empty());
+        assert_eq!(audit(&summary("没有"), &expecting(&[], "部署集群")), lost);
+    }
+}
