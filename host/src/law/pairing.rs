@@ -56,11 +56,7 @@ fn frame_len(first: &Item<'_>, rest: &[Item<'_>]) -> usize {
 ///
 /// Two results of one message may have come in another order than the calls; flags do not tell.
 fn is_in_order(frame: &[Item<'_>]) -> bool {
-    let troubled = |entry: Entry<'_>| {
-        let has_any =
-            [Flags::ORPHAN, Flags::UNANSWERED, Flags::DISPLACED].map(|flag| entry.has(flag));
-        has_any.contains(&true)
-    };
+    let troubled = |entry: Entry<'_>| entry.has(Flags::ORPHAN) || entry.has(Flags::UNANSWERED);
     match frame {
         [one] => !one.entry().is_some_and(|entry| troubled(entry) || entry.role() == Role::Tool),
         [call, result] => {
@@ -274,6 +270,14 @@ mod tests {
         let script = Script::new().calls("", &["a"]).calls("", &["a"]).result("a", "1");
         let script = script.calls("", &["a"]).result("a", "2");
         check(script, "0 -a 1 2 3 4", &["added the missing result of call a in entry 0"]);
+    }
+
+    #[test]
+    fn a_result_answers_the_newest_call_of_its_id() {
+        let script = Script::new().calls("", &["a", "b"]).calls("", &["a"]).result("a", "1");
+        let mended =
+            ["added the missing result of call a in entry 0", "moved result 3 to its call"];
+        check(script.result("b", "2"), "0 -a 3 1 2", &mended);
     }
 
     #[test]

@@ -243,6 +243,19 @@ fn the_last_rung_reaches_past_one_huge_result() {
     assert!(lawful.tokens <= 800);
 }
 
+/// Ten tokens each: the task, nine answers, the newest message, nine answers.
+#[test]
+fn the_last_rung_leaves_no_room_unused() {
+    let words = "x".repeat(40);
+    let nine = |script: Script| (0..9).fold(script, |script, _| script.assistant(&words));
+    let view = nine(nine(Script::new().user(&words)).user(&words)).finish().transcript();
+    for entries in 2..=20 {
+        let budget_tokens = entries * 10 + 9;
+        let lawful = judge(&view, last_rung(&view, budget_tokens).unwrap(), budget_tokens).unwrap();
+        assert_eq!(lawful.tokens, entries * 10);
+    }
+}
+
 #[test]
 fn the_last_rung_says_what_cannot_fit() {
     let view = round_trip().finish().transcript();

@@ -1,9 +1,11 @@
 //! Loads: what an entry costs as it is, and what it costs with its texts cut to a length.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 use ctxhost_engine_api::transcript::tokens;
 use ctxhost_engine_api::{Action, Entry, Item, Note, Op, Transcript};
+use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
 
 use super::shorten::{shorten, shorten_arguments};
@@ -82,7 +84,10 @@ pub(super) fn shorter(entry: &Entry<'_>, level_tokens: u64) -> Option<Op> {
     let action = if pieces.arguments_tokens.iter().all(|tokens| *tokens <= level_tokens) {
         Action::ReplaceText { seq, text }
     } else {
-        Action::ReplaceRaw { seq, raw: with_shorter_arguments(entry.raw(), text, level_tokens)? }
+        Action::ReplaceRaw {
+            seq,
+            raw: with_shorter_arguments(entry.raw(), &text, level_tokens).ok()?,
+        }
     };
     let note = Note::new("last rung", format!("{} → {tokens} tokens", entry.tokens()));
     Some(Op { action, note: Some(note) })
@@ -94,16 +99,45 @@ fn text_to_shorten<'a>(entry: &Entry<'a>, calls_nothing: bool) -> &'a str {
     if is_blank && calls_nothing { NO_TEXT } else { entry.text() }
 }
 
+type Members = BTreeMap<String, Box<RawValue>>;
+
 /// The message with one text block, its calls with shorter arguments, and no thinking.
-fn with_shorter_arguments(raw: &str, text: String, level_tokens: u64) -> Option<String> {
-    let mut message: Value = serde_json::from_str(raw).ok()?;
-    let blocks = message.get_mut("content")?.as_array_mut()?;
-    blocks.retain(|block| block.get("type").is_some_and(|kind| kind == "toolCall"));
-    for arguments in blocks.iter_mut().filter_map(|block| block.get_mut("arguments")) {
-        *arguments = shorten_arguments(arguments, level_tokens);
-    }
+///
+/// All else is carried over as it is written, so that nothing needs to be understood to be kept.
+fn with_shorter_arguments(raw: &str, text: &str, level_tokens: u64) -> serde_json::Result<String> {
+    let mut message: Members = serde_json::from_str(raw)?;
+    let content = message.get("content").map_or("[]", |content| content.get());
+    let blocks: Vec<&RawValue> = serde_json::from_str(content)?;
+    let mut shorter = Vec::new();
     if !text.is_empty() {
-        blocks.insert(0, json!({"type": "text", "text": text}));
+        shorter.push(to_raw_value(&json!({"type": "text", "text": text}))?);
     }
-    Some(message.to_string())
+    for block in blocks {
+        let Ok(mut call) = serde_json::from_str::<Members>(block.get()) else { continue };
+        if call.get("type").is_none_or(|kind| kind.get() != r#""toolCall""#) {
+            continue;
+        }
+        if let Some(arguments) = call.get_mut("arguments") {
+            // What no parser takes becomes `{}` on the way: arguments must be an object.
+            let parsed: Value = serde_json::from_str(arguments.get()).unwrap_or_default();
+            *arguments = to_raw_value(&shorten_arguments(&parsed, level_tokens))?;
+        }
+        shorter.push(to_raw_value(&call)?);
+    }
+    message.insert("content".to_owned(), to_raw_value(&shorter)?);
+    serde_json::to_string(&message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments_that_no_parser_takes_go() {
+        let raw = r#"{"role":"assistant","x":1e999,"content":["?",{"type":"thinking","thinking":"hm"},
+            {"type":"toolCall","id":"a","name":"n","arguments":{"big":1e999}}]}"#;
+        let expected = r#"{"content":[{"type":"text","text":"t"},"#.to_owned()
+            + r#"{"arguments":{},"id":"a","name":"n","type":"toolCall"}],"role":"assistant","x":1e999}"#;
+        assert_eq!(with_shorter_arguments(raw, "t", 12).unwrap(), expected);
+    }
 }

@@ -37,7 +37,7 @@ fn head_within(characters: impl Iterator<Item = char>, room: u64) -> Vec<char> {
 /// too long an empty object, for arguments must be one.
 pub(super) fn shorten_arguments(arguments: &Value, limit_tokens: u64) -> Value {
     let fits = |value: &Value| tokens::estimate(&value.to_string()) <= limit_tokens;
-    if fits(arguments) {
+    if arguments.is_object() && fits(arguments) {
         return arguments.clone();
     }
     let mut string_tokens = limit_tokens;
