@@ -13,8 +13,8 @@ pub mod conversation;
 pub mod request;
 
 mod compaction;
-pub mod roster;
 pub mod replay;
+pub mod roster;
 
 pub use compaction::{CompactionOutcome, Verdict};
 pub use conversation::Conversation;

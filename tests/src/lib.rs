@@ -1,6 +1,6 @@
 //! What the stories in `tests/` share: built engines, recorded sessions, the binary.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)]
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -8,14 +8,8 @@ use std::path::{Path, PathBuf};
 use ctxhost_tests::root;
 
 /// Rooms of the host from the ground up. Rooms on one floor do not know each other.
-const FLOORS: [&[&str]; 6] = [
-    &["session", "law", "provider"],
-    &["engine"],
-    &["config"],
-    &["runtime"],
-    &["cli"],
-    &["main"],
-];
+const FLOORS: [&[&str]; 6] =
+    [&["session", "law", "provider"], &["engine"], &["config"], &["runtime"], &["cli"], &["main"]];
 
 fn sources(folder: &Path) -> Vec<(PathBuf, String)> {
     let mut found = Vec::new();
@@ -119,7 +113,8 @@ fn unsafe_stands_in_two_rooms_only() {
 fn every_room_says_what_it_is() {
     for folder in ["engine-api/src", "engines", "host/src"] {
         for (path, text) in sources(&root().join(folder)) {
-            let opens = text.trim_start().trim_start_matches("#![forbid(unsafe_code)]").trim_start();
+            let opens =
+                text.trim_start().trim_start_matches("#![forbid(unsafe_code)]").trim_start();
             assert!(opens.starts_with("//!"), "{} opens without a sentence", path.display());
         }
     }

@@ -1,7 +1,7 @@
 //! Files that are no engine, or not the one they should be: each is refused in one sentence, the host
 //! lives, and the slot falls back or fails as configured.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -106,7 +106,10 @@ fn what_was_cut_short() {
 
 #[test]
 fn a_library_without_metadata_or_symbol() {
-    refused_bytes(&patched("CTXHOST\x01ENGMETA\n", "CTXHOST\x02ENGMETA\n"), "is a library but no engine");
+    refused_bytes(
+        &patched("CTXHOST\x01ENGMETA\n", "CTXHOST\x02ENGMETA\n"),
+        "is a library but no engine",
+    );
     refused_bytes(
         &patched("CONTEXT_ENGINE_ROOT_V1", "CONTEXT_ENGINE_ROOT_V9"),
         "does not export CONTEXT_ENGINE_ROOT_V1",

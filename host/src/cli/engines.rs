@@ -73,7 +73,10 @@ fn info(config: &Config, name: &str, output: &mut Output) -> Result<ExitCode, Fa
         ("version", info.version.clone()),
         ("source", spec.source.to_string()),
         ("owns compaction", if info.owns_compaction { "yes" } else { "no" }.into()),
-        ("needs", if info.requires.is_empty() { "nothing".into() } else { info.requires.join(", ") }),
+        (
+            "needs",
+            if info.requires.is_empty() { "nothing".into() } else { info.requires.join(", ") },
+        ),
     ];
     if let crate::engine::Source::File(path) = &spec.source {
         let file = crate::engine::inspect(path).map_err(|e| Failure::caller(e.to_string()))?;

@@ -60,9 +60,8 @@ impl Failure {
 impl From<ConfigError> for Failure {
     fn from(error: ConfigError) -> Self {
         // The diagnostic shows the line itself, with the place marked.
-        let handler = miette::GraphicalReportHandler::new_themed(
-            miette::GraphicalTheme::unicode_nocolor(),
-        );
+        let handler =
+            miette::GraphicalReportHandler::new_themed(miette::GraphicalTheme::unicode_nocolor());
         let mut shown = String::new();
         match handler.render_report(&mut shown, &error) {
             Ok(()) => Failure::caller("the config is not usable").hint(shown.trim_end()),

@@ -26,9 +26,9 @@ impl Use {
         let path = target(config_path);
         let before = if path.exists() { Config::load(&path)? } else { Config::default() };
         let old = before.slot().configured;
-        Roster::of(&before).spec(&before, &self.engine).map_err(|error| {
-            Failure::from(error).hint(format!("the slot still says {old:?}"))
-        })?;
+        Roster::of(&before)
+            .spec(&before, &self.engine)
+            .map_err(|error| Failure::from(error).hint(format!("the slot still says {old:?}")))?;
         let edit = set_slot(&path, &self.engine)?;
         let proved = Config::load(&path).map_err(Failure::from).and_then(|config| prove(&config));
         match proved {

@@ -8,9 +8,10 @@ pub(super) fn parse_tokens(text: &str) -> Result<u64, String> {
         Some(digits) => (digits, 1_000_000),
         None => (lower.as_str(), 1),
     };
-    let number: u64 = digits.replace(['_', ','], "").parse().map_err(|_| {
-        format!("{text:?} is no number of tokens; write 32k, 200k, 1m or 32000")
-    })?;
+    let number: u64 = digits
+        .replace(['_', ','], "")
+        .parse()
+        .map_err(|_| format!("{text:?} is no number of tokens; write 32k, 200k, 1m or 32000"))?;
     match number.checked_mul(unit) {
         Some(0) | None => Err(format!("{text:?} is no size a window can have")),
         Some(tokens) => Ok(tokens),

@@ -152,7 +152,7 @@ pub enum OpenError {
         /// The engine.
         id: String,
         /// What it said.
-        error: EngineError,
+        error: Box<EngineError>,
     },
     /// The system gave it no threads.
     #[error("no threads for engine {id:?}: {source}")]
@@ -182,7 +182,7 @@ impl LiveEngine {
     /// [`OpenError`].
     pub fn open(spec: &EngineSpec, environment: &Environment) -> Result<LiveEngine, OpenError> {
         let door = open_door(spec, environment)?;
-        let failed = |error| OpenError::Create { id: spec.id.clone(), error };
+        let failed = |error| OpenError::Create { id: spec.id.clone(), error: Box::new(error) };
         let info = door.info().map_err(failed)?;
         let missing: Vec<String> = {
             let offered = environment.capabilities();
@@ -197,7 +197,7 @@ impl LiveEngine {
         let services = Services::new(&info.id, environment, calls.clone());
         let limit = Duration::from_millis(environment.timeouts.create_ms);
         let handle = create_within(limit, door, services, spec.config.clone())
-            .map_err(|error| OpenError::Create { id: info.id.clone(), error })?;
+            .map_err(|error| OpenError::Create { id: info.id.clone(), error: Box::new(error) })?;
         let timeouts = environment.timeouts.clone();
         Ok(LiveEngine { info, source: spec.source.clone(), handle, lane, calls, timeouts })
     }

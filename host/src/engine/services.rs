@@ -232,7 +232,8 @@ impl HostServices for Services {
         match &self.environment.completer {
             Some(completer) => completer.complete(request),
             None => Box::pin(async {
-                let message = "no model is configured for summaries; set [summariser] in ctxhost.toml";
+                let message =
+                    "no model is configured for summaries; set [summariser] in ctxhost.toml";
                 Err(EngineError::new(ErrorKind::ModelMissing, message))
             }),
         }
@@ -282,7 +283,8 @@ impl HostServices for Services {
     fn history(&self, request: HistoryRequest) -> BoxFuture<Result<HistoryPage>> {
         let sessions = self.environment.sessions.clone();
         Box::pin(async move {
-            let missing = || EngineError::new(ErrorKind::Unsupported, "this host keeps no sessions");
+            let missing =
+                || EngineError::new(ErrorKind::Unsupported, "this host keeps no sessions");
             Ok(sessions.ok_or_else(missing)?.history(&request))
         })
     }

@@ -39,15 +39,26 @@ pub enum SlotError {
         /// The call.
         operation: &'static str,
         /// What it said.
-        error: EngineError,
+        error: Box<EngineError>,
     },
     /// The engine said something that the caller acts on: its window is too small, what must stay
     /// does not fit, the call was cancelled.
     #[error("{error}")]
     Answer {
         /// What it said.
-        error: EngineError,
+        error: Box<EngineError>,
     },
+}
+
+impl SlotError {
+    /// An engine failed.
+    pub fn engine(id: &str, operation: &'static str, error: EngineError) -> Self {
+        SlotError::Engine { id: id.into(), operation, error: Box::new(error) }
+    }
+
+    fn answer(error: EngineError) -> Self {
+        SlotError::Answer { error: Box::new(error) }
+    }
 }
 
 /// An answer and who gave it.
@@ -215,7 +226,7 @@ impl Slot {
                 if is_breakage(error.kind) && engine.id() != self.legacy.id() {
                     self.put_in_quarantine("compact", &error.message);
                 }
-                Err(SlotError::Engine { id: engine.id().into(), operation: "compact", error })
+                Err(SlotError::engine(engine.id(), "compact", error))
             }
         }
     }
@@ -225,15 +236,19 @@ impl Slot {
     /// # Errors
     ///
     /// [`SlotError::Engine`] where `on_engine_error` is `fail`, or where it was the bundled engine.
-    pub fn refuse(&self, engine: &str, operation: &'static str, why: &str) -> Result<(), SlotError> {
+    pub fn refuse(
+        &self,
+        engine: &str,
+        operation: &'static str,
+        why: &str,
+    ) -> Result<(), SlotError> {
         if engine != self.legacy.id() {
             self.put_in_quarantine(operation, why);
             if self.on_error == OnEngineError::Fallback {
                 return Ok(());
             }
         }
-        let error = EngineError::failed(why);
-        Err(SlotError::Engine { id: engine.into(), operation, error })
+        Err(SlotError::engine(engine, operation, EngineError::failed(why)))
     }
 
     /// Asks the effective engine and, where that fails and the operator allows it, the bundled one.
@@ -249,13 +264,12 @@ impl Slot {
         if let Some(chosen) = self.chosen.as_ref().filter(|_| self.quarantined().is_none()) {
             match ask(chosen.clone()).await {
                 Ok(value) => return Ok(self.served(chosen, value, began.elapsed())),
-                Err(error) if is_answer(error.kind) => return Err(SlotError::Answer { error }),
+                Err(error) if is_answer(error.kind) => return Err(SlotError::answer(error)),
                 Err(error) => {
                     let hung = if chosen.lost_a_thread() { "; its thread hangs" } else { "" };
                     self.put_in_quarantine(operation, &format!("{}{hung}", error.message));
                     if self.on_error == OnEngineError::Fail {
-                        let id = chosen.id().into();
-                        return Err(SlotError::Engine { id, operation, error });
+                        return Err(SlotError::engine(chosen.id(), operation, error));
                     }
                 }
             }
@@ -264,14 +278,12 @@ impl Slot {
             && let Some(record) = self.quarantined()
         {
             let error = EngineError::failed(format!("in quarantine: {}", record.reason));
-            return Err(SlotError::Engine { id: record.id, operation, error });
+            return Err(SlotError::engine(&record.id, operation, error));
         }
         match ask(self.legacy.clone()).await {
             Ok(value) => Ok(self.served(&self.legacy, value, began.elapsed())),
-            Err(error) if is_answer(error.kind) => Err(SlotError::Answer { error }),
-            Err(error) => {
-                Err(SlotError::Engine { id: self.legacy.id().into(), operation, error })
-            }
+            Err(error) if is_answer(error.kind) => Err(SlotError::answer(error)),
+            Err(error) => Err(SlotError::engine(self.legacy.id(), operation, error)),
         }
     }
 

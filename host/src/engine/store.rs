@@ -212,8 +212,10 @@ fn read(path: &Path) -> Result<Option<Vec<u8>>, StoreError> {
 fn write(path: &Path, bytes: &[u8]) -> Result<(), StoreError> {
     let folder = path.parent().unwrap_or(path);
     super::library::private_folder(folder).map_err(disk("create", folder))?;
-    let mut file =
-        tempfile::Builder::new().prefix(".new-").tempfile_in(folder).map_err(disk("write", path))?;
+    let mut file = tempfile::Builder::new()
+        .prefix(".new-")
+        .tempfile_in(folder)
+        .map_err(disk("write", path))?;
     file.write_all(bytes).map_err(disk("write", path))?;
     file.as_file().sync_all().map_err(disk("write", path))?;
     file.persist(path).map_err(|error| disk("rename", path)(error.error))?;

@@ -98,7 +98,10 @@ impl Wire {
             return Err(refusal(status, &text));
         }
         let reply: Reply = serde_json::from_str(&text).map_err(|error| {
-            EngineError::new(ErrorKind::ModelFailed, format!("the model's reply is no JSON: {error}"))
+            EngineError::new(
+                ErrorKind::ModelFailed,
+                format!("the model's reply is no JSON: {error}"),
+            )
         })?;
         reply.into_completion()
     }

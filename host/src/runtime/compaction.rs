@@ -185,7 +185,8 @@ fn folded(view: &ctxhost_engine_api::Transcript, plan: &Plan) -> Vec<FoldedEntry
         }
         _ => None,
     });
-    for range in kept.chain([view.len() as u64..view.len() as u64]) {
+    let end = view.len() as u64;
+    for range in kept.chain(std::iter::once(end..end)) {
         entries.extend(view.range(next..range.start).map(|entry| FoldedEntry {
             id: entry.id().into(),
             role: entry.role(),

@@ -78,7 +78,8 @@ pub async fn replay(
     };
     let branch: Vec<&Record> = recorded.branch().into_iter().filter(|r| is_history(r)).collect();
     let total = branch.iter().filter(|record| is_answer(record)).count() as u64;
-    let mut conversation = Conversation::new(Session::in_memory(recorded.header().clone()), &settings.law);
+    let mut conversation =
+        Conversation::new(Session::in_memory(recorded.header().clone()), &settings.law);
     let mut observer = Observer::new(settings.budget_tokens);
     shaper.bootstrap(&conversation).await?;
     for record in branch {
@@ -149,6 +150,7 @@ fn prompt_of(conversation: &Conversation) -> String {
 
 fn facts(slot: &Slot, engine: &EngineSpec) -> EngineFacts {
     let effective = slot.effective().info();
-    let version = if effective.id == slot.configured() { effective.version.clone() } else { String::new() };
+    let version =
+        if effective.id == slot.configured() { effective.version.clone() } else { String::new() };
     EngineFacts { id: slot.configured().into(), version, source: engine.source.to_string() }
 }

@@ -110,9 +110,11 @@ impl Shaper<'_> {
     ) -> Result<Shaped, RuntimeError> {
         let mut took = self.ingest(conversation).await?;
         let mut compactions = Vec::new();
+        let mut allowance_tokens = self.budget_tokens;
         for attempt in 1..=MAX_COMPACTIONS + 1 {
             let view = conversation.view();
-            let (assembled, lawful) = self.assemble(conversation, &view, ask).await?;
+            let (assembled, lawful) =
+                self.assemble(conversation, &view, ask, allowance_tokens).await?;
             took += assembled.took;
             if lawful.tokens <= self.budget_tokens {
                 return Ok(Shaped {
@@ -125,8 +127,14 @@ impl Shaper<'_> {
                     took,
                 });
             }
-            // An engine that owns compaction has promised to fit; asking it again changes nothing.
-            if attempt > MAX_COMPACTIONS || self.slot.effective().info().owns_compaction {
+            if self.slot.effective().info().owns_compaction {
+                // It has promised to fit. What the law put back it could not have counted, so it is
+                // asked once more with that much less.
+                let overshoot_tokens = lawful.tokens - self.budget_tokens;
+                allowance_tokens = allowance_tokens.saturating_sub(overshoot_tokens);
+                if attempt == 1 { continue } else { break }
+            }
+            if attempt > MAX_COMPACTIONS {
                 break;
             }
             let outcome =
@@ -164,11 +172,12 @@ impl Shaper<'_> {
         conversation: &mut Conversation,
         view: &Transcript,
         ask: &Ask,
+        allowance_tokens: u64,
     ) -> Result<(Served<Vec<Note>>, Lawful), RuntimeError> {
         loop {
             let request = AssembleRequest {
                 session: conversation.reference().clone(),
-                budget: self.budget_tokens,
+                budget: allowance_tokens,
                 reserve_tokens: self.reserve_tokens,
                 prompt: ask.prompt.clone(),
                 model: self.model.clone(),
@@ -197,11 +206,8 @@ impl Shaper<'_> {
         let view = conversation.view();
         let plan = law::last_rung(&view, self.budget_tokens)?;
         let lawful = law::enforce(&view, plan, self.budget_tokens, self.law)
-            .map_err(|violation| SlotError::Engine {
-                id: LAST_RUNG.into(),
-                operation: "assemble",
-                error: EngineError::failed(violation.to_string()),
-            })?;
+            .map_err(|violation| EngineError::failed(violation.to_string()))
+            .map_err(|error| SlotError::engine(LAST_RUNG, "assemble", error))?;
         let effective = self.slot.effective().id();
         let why = match compactions.last().map(|outcome| &outcome.verdict) {
             Some(Verdict::Rejected { reason }) => reason.clone(),
@@ -228,4 +234,3 @@ impl Served<Plan> {
         (value, Served { value: notes, engine, version, fallback, took })
     }
 }
-

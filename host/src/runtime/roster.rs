@@ -62,7 +62,12 @@ impl Roster {
                 let id = found.meta.id.clone();
                 let version = found.meta.version;
                 let source = Source::File(path);
-                engines.entry(id.clone()).or_insert(Installed { id, version, source, problem: None });
+                engines.entry(id.clone()).or_insert(Installed {
+                    id,
+                    version,
+                    source,
+                    problem: None,
+                });
             }
         }
         for (id, entry) in &config.plugins.entries {
@@ -137,7 +142,8 @@ fn named(id: &str, path: &Path) -> Installed {
 fn libraries(folder: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let paths = entries.map(|entry| entry.path());
-    let mut found: Vec<_> = paths.filter(|path| path.extension().is_some_and(|e| e == "so")).collect();
+    let mut found: Vec<_> =
+        paths.filter(|path| path.extension().is_some_and(|e| e == "so")).collect();
     found.sort();
     found
 }

@@ -2,9 +2,9 @@
 
 use crate::runtime::replay::report::{CompactionRow, Report, Run, TurnRow};
 
-use super::phrase::{clean, counted, grouped, layers, milliseconds, percent};
 use super::grid::{Column, Grid};
 use super::paint::{Style, Tone};
+use super::phrase::{clean, counted, grouped, layers, milliseconds, percent};
 
 #[cfg(test)]
 mod tests;
