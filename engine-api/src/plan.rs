@@ -115,6 +115,10 @@ pub struct PlanExtras {
     /// Rises when the projection begins anew, so that a caching backend knows when to resend.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub projection_epoch: Option<u64>,
+    /// Why the engine wants a compaction first, although the plan fits. The host asks it to compact
+    /// once and assembles again; where that made no progress, the plan is sent as it is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub compaction_wanted: Option<String>,
     /// What the engine did that no single operation shows.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<Note>,

@@ -108,47 +108,51 @@ impl Shaper<'_> {
         conversation: &mut Conversation,
         ask: &Ask,
     ) -> Result<Shaped, RuntimeError> {
-        let mut took = self.ingest(conversation).await?;
-        let mut compactions = Vec::new();
+        let mut work = Work { took: self.ingest(conversation).await?, ..Work::default() };
         let mut allowance_tokens = self.budget_tokens;
         for attempt in 1..=MAX_COMPACTIONS + 1 {
             let view = conversation.view();
-            let (assembled, lawful) =
-                self.assemble(conversation, &view, ask, allowance_tokens).await?;
-            took += assembled.took;
-            if lawful.tokens <= self.budget_tokens {
-                return Ok(Shaped {
-                    view,
-                    engine: assembled.engine,
-                    fallback: assembled.fallback,
-                    notes: assembled.value,
-                    lawful,
-                    compactions,
-                    took,
-                });
+            let assembled = self.assemble(conversation, &view, ask, allowance_tokens).await?;
+            work.took += assembled.served.took;
+            let fits = assembled.lawful.tokens <= self.budget_tokens;
+            if fits && (attempt > 1 || assembled.wants_compaction().is_none()) {
+                return Ok(assembled.into_shaped(view, work));
             }
-            if self.slot.effective().info().owns_compaction {
+            if !fits && self.slot.effective().info().owns_compaction {
                 // It has promised to fit. What the law put back it could not have counted, so it is
                 // asked once more with that much less.
-                let overshoot_tokens = lawful.tokens - self.budget_tokens;
+                let overshoot_tokens = assembled.lawful.tokens - self.budget_tokens;
                 allowance_tokens = allowance_tokens.saturating_sub(overshoot_tokens);
                 if attempt == 1 { continue } else { break }
             }
-            if attempt > MAX_COMPACTIONS {
+            if attempt > MAX_COMPACTIONS
+                || !self.compact(conversation, attempt, ask, &mut work).await?
+            {
+                if fits {
+                    return Ok(assembled.into_shaped(view, work));
+                }
                 break;
             }
-            let outcome =
-                compaction::attempt(self, conversation, Trigger::Threshold, attempt, ask.now_ms)
-                    .await?;
-            took += outcome.took;
-            let goes_on = outcome.verdict.allows_another();
-            compactions.push(outcome);
-            if !goes_on {
-                break;
-            }
-            took += self.ingest(conversation).await?;
         }
-        self.last_rung(conversation, compactions, took)
+        self.last_rung(conversation, work)
+    }
+
+    /// Tries a compaction; whether it makes sense to assemble again.
+    async fn compact(
+        &self,
+        conversation: &mut Conversation,
+        attempt: u32,
+        ask: &Ask,
+        work: &mut Work,
+    ) -> Result<bool, RuntimeError> {
+        let outcome =
+            compaction::attempt(self, conversation, Trigger::Threshold, attempt, ask.now_ms)
+                .await?;
+        work.took += outcome.took;
+        let goes_on = outcome.verdict.allows_another();
+        work.compactions.push(outcome);
+        work.took += self.ingest(conversation).await?;
+        Ok(goes_on)
     }
 
     /// Tells the engine of the entries it has not seen.
@@ -173,7 +177,7 @@ impl Shaper<'_> {
         view: &Transcript,
         ask: &Ask,
         allowance_tokens: u64,
-    ) -> Result<(Served<Vec<Note>>, Lawful), RuntimeError> {
+    ) -> Result<Assembled, RuntimeError> {
         loop {
             let request = AssembleRequest {
                 session: conversation.reference().clone(),
@@ -186,10 +190,10 @@ impl Shaper<'_> {
                 ..AssembleRequest::default()
             };
             let served = self.slot.assemble(view, request).await?;
-            let (plan, served) = served.split();
+            let plan = served.value.clone();
             let anchors = conversation.anchors();
             match law::enforce_with(anchors, view, plan, self.budget_tokens, self.law) {
-                Ok(lawful) => return Ok((served, lawful)),
+                Ok(lawful) => return Ok(Assembled { served, lawful }),
                 Err(violation) => {
                     self.slot.refuse(&served.engine, "assemble", &violation.to_string())?;
                 }
@@ -197,20 +201,15 @@ impl Shaper<'_> {
         }
     }
 
-    fn last_rung(
-        &self,
-        conversation: &Conversation,
-        compactions: Vec<CompactionOutcome>,
-        took: Duration,
-    ) -> Result<Shaped, RuntimeError> {
+    fn last_rung(&self, conversation: &Conversation, work: Work) -> Result<Shaped, RuntimeError> {
         let view = conversation.view();
         let plan = law::last_rung(&view, self.budget_tokens)?;
         let lawful = law::enforce(&view, plan, self.budget_tokens, self.law)
             .map_err(|violation| EngineError::failed(violation.to_string()))
             .map_err(|error| SlotError::engine(LAST_RUNG, "assemble", error))?;
         let effective = self.slot.effective().id();
-        let why = match compactions.last().map(|outcome| &outcome.verdict) {
-            Some(Verdict::Rejected { reason }) => reason.clone(),
+        let why = match work.compactions.last().map(|outcome| &outcome.verdict) {
+            Some(Verdict::Rejected { reason } | Verdict::NotTried { reason }) => reason.clone(),
             _ => format!("{effective} left the request above its budget"),
         };
         tracing::warn!(engine = effective, why, "the last rung shaped a request");
@@ -219,18 +218,40 @@ impl Shaper<'_> {
             lawful,
             engine: LAST_RUNG.into(),
             fallback: Some(why),
-            compactions,
+            compactions: work.compactions,
             notes: Vec::new(),
-            took,
+            took: work.took,
         })
     }
 }
 
-impl Served<Plan> {
-    /// The plan, and the rest with the plan's notes in its place.
-    fn split(self) -> (Plan, Served<Vec<Note>>) {
-        let Served { value, engine, version, fallback, took } = self;
-        let notes = value.extras.notes.clone();
-        (value, Served { value: notes, engine, version, fallback, took })
+/// What went into a request so far.
+#[derive(Default)]
+struct Work {
+    compactions: Vec<CompactionOutcome>,
+    took: Duration,
+}
+
+/// A plan that the law passed, with who made it.
+struct Assembled {
+    served: Served<Plan>,
+    lawful: Lawful,
+}
+
+impl Assembled {
+    fn wants_compaction(&self) -> Option<&str> {
+        self.served.value.extras.compaction_wanted.as_deref()
+    }
+
+    fn into_shaped(self, view: Transcript, work: Work) -> Shaped {
+        Shaped {
+            view,
+            lawful: self.lawful,
+            engine: self.served.engine,
+            fallback: self.served.fallback,
+            compactions: work.compactions,
+            notes: self.served.value.extras.notes,
+            took: work.took,
+        }
     }
 }
