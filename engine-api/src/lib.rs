@@ -84,3 +84,8 @@ pub mod __border {
     pub use crate::abi::export::{LibHeader, header};
     pub use crate::abi::meta::{META_BYTES, encode_meta};
 }
+
+/// The examples of the project's README, compiled.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+pub struct ReadmeExamples;

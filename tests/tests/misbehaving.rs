@@ -15,13 +15,16 @@ use ctxhost_engine_api::ModelRef;
 use ctxhost_tests::{chaos_library, recorded_session};
 use serde_json::json;
 
-const WINDOW_TOKENS: u64 = 32_000;
+/// Small enough for pressure in every turn.
+const TIGHT_TOKENS: u64 = 20_000;
+/// Large enough for the largest round of tools in the recording, which this engine cannot shorten.
+const ROOMY_TOKENS: u64 = 60_000;
 
-fn settings(on_error: OnEngineError) -> ReplaySettings {
+fn settings(budget_tokens: u64, on_error: OnEngineError) -> ReplaySettings {
     ReplaySettings {
-        budget_tokens: 20_000,
+        budget_tokens,
         reserve_tokens: 8_000,
-        model: ModelRef { window_tokens: WINDOW_TOKENS, ..ModelRef::default() },
+        model: ModelRef { window_tokens: budget_tokens * 8 / 5, ..ModelRef::default() },
         law: LawSettings::default(),
         on_error,
         legacy: EngineSpec::bundled("legacy", json!({})),
@@ -31,10 +34,18 @@ fn settings(on_error: OnEngineError) -> ReplaySettings {
 }
 
 fn chaos(mode: &str, on_error: OnEngineError) -> Result<Run, RuntimeError> {
+    chaos_within(TIGHT_TOKENS, mode, on_error)
+}
+
+fn chaos_within(
+    budget_tokens: u64,
+    mode: &str,
+    on_error: OnEngineError,
+) -> Result<Run, RuntimeError> {
     let spec = EngineSpec::file("chaos", &chaos_library(), json!({ "mode": mode }));
     let session = Session::parse("recorded", &recorded_session()).unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    runtime.block_on(replay(&session, &spec, &settings(on_error), |_| {}))
+    runtime.block_on(replay(&session, &spec, &settings(budget_tokens, on_error), |_| {}))
 }
 
 /// With `fallback` the bundled engine serves every request, lawfully, and the report says why; with
@@ -55,7 +66,7 @@ fn breaks(mode: &str, says: &str) {
 
 #[test]
 fn the_engine_serves_while_it_is_good() {
-    let run = chaos("good", OnEngineError::Fail).unwrap();
+    let run = chaos_within(ROOMY_TOKENS, "good", OnEngineError::Fail).unwrap();
     assert_eq!((run.totals.fallbacks, run.totals.violations), (0, 0));
     assert!(run.turns.iter().any(|turn| turn.shaped_by == ["chaos"]));
 }
@@ -103,4 +114,14 @@ fn a_plan_of_nothing_still_shows_the_model_what_it_must_see() {
     let run = chaos("nothing", OnEngineError::Fallback).unwrap();
     assert_eq!(run.totals.violations, 0);
     assert!(run.curve.iter().all(|point| point.tokens > 0), "the keep law put something back");
+}
+
+#[test]
+fn an_engine_may_ask_for_a_compaction_before_it_is_due() {
+    let run = chaos_within(ROOMY_TOKENS, "wants-compaction", OnEngineError::Fail).unwrap();
+    let early = run.compactions.iter().find(|row| row.applied);
+    let early = early.unwrap_or_else(|| panic!("none was applied: {:?}", run.compactions));
+    assert_eq!(early.engine, "chaos");
+    assert!(early.before_tokens > early.after_tokens);
+    assert_eq!(run.totals.violations, 0);
 }

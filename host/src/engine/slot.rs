@@ -265,9 +265,11 @@ impl Slot {
             match ask(chosen.clone()).await {
                 Ok(value) => return Ok(self.served(chosen, value, began.elapsed())),
                 Err(error) if is_answer(error.kind) => return Err(SlotError::answer(error)),
-                Err(error) => {
-                    let hung = if chosen.lost_a_thread() { "; its thread hangs" } else { "" };
-                    self.put_in_quarantine(operation, &format!("{}{hung}", error.message));
+                Err(mut error) => {
+                    if chosen.lost_a_thread() {
+                        error.message += "; its thread hangs";
+                    }
+                    self.put_in_quarantine(operation, &error.message);
                     if self.on_error == OnEngineError::Fail {
                         return Err(SlotError::engine(chosen.id(), operation, error));
                     }

@@ -10,7 +10,7 @@ use ctxhost_engine_api::{
 use super::compaction::{self, CompactionOutcome, Verdict};
 use super::conversation::Conversation;
 use crate::engine::{Served, Slot, SlotError};
-use crate::law::{self, CannotFit, LawSettings, Lawful};
+use crate::law::{self, CannotFit, LawSettings, Lawful, Repair};
 use crate::session::SessionError;
 
 /// How often one request may ask for a compaction before the last rung (DESIGN 2, overflow recovery).
@@ -120,10 +120,11 @@ impl Shaper<'_> {
             }
             if !fits && self.slot.effective().info().owns_compaction {
                 // It has promised to fit. What the law put back it could not have counted, so it is
-                // asked once more with that much less.
+                // asked again with that much less.
                 let overshoot_tokens = assembled.lawful.tokens - self.budget_tokens;
-                allowance_tokens = allowance_tokens.saturating_sub(overshoot_tokens);
-                if attempt == 1 { continue } else { break }
+                let less_tokens = overshoot_tokens.max(assembled.put_back_tokens(&view));
+                allowance_tokens = allowance_tokens.saturating_sub(less_tokens);
+                continue;
             }
             if attempt > MAX_COMPACTIONS
                 || !self.compact(conversation, attempt, ask, &mut work).await?
@@ -241,6 +242,14 @@ struct Assembled {
 impl Assembled {
     fn wants_compaction(&self) -> Option<&str> {
         self.served.value.extras.compaction_wanted.as_deref()
+    }
+
+    fn put_back_tokens(&self, view: &Transcript) -> u64 {
+        let tokens = |repair: &Repair| match repair {
+            Repair::PutBack { entries, .. } => view.tokens(entries.clone()),
+            _ => 0,
+        };
+        self.lawful.repairs.iter().map(tokens).sum()
     }
 
     fn into_shaped(self, view: Transcript, work: Work) -> Shaped {
