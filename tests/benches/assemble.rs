@@ -1,9 +1,11 @@
 //! What the border costs: `assemble` of the window engine over 100,000 entries with a budget of 200,000
-//! tokens, called directly and through its `.so`, with the ratio of the two in the same run.
+//! tokens, called directly and through its `.so`, with the ratio of the two in the same run. Once for a
+//! session that the engine knows, as in every request but the first, and once for a new one.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout)]
 
 use std::hint::black_box;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use criterion::Criterion;
@@ -32,9 +34,15 @@ fn transcript() -> Transcript {
     conversation.transcript()
 }
 
-fn request() -> AssembleRequest {
-    let session = SessionRef { id: "bench".into(), key: String::new() };
+fn request(session: &str) -> AssembleRequest {
+    let session = SessionRef { id: session.into(), key: String::new() };
     AssembleRequest { session, budget: BUDGET_TOKENS, ..AssembleRequest::default() }
+}
+
+/// A request of a session that no engine has seen.
+fn first_request() -> AssembleRequest {
+    static SESSIONS: AtomicU64 = AtomicU64::new(0);
+    request(&format!("bench {}", SESSIONS.fetch_add(1, Ordering::Relaxed)))
 }
 
 fn loaded() -> EngineHandle {
@@ -43,7 +51,7 @@ fn loaded() -> EngineHandle {
     door.create(std::sync::Arc::new(ScriptedHost::new()), &json!({})).unwrap()
 }
 
-fn timed(work: impl FnOnce()) -> Duration {
+fn timed(work: impl Fn()) -> Duration {
     let began = Instant::now();
     work();
     began.elapsed()
@@ -58,24 +66,33 @@ fn main() {
     let view = transcript();
     let direct = Window::create(ScriptedHost::new().handle(), json!({})).unwrap();
     let through = loaded();
-    let call_direct =
-        || drop(black_box(block_on(direct.assemble(view.clone(), request())).unwrap()));
-    let call_through =
-        || drop(black_box(block_on(through.assemble(view.clone(), request())).unwrap()));
+    let call_direct = |request: AssembleRequest| {
+        drop(black_box(block_on(direct.assemble(view.clone(), request)).unwrap()));
+    };
+    let call_through = |request: AssembleRequest| {
+        drop(black_box(block_on(through.assemble(view.clone(), request)).unwrap()));
+    };
 
     let mut criterion = Criterion::default().configure_from_args();
     let mut group = criterion.benchmark_group("assemble 100k entries, 200k budget");
-    group.bench_function("direct call", |bencher| bencher.iter(call_direct));
-    group.bench_function("through the .so", |bencher| bencher.iter(call_through));
+    group.bench_function("direct, known session", |b| b.iter(|| call_direct(request("known"))));
+    group.bench_function("so, known session", |b| b.iter(|| call_through(request("known"))));
+    group.bench_function("direct, new session", |b| b.iter(|| call_direct(first_request())));
+    group.bench_function("so, new session", |b| b.iter(|| call_through(first_request())));
     group.finish();
     criterion.final_summary();
 
-    // Pair by pair, so that the ratio holds when the machine's speed drifts.
-    let pairs: Vec<_> = (0..PAIRS).map(|_| (timed(call_direct), timed(call_through))).collect();
+    compare("known session", || call_direct(request("known")), || call_through(request("known")));
+    compare("new session", || call_direct(first_request()), || call_through(first_request()));
+}
+
+/// Prints the ratio of the two calls, pair by pair, so that it holds when the machine's speed drifts.
+fn compare(what: &str, direct: impl Fn(), through: impl Fn()) {
+    let pairs: Vec<_> = (0..PAIRS).map(|_| (timed(&direct), timed(&through))).collect();
     let direct = median(pairs.iter().map(|(direct, _)| *direct).collect());
     let through = median(pairs.iter().map(|(_, through)| *through).collect());
     let ratio = through.as_secs_f64() / direct.as_secs_f64();
     println!(
-        "median of {PAIRS} pairs: direct {direct:?}, through the .so {through:?}, ratio {ratio:.2}"
+        "{what}: direct {direct:?}, through the .so {through:?}, ratio {ratio:.2}, median of {PAIRS} pairs"
     );
 }
