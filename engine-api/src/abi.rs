@@ -16,6 +16,7 @@ pub(crate) mod engine;
 pub(crate) mod guard;
 pub(crate) mod host;
 
+pub mod admit;
 pub mod export;
 #[cfg(feature = "tracing")]
 mod forward;

@@ -73,7 +73,8 @@ pub use serde_json;
 
 /// The host's half of the border. For hosts and test kits; engines have no use for it.
 pub mod border {
-    pub use crate::abi::import::{AdmitError, EngineDoor, EngineHandle, ROOT_SYMBOL};
+    pub use crate::abi::admit::{AdmitError, ROOT_SYMBOL};
+    pub use crate::abi::import::{EngineDoor, EngineHandle};
     pub use crate::abi::meta::{ABI_MAJOR, META_BYTES, Meta, decode_meta, magic};
     pub use crate::abi::services::{BoxFuture, HostServices};
 }

@@ -3,15 +3,13 @@
 use std::future::Future;
 use std::sync::Arc;
 
-use abi_stable::StableAbi;
-use abi_stable::abi_stability::abi_checking::check_layout_compatibility;
-use abi_stable::library::AbiHeaderRef;
 use abi_stable::std_types::{RResult, RString};
 use async_ffi::FfiFuture;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+use super::admit::{AdmitError, root_module};
 use super::engine::{AbiEngineObj, EngineModuleRef};
 use super::guard::{catch, guarded};
 use super::host::{AbiError, from_abi, from_json, to_json};
@@ -21,34 +19,6 @@ use crate::error::Result;
 use crate::plan::{Compaction, Plan};
 use crate::request::*;
 use crate::transcript::Transcript;
-
-/// The symbol that a library of this major exports.
-pub const ROOT_SYMBOL: &str = "CONTEXT_ENGINE_ROOT_V1";
-
-/// Why a symbol of a library was not let in.
-#[derive(Debug, thiserror::Error)]
-pub enum AdmitError {
-    /// The symbol is not what `export_engine!` makes.
-    #[error("its symbol {ROOT_SYMBOL} is not the header of an engine ({reason})")]
-    NotAHeader {
-        /// What is wrong with it.
-        reason: String,
-    },
-    /// Neither side's layout is an extension of the other's.
-    #[error("it was built for an engine API that this host cannot talk to: {reason}")]
-    Incompatible {
-        /// The first difference, in one line.
-        reason: String,
-        /// The whole report; tens of kilobytes, for the debug log alone.
-        report: String,
-    },
-    /// The library's own root function failed.
-    #[error("its root function failed ({reason})")]
-    RootFailed {
-        /// What it said.
-        reason: String,
-    },
-}
 
 /// An engine that can be created: linked into the host or admitted from a library.
 #[derive(Clone, Copy)]
@@ -76,32 +46,8 @@ impl EngineDoor {
     /// `symbol` is the address of [`ROOT_SYMBOL`] in a library that is never unloaded, and the
     /// library was built by `export_engine!` or is no engine library at all.
     pub unsafe fn admit(symbol: *const ()) -> Result<EngineDoor, AdmitError> {
-        if symbol.is_null() {
-            return Err(AdmitError::NotAHeader { reason: "its address is null".into() });
-        }
-        // SAFETY: `AbiHeaderRef` is a transparent reference to 40 readable bytes; the caller promises
-        // that the address is that of a static of a library that stays mapped. The magic in the first
-        // 32 bytes is compared before anything else of it is used.
-        let header = unsafe { std::mem::transmute::<*const (), AbiHeaderRef>(symbol) };
-        let header = header.upgrade().map_err(|error| AdmitError::NotAHeader {
-            reason: first_error_line(&error.to_string()),
-        })?;
-        let ours = <EngineModuleRef as StableAbi>::LAYOUT;
-        let theirs = header
-            .layout()
-            .ok_or_else(|| AdmitError::NotAHeader { reason: "it carries no layout".into() })?;
-        if check_layout_compatibility(ours, theirs).is_err() {
-            check_layout_compatibility(theirs, ours).map_err(|errors| {
-                let report = errors.to_string();
-                AdmitError::Incompatible { reason: first_error_line(&report), report }
-            })?;
-        }
-        // SAFETY: one of the two layouts is an extension of the other, as just checked. Accessors of
-        // fields and methods past the shorter one test for their presence.
-        let module = unsafe { header.unchecked_layout::<EngineModuleRef>() };
-        let module = module.map_err(|error| AdmitError::RootFailed {
-            reason: first_error_line(&error.to_string()),
-        })?;
+        // SAFETY: the caller promises what `root_module` asks for.
+        let module = unsafe { root_module(symbol)? };
         Ok(EngineDoor { module })
     }
 
@@ -130,15 +76,6 @@ impl std::fmt::Debug for EngineDoor {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("EngineDoor")
     }
-}
-
-/// The lines that help follow the first `Error:` of a report that may be 200 kB long.
-fn first_error_line(report: &str) -> String {
-    let mut lines = report.lines().map(str::trim).skip_while(|line| !line.starts_with("Error:"));
-    let named = lines.by_ref().take(3).collect::<Vec<_>>().join(" ");
-    let fallback = report.lines().map(str::trim).find(|line| !line.is_empty());
-    let line = if named.is_empty() { fallback.unwrap_or("no reason given").into() } else { named };
-    line.chars().take(300).collect()
 }
 
 /// A live engine. Cloning shares it; every future owns what it needs and may be dropped to cancel.
