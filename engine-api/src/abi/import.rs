@@ -43,7 +43,7 @@ impl EngineDoor {
     ///
     /// # Safety
     ///
-    /// `symbol` is the address of [`ROOT_SYMBOL`] in a library that is never unloaded, and the
+    /// `symbol` is the address of [`ROOT_SYMBOL`](crate::border::ROOT_SYMBOL) in a library that is never unloaded, and the
     /// library was built by `export_engine!` or is no engine library at all.
     pub unsafe fn admit(symbol: *const ()) -> Result<EngineDoor, AdmitError> {
         // SAFETY: the caller promises what `root_module` asks for.
