@@ -10,6 +10,8 @@
 // What crosses is public to the macro of `export_engine!`, not to readers.
 #![allow(missing_docs, missing_debug_implementations, unreachable_pub)]
 
+pub(crate) mod json;
+pub(crate) mod plan;
 pub(crate) mod view;
 
 pub(crate) mod engine;

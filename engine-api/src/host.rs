@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::abi::guard;
-use crate::abi::host::{HostObj, from_abi, from_json, to_json};
+use crate::abi::host::{HostObj, from_abi};
+use crate::abi::json::{from_json, to_json};
 use crate::error::Result;
 use crate::plan::Compaction;
 use crate::request::{CallId, CompactRequest, SessionRef};

@@ -8,6 +8,7 @@
 
 mod bundled;
 mod calls;
+mod environment;
 mod lane;
 mod library;
 mod live;
@@ -15,11 +16,13 @@ mod quarantine;
 mod services;
 mod slot;
 pub mod store;
+mod timeouts;
 
 pub use bundled::{BUNDLED, LEGACY, bundled};
+pub use environment::{Clock, Environment, SessionView};
 pub use lane::Isolation;
 pub use library::{Inspected, LoadError, inspect};
-pub use live::{EngineSpec, LiveEngine, OpenError, Source, Timeouts};
+pub use live::{EngineSpec, LiveEngine, OpenError, Source};
 pub use quarantine::{Quarantine, QuarantineRecord};
-pub use services::{Clock, Environment, SessionView};
 pub use slot::{OnEngineError, Served, Slot, SlotError};
+pub use timeouts::Timeouts;

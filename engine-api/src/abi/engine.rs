@@ -7,14 +7,11 @@ use abi_stable::sabi_trait;
 use abi_stable::sabi_types::VersionStrings;
 use abi_stable::std_types::{RArc, RResult, RString, RVec};
 use async_ffi::FfiFuture;
-use serde::{Deserialize, Serialize};
 
-use super::host::{AbiError, AbiFuture, AbiHost_TO, from_json};
+use super::host::{AbiError, AbiFuture, AbiHost_TO};
+use super::plan::AbiPlan;
 use super::view::AbiTranscript_TO;
-use crate::error::{EngineError, ErrorKind, Result};
-use crate::plan::{Action, Compaction, Note, Op, Plan, PlanExtras};
 use crate::request::{AssembleRequest, CallId, IngestRequest, Ingested, ModelRef, SessionRef};
-use crate::transcript::Role;
 
 /// The raw transcript handle, as a parameter.
 pub(crate) type AbiView = AbiTranscript_TO<RArc<()>>;
@@ -97,35 +94,6 @@ pub struct AbiAssemble {
     ext_json: RString,
 }
 
-/// One operation of a plan, as it crosses. Frozen within the major; kinds are numbers.
-#[repr(C)]
-#[derive(StableAbi)]
-pub struct AbiOp {
-    kind: u32,
-    role: u8,
-    a: u64,
-    b: u64,
-    text: RString,
-    /// The operation's note as JSON; empty for none.
-    ext_json: RString,
-}
-
-/// A plan, as it crosses. Frozen within the major.
-#[repr(C)]
-#[derive(StableAbi)]
-pub struct AbiPlan {
-    ops: RVec<AbiOp>,
-    estimated_tokens: u64,
-    /// The extras as JSON; empty for none.
-    ext_json: RString,
-}
-
-const KEEP: u32 = 1;
-const REPLACE_TEXT: u32 = 2;
-const REPLACE_RAW: u32 = 3;
-const INSERT: u32 = 4;
-const DROP: u32 = 5;
-
 const HEARTBEAT: u64 = 1;
 
 impl From<IngestRequest> for AbiIngest {
@@ -199,113 +167,4 @@ impl From<AbiAssemble> for AssembleRequest {
 
 fn session(id: RString, key: RString) -> SessionRef {
     SessionRef { id: id.into_string(), key: key.into_string() }
-}
-
-/// The extras of a plan with what `compact` says beside it.
-#[derive(Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-struct WireExtras {
-    #[serde(flatten)]
-    extras: PlanExtras,
-    /// Empty for a plan, else `delegate` or `nothing`.
-    #[serde(skip_serializing_if = "String::is_empty")]
-    outcome: String,
-    #[serde(skip_serializing_if = "String::is_empty")]
-    reason: String,
-}
-
-impl From<Plan> for AbiPlan {
-    fn from(plan: Plan) -> Self {
-        let wire = WireExtras { extras: plan.extras, ..WireExtras::default() };
-        AbiPlan {
-            ops: plan.ops.into_iter().map(AbiOp::from).collect(),
-            estimated_tokens: plan.estimated_tokens,
-            ext_json: encode_extras(&wire),
-        }
-    }
-}
-
-impl From<Compaction> for AbiPlan {
-    fn from(compaction: Compaction) -> Self {
-        let (outcome, reason) = match compaction {
-            Compaction::Plan(plan) => return plan.into(),
-            Compaction::Delegate => ("delegate", String::new()),
-            Compaction::Nothing { reason } => ("nothing", reason),
-        };
-        let wire = WireExtras { outcome: outcome.into(), reason, ..WireExtras::default() };
-        AbiPlan { ops: RVec::new(), estimated_tokens: 0, ext_json: encode_extras(&wire) }
-    }
-}
-
-impl AbiPlan {
-    pub(crate) fn into_plan(self) -> Result<Plan> {
-        Ok(self.decode()?.0)
-    }
-
-    pub(crate) fn into_compaction(self) -> Result<Compaction> {
-        let (plan, outcome, reason) = self.decode()?;
-        match outcome.as_str() {
-            "" => Ok(Compaction::Plan(plan)),
-            "delegate" => Ok(Compaction::Delegate),
-            "nothing" => Ok(Compaction::Nothing { reason }),
-            other => Err(EngineError::new(
-                ErrorKind::Protocol,
-                format!("compact answered the unknown outcome {other:?}"),
-            )),
-        }
-    }
-
-    fn decode(self) -> Result<(Plan, String, String)> {
-        let wire = match self.ext_json.as_str() {
-            "" => WireExtras::default(),
-            json => from_json(json)?,
-        };
-        let ops = self.ops.into_iter().map(Op::from).collect();
-        let plan = Plan { ops, estimated_tokens: self.estimated_tokens, extras: wire.extras };
-        Ok((plan, wire.outcome, wire.reason))
-    }
-}
-
-fn encode_extras(wire: &WireExtras) -> RString {
-    if *wire == WireExtras::default() { RString::new() } else { super::host::to_json(wire) }
-}
-
-impl From<Op> for AbiOp {
-    fn from(op: Op) -> Self {
-        let range = op.action.range();
-        let (kind, role, text) = match op.action {
-            Action::Keep(_) => (KEEP, Role::Unknown, String::new()),
-            Action::ReplaceText { text, .. } => (REPLACE_TEXT, Role::Unknown, text),
-            Action::ReplaceRaw { raw, .. } => (REPLACE_RAW, Role::Unknown, raw),
-            Action::Insert { role, text, .. } => (INSERT, role, text),
-            Action::Drop(_) => (DROP, Role::Unknown, String::new()),
-            Action::Unknown(kind) => (kind, Role::Unknown, String::new()),
-        };
-        AbiOp {
-            kind,
-            role: role.code(),
-            a: range.start,
-            b: range.end,
-            text: text.into(),
-            ext_json: op.note.as_ref().map_or_else(RString::new, super::host::to_json),
-        }
-    }
-}
-
-impl From<AbiOp> for Op {
-    fn from(raw: AbiOp) -> Self {
-        let text = raw.text.into_string();
-        let range = raw.a..raw.b;
-        let action = match raw.kind {
-            KEEP => Action::Keep(range),
-            REPLACE_TEXT => Action::ReplaceText { seq: raw.a, text },
-            REPLACE_RAW => Action::ReplaceRaw { seq: raw.a, raw: text },
-            INSERT => Action::Insert { role: Role::from_code(raw.role), text, covers: range },
-            DROP => Action::Drop(range),
-            other => Action::Unknown(other),
-        };
-        // A note is for people only: one that does not parse is no reason to refuse the plan.
-        let note = from_json::<Note>(raw.ext_json.as_str()).ok();
-        Op { action, note }
-    }
 }

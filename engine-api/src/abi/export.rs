@@ -14,11 +14,13 @@ use serde::de::DeserializeOwned;
 pub use abi_stable::library::LibHeader;
 
 use super::engine::{
-    AbiAssemble, AbiEngine, AbiEngine_TO, AbiEngineObj, AbiIngest, AbiPlan, AbiServices, AbiView,
+    AbiAssemble, AbiEngine, AbiEngine_TO, AbiEngineObj, AbiIngest, AbiServices, AbiView,
     EngineModule, EngineModuleRef,
 };
 use super::guard::{catch, guarded};
-use super::host::{AbiError, AbiFuture, HostObj, from_json, to_abi, to_json};
+use super::host::{AbiError, AbiFuture, HostObj, to_abi};
+use super::json::{from_json, to_json};
+use super::plan::AbiPlan;
 use super::view::TranscriptObj;
 use crate::engine::{ContextEngine, EngineInfo};
 use crate::error::{EngineError, Result};

@@ -4,11 +4,9 @@ use abi_stable::StableAbi;
 use abi_stable::sabi_trait;
 use abi_stable::std_types::{RArc, ROption, RResult, RStr, RString, RVec};
 use async_ffi::FfiFuture;
-use serde::Serialize;
-use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::engine::AbiPlan;
+use super::plan::AbiPlan;
 use crate::error::{EngineError, ErrorKind, Result};
 
 /// An error as it crosses. Frozen within the major.
@@ -90,15 +88,4 @@ pub(crate) fn to_abi<T>(result: Result<T>) -> RResult<T, AbiError> {
 
 pub(crate) fn from_abi<T>(result: RResult<T, AbiError>) -> Result<T> {
     result.into_result().map_err(EngineError::from)
-}
-
-/// The JSON of a cold request or answer. Our own types always have one.
-pub(crate) fn to_json(value: &impl Serialize) -> RString {
-    serde_json::to_string(value).unwrap_or_default().into()
-}
-
-pub(crate) fn from_json<T: DeserializeOwned>(text: &str) -> Result<T> {
-    serde_json::from_str(text).map_err(|error| {
-        EngineError::new(ErrorKind::Protocol, format!("the other side sent bad JSON: {error}"))
-    })
 }

@@ -9,9 +9,10 @@ use abi_stable::std_types::{RArc, ROption, RStr, RString, RVec};
 use async_ffi::{FfiFuture, FutureExt as _};
 use serde_json::Value;
 
-use super::engine::AbiPlan;
 use super::guard::{catch, guarded};
-use super::host::{AbiFuture, AbiHost, AbiHost_TO, HostObj, from_json, to_abi, to_json};
+use super::host::{AbiFuture, AbiHost, AbiHost_TO, HostObj, to_abi};
+use super::json::{from_json, to_json};
+use super::plan::AbiPlan;
 use crate::error::{EngineError, ErrorKind, Result};
 use crate::host::{
     Completion, CompletionRequest, HistoryPage, HistoryRequest, HostInfo, LogLevel, PromptCache,

@@ -70,6 +70,12 @@ impl From<ConfigError> for Failure {
     }
 }
 
+impl From<std::io::Error> for Failure {
+    fn from(error: std::io::Error) -> Self {
+        Failure::internal(format!("cannot write to standard output: {error}"))
+    }
+}
+
 impl From<SessionError> for Failure {
     fn from(error: SessionError) -> Self {
         Failure::caller(error.to_string())

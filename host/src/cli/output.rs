@@ -4,7 +4,6 @@ use std::io::{IsTerminal as _, Write as _};
 
 use clap::ColorChoice;
 
-use super::failure::Failure;
 use super::render::paint::Style;
 
 /// The two streams and how they look.
@@ -19,14 +18,12 @@ impl Output {
     }
 
     /// Writes what was asked for. A reader that closed the pipe has had enough: that is success.
-    pub(super) fn print(&mut self, text: &str) -> Result<(), Failure> {
+    pub(super) fn print(&mut self, text: &str) -> std::io::Result<()> {
         let mut stdout = std::io::stdout().lock();
         let written = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
         match written {
-            Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
-                Err(Failure::internal(format!("cannot write to standard output: {error}")))
-            }
-            _ => Ok(()),
+            Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
+            other => other,
         }
     }
 

@@ -137,9 +137,9 @@ impl Replay {
             let report = if self.no_timings { report.without_timings() } else { report };
             let json = serde_json::to_string_pretty(&report)
                 .map_err(|error| Failure::internal(error.to_string()))?;
-            return output.print(&format!("{json}\n"));
+            return Ok(output.print(&format!("{json}\n"))?);
         }
-        output.print(&render::table::render(report, output.style()))
+        Ok(output.print(&render::table::render(report, output.style()))?)
     }
 }
 

@@ -5,59 +5,17 @@ use std::sync::Arc;
 use std::sync::mpsc;
 use std::time::Duration;
 
-use ctxhost_engine_api::border::{EngineDoor, EngineHandle};
+use ctxhost_engine_api::border::{BoxFuture, EngineDoor, EngineHandle};
 use ctxhost_engine_api::*;
 use serde_json::Value;
 
 use super::bundled::bundled;
 use super::calls::{CallGuard, Calls, Limit};
+use super::environment::{Delegate, Environment};
 use super::lane::{Isolation, Lane};
 use super::library::{LoadError, inspect};
-use super::services::{Environment, Services};
-
-/// How long each call may take, in milliseconds.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Deserialize, serde::Serialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Timeouts {
-    /// Building the engine; it should do no work there.
-    pub create_ms: u64,
-    /// Taking over a session's history.
-    pub bootstrap_ms: u64,
-    /// Taking note of new entries, on the way of every turn.
-    pub ingest_ms: u64,
-    /// Choosing what the model sees, on the way of every request.
-    pub assemble_ms: u64,
-    /// A compaction without a sign of progress; a model may need minutes.
-    pub compact_ms: u64,
-    /// A compaction in all.
-    pub compact_cap_ms: u64,
-    /// What follows a turn.
-    pub after_turn_ms: u64,
-    /// Housekeeping in the background.
-    pub maintain_ms: u64,
-    /// Preparing and ending sub-agents, and answering for tools and status.
-    pub subagent_ms: u64,
-    /// Letting go of everything.
-    pub dispose_ms: u64,
-}
-
-impl Default for Timeouts {
-    /// The limits of facts/abi.md 5.2; compaction as the seed has it.
-    fn default() -> Self {
-        Timeouts {
-            create_ms: 5_000,
-            bootstrap_ms: 10_000,
-            ingest_ms: 2_000,
-            assemble_ms: 5_000,
-            compact_ms: 300_000,
-            compact_cap_ms: 900_000,
-            after_turn_ms: 60_000,
-            maintain_ms: 60_000,
-            subagent_ms: 2_000,
-            dispose_ms: 2_000,
-        }
-    }
-}
+use super::services::Services;
+use super::timeouts::Timeouts;
 
 /// Where an engine comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -314,6 +272,16 @@ impl LiveEngine {
 
     fn begin(&self, limit_ms: u64, view: &Transcript) -> CallGuard {
         self.calls.begin(Limit::fixed(Duration::from_millis(limit_ms)), Some(view.clone()))
+    }
+}
+
+impl Delegate for LiveEngine {
+    fn compact(
+        self: Arc<Self>,
+        view: Transcript,
+        request: CompactRequest,
+    ) -> BoxFuture<Result<Compaction>> {
+        Box::pin(async move { LiveEngine::compact(&self, view, request).await })
     }
 }
 

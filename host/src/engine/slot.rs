@@ -2,16 +2,16 @@
 //! the name of the one that did.
 
 use std::future::Future;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use ctxhost_engine_api::*;
 use serde::{Deserialize, Serialize};
 
 use super::bundled::LEGACY;
+use super::environment::Environment;
 use super::live::{EngineSpec, LiveEngine, OpenError};
 use super::quarantine::{Quarantine, QuarantineRecord};
-use super::services::Environment;
 
 /// What the host does when the configured engine fails.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
@@ -102,7 +102,8 @@ impl Slot {
         environment: &Environment,
     ) -> Result<Slot, SlotError> {
         let bundled = Arc::new(LiveEngine::open(legacy, environment)?);
-        environment.delegate_to(&bundled);
+        let delegate: Weak<LiveEngine> = Arc::downgrade(&bundled);
+        environment.delegate_to(delegate);
         let mut slot = Slot {
             configured: chosen.id.clone(),
             chosen: None,

@@ -78,12 +78,12 @@ const MORE_GROWTH: &[Patch<'static>] = &[insert(
 /// `AbiOp` with a field in the middle, where a careless edit would put it.
 const FIELD_IN_A_FROZEN_STRUCT: &[Patch<'static>] = &[
     insert(
-        "src/abi/engine.rs",
+        "src/abi/plan.rs",
         "    text: RString,\n    /// The operation's note",
         "    weight: u64,\n",
     ),
     insert(
-        "src/abi/engine.rs",
+        "src/abi/plan.rs",
         "            text: text.into(),\n            ext_json: op.note",
         "            weight: 1,\n",
     ),
