@@ -1,11 +1,13 @@
 //! The command line: arguments as types, one command a file, errors as exit codes and hints.
 
+mod compact;
 mod config;
 mod engines;
 mod failure;
 mod output;
 mod render;
 mod replay;
+mod setup;
 mod use_engine;
 mod window;
 
@@ -33,6 +35,7 @@ struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Command {
     Replay(replay::Replay),
+    Compact(compact::Compact),
     /// The engines that can fill the slot.
     #[command(subcommand)]
     Engines(engines::Engines),
@@ -49,6 +52,7 @@ pub fn run() -> ExitCode {
     let mut output = Output::new(arguments.color);
     let outcome = match arguments.command {
         Command::Replay(command) => command.run(arguments.config.as_deref(), &mut output),
+        Command::Compact(command) => command.run(arguments.config.as_deref(), &mut output),
         Command::Engines(command) => command.run(arguments.config.as_deref(), &mut output),
         Command::Config(command) => command.run(arguments.config.as_deref(), &mut output),
         Command::Use(command) => command.run(arguments.config.as_deref(), &mut output),

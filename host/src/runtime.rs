@@ -11,11 +11,17 @@
 
 pub mod conversation;
 pub mod request;
+pub mod setup;
+
+mod by_hand;
+mod known_session;
 
 mod compaction;
 pub mod replay;
 pub mod roster;
 
+pub use by_hand::{ByHand, compact_by_hand};
 pub use compaction::{CompactionOutcome, Verdict};
 pub use conversation::Conversation;
 pub use request::{Ask, RuntimeError, Shaped, Shaper};
+pub use setup::Setup;

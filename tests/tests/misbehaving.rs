@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 
 use ctxhost::engine::{EngineSpec, OnEngineError, Timeouts};
 use ctxhost::law::LawSettings;
-use ctxhost::runtime::RuntimeError;
+use ctxhost::runtime::replay::replay;
 use ctxhost::runtime::replay::report::Run;
-use ctxhost::runtime::replay::{ReplaySettings, replay};
+use ctxhost::runtime::{RuntimeError, Setup};
 use ctxhost::session::Session;
 use ctxhost_engine_api::ModelRef;
 use ctxhost_tests::{chaos_library, recorded_session};
@@ -20,8 +20,8 @@ const TIGHT_TOKENS: u64 = 20_000;
 /// Large enough for the largest round of tools in the recording, which this engine cannot shorten.
 const ROOMY_TOKENS: u64 = 60_000;
 
-fn settings(budget_tokens: u64, on_error: OnEngineError) -> ReplaySettings {
-    ReplaySettings {
+fn setup(budget_tokens: u64, on_error: OnEngineError) -> Setup {
+    Setup {
         budget_tokens,
         reserve_tokens: 8_000,
         model: ModelRef { window_tokens: budget_tokens * 8 / 5, ..ModelRef::default() },
@@ -45,7 +45,7 @@ fn chaos_within(
     let spec = EngineSpec::file("chaos", &chaos_library(), json!({ "mode": mode }));
     let session = Session::parse("recorded", &recorded_session()).unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    runtime.block_on(replay(&session, &spec, &settings(budget_tokens, on_error), |_| {}))
+    runtime.block_on(replay(&session, &spec, &setup(budget_tokens, on_error), |_| {}))
 }
 
 /// With `fallback` the bundled engine serves every request, lawfully, and the report says why; with

@@ -72,7 +72,7 @@ impl From<ConfigError> for Failure {
 
 impl From<std::io::Error> for Failure {
     fn from(error: std::io::Error) -> Self {
-        Failure::internal(format!("cannot write to standard output: {error}"))
+        Failure::internal(error.to_string())
     }
 }
 

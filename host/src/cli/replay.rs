@@ -2,19 +2,17 @@
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::Arc;
 
-use ctxhost_engine_api::ModelRef;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::failure::Failure;
 use super::output::Output;
 use super::render;
+use super::setup;
 use super::window::parse_tokens;
 use crate::config::Config;
-use crate::provider::{Completer, OpenAiCompleter, OpenAiSettings};
-use crate::runtime::replay::report::{LineProblem, Report, Run, SessionFacts, WindowFacts};
-use crate::runtime::replay::{self, ReplaySettings};
+use crate::runtime::replay;
+use crate::runtime::replay::report::{LineProblem, Report, Run, SessionFacts};
 use crate::runtime::roster::Roster;
 use crate::session::recording::{self, Recorded};
 
@@ -54,7 +52,7 @@ impl Replay {
         output: &mut Output,
     ) -> Result<ExitCode, Failure> {
         let recorded = recording::read(&self.file)?;
-        let config = find_config(config_path, &self.file, output)?;
+        let config = setup::find_config(config_path, &self.file, output)?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| Failure::internal(error.to_string()))?;
         let report = runtime.block_on(self.replay(&recorded, &config, output))?;
@@ -70,17 +68,18 @@ impl Replay {
         output: &Output,
     ) -> Result<Report, Failure> {
         let roster = Roster::of(config);
-        let (settings, window) = self.settings(recorded, config, &roster)?;
+        let model = recorded.session.model();
+        let (setup, window) = setup::of(config, &roster, model, self.window)?;
         let names = self.engine_names(config);
         let mut runs: Vec<Run> = Vec::new();
         for name in &names {
             let spec = roster.spec(config, name)?;
             let bar = progress_bar(output, name);
-            let run = replay::replay(&recorded.session, &spec, &settings, |progress| {
+            let run = replay::replay(&recorded.session, &spec, &setup, |progress| {
                 bar.set_length(progress.total);
                 bar.set_position(progress.requests);
             });
-            runs.push(run.await.map_err(|error| config_place(config, name, error))?);
+            runs.push(run.await.map_err(|error| setup::blame(config, name, error))?);
             bar.finish_and_clear();
         }
         Ok(Report { session: facts(&self.file, recorded), window, runs })
@@ -93,35 +92,6 @@ impl Replay {
             (None, false) => self.engines.clone(),
             (None, true) => vec![config.slot().engine],
         }
-    }
-
-    fn settings(
-        &self,
-        recorded: &Recorded,
-        config: &Config,
-        roster: &Roster,
-    ) -> Result<(ReplaySettings, WindowFacts), Failure> {
-        let (provider, id) = recorded.session.model().unwrap_or_default();
-        let (window_tokens, source) = match self.window {
-            Some(window) => (window, "--window".to_owned()),
-            None => {
-                let (window, source) = config.window_for(&provider, &id);
-                (window, source.to_string())
-            }
-        };
-        let overhead = config.budget.overhead_tokens;
-        let (reserve_tokens, budget_tokens) = config.budget.budget(window_tokens, overhead);
-        let settings = ReplaySettings {
-            budget_tokens,
-            reserve_tokens,
-            model: ModelRef { provider, id, window_tokens },
-            law: config.law.clone(),
-            on_error: config.plugins.on_engine_error,
-            legacy: roster.legacy(config),
-            timeouts: config.timeouts.clone(),
-            completer: completer(config)?,
-        };
-        Ok((settings, WindowFacts { window_tokens, source, reserve_tokens, budget_tokens }))
     }
 
     fn show(&self, report: &Report, output: &mut Output) -> Result<(), Failure> {
@@ -143,33 +113,6 @@ impl Replay {
     }
 }
 
-/// The config of this folder, else that of the session's, so that a folder of recordings can bring
-/// its own.
-fn find_config(
-    given: Option<&Path>,
-    session: &Path,
-    output: &mut Output,
-) -> Result<Config, Failure> {
-    if let Some(path) = given {
-        return Ok(Config::load(path)?);
-    }
-    let here = std::env::current_dir().ok().and_then(Config::discover);
-    let beside = || session.canonicalize().ok()?.parent().and_then(Config::discover);
-    match here.or_else(beside) {
-        Some(path) => {
-            output.remark(&format!("config {}", short(&path)));
-            Ok(Config::load(path)?)
-        }
-        None => Ok(Config::default()),
-    }
-}
-
-/// A path below this folder is shown as such.
-fn short(path: &Path) -> String {
-    let here = std::env::current_dir().unwrap_or_default();
-    path.strip_prefix(&here).unwrap_or(path).display().to_string()
-}
-
 fn facts(path: &Path, recorded: &Recorded) -> SessionFacts {
     let (entries, turns, requests) = replay::count(&recorded.session);
     let problem = |line, message: &str| LineProblem { line, message: message.into() };
@@ -184,26 +127,6 @@ fn facts(path: &Path, recorded: &Recorded) -> SessionFacts {
     }
 }
 
-fn completer(config: &Config) -> Result<Option<Arc<dyn Completer>>, Failure> {
-    let Some(summariser) = &config.summariser else { return Ok(None) };
-    let api_key = match &summariser.api_key_env {
-        Some(name) => std::env::var(name).map_err(|_| {
-            Failure::caller(format!("the key for [summariser] is missing: {name} is not set"))
-        })?,
-        None => String::new(),
-    };
-    let settings = OpenAiSettings {
-        base_url: summariser.base_url.clone(),
-        model: summariser.model.clone(),
-        api_key,
-        timeout_ms: summariser.timeout_ms,
-        max_output_tokens: summariser.max_output_tokens,
-    };
-    let completer = OpenAiCompleter::new(settings, tokio::runtime::Handle::current())
-        .map_err(|error| Failure::internal(error.message))?;
-    Ok(Some(Arc::new(completer)))
-}
-
 fn progress_bar(output: &Output, engine: &str) -> ProgressBar {
     let target =
         if output.watched() { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
@@ -212,16 +135,4 @@ fn progress_bar(output: &Output, engine: &str) -> ProgressBar {
     bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
     bar.set_message(engine.to_owned());
     bar
-}
-
-/// An engine that refuses its settings says which key; the config knows the line.
-fn config_place(config: &Config, name: &str, error: crate::runtime::RuntimeError) -> Failure {
-    use crate::engine::{OpenError, SlotError};
-    use crate::runtime::RuntimeError;
-    if let RuntimeError::Slot(SlotError::Open(OpenError::Create { id, error })) = &error
-        && let Some(key) = error.detail.get("key").and_then(serde_json::Value::as_str)
-    {
-        return crate::config::ConfigError::engine_setting(config, id, key, &error.message).into();
-    }
-    Failure::from(error).hint(format!("while replaying with engine {name}"))
 }

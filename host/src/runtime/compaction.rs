@@ -72,14 +72,26 @@ pub struct FoldedEntry {
 /// Characters of a folded entry's text that an outcome keeps for display.
 const EXCERPT_CHARS: usize = 80;
 
+/// Why and how a compaction is wanted.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Wanted {
+    /// Why.
+    pub(super) trigger: Trigger,
+    /// 1 for the first try at this pressure.
+    pub(super) attempt: u32,
+    /// What a person asked the summary to look after.
+    pub(super) focus: Option<String>,
+    /// Now, in milliseconds since 1970.
+    pub(super) now_ms: i64,
+}
+
 /// Tries one compaction. Whatever goes wrong, the session is as it was.
 pub(super) async fn attempt(
     shaper: &Shaper<'_>,
     conversation: &mut Conversation,
-    trigger: Trigger,
-    attempt: u32,
-    now_ms: i64,
+    wanted: Wanted,
 ) -> Result<CompactionOutcome, RuntimeError> {
+    let Wanted { trigger, attempt, focus, now_ms } = wanted;
     let view = conversation.view();
     let before_tokens = view.total_tokens();
     let mut outcome = CompactionOutcome {
@@ -102,6 +114,8 @@ pub(super) async fn attempt(
         reserve_tokens: shaper.reserve_tokens,
         current_tokens: before_tokens,
         trigger,
+        force: trigger == Trigger::Manual,
+        custom_instructions: focus,
         model: shaper.model.clone(),
         attempt,
         now_ms,

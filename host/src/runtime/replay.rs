@@ -7,42 +7,19 @@
 mod observer;
 mod prefix;
 pub mod report;
-mod sessions;
 
 use std::sync::Arc;
 
-use ctxhost_engine_api::{Kind, ModelRef, Role};
+use ctxhost_engine_api::{Kind, Role};
 
 use self::observer::Observer;
 use self::report::{EngineFacts, Run};
-use self::sessions::ReplayedSession;
 use super::conversation::Conversation;
-use super::request::{Ask, RuntimeError, Shaper};
-use crate::engine::{Clock, EngineSpec, Environment, OnEngineError, Slot};
-use crate::law::LawSettings;
-use crate::provider::Completer;
+use super::known_session::KnownSession;
+use super::request::{Ask, RuntimeError};
+use super::setup::Setup;
+use crate::engine::{Clock, EngineSpec, Slot};
 use crate::session::{Record, RecordKind, Session};
-
-/// What a replay runs with.
-#[derive(Clone, Debug)]
-pub struct ReplaySettings {
-    /// What a request must fit into, in tokens as entries count them.
-    pub budget_tokens: u64,
-    /// What is held free for the answer, in provider tokens.
-    pub reserve_tokens: u64,
-    /// The model, with its window.
-    pub model: ModelRef,
-    /// The numbers of the law.
-    pub law: LawSettings,
-    /// What to do when the engine fails.
-    pub on_error: OnEngineError,
-    /// The engine that serves where the asked one cannot.
-    pub legacy: EngineSpec,
-    /// How long engine calls may take.
-    pub timeouts: crate::engine::Timeouts,
-    /// The model for summaries; `None` for the offline summariser.
-    pub completer: Option<Arc<dyn Completer>>,
-}
 
 /// How far a replay has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,25 +39,18 @@ pub struct Progress {
 pub async fn replay(
     recorded: &Session,
     engine: &EngineSpec,
-    settings: &ReplaySettings,
+    setup: &Setup,
     mut on_progress: impl FnMut(Progress),
 ) -> Result<Run, RuntimeError> {
     let clock = Clock::recorded();
-    let sessions = Arc::new(ReplayedSession::default());
-    let environment = environment(settings, &clock, &sessions);
-    let slot = Slot::open(engine, &settings.legacy, settings.on_error, &environment)?;
-    let shaper = Shaper {
-        slot: &slot,
-        law: &settings.law,
-        budget_tokens: settings.budget_tokens,
-        reserve_tokens: settings.reserve_tokens,
-        model: &settings.model,
-    };
+    let sessions = Arc::new(KnownSession::default());
+    let slot = setup.open_slot(engine, &clock, sessions.clone())?;
+    let shaper = setup.shaper(&slot);
     let branch: Vec<&Record> = recorded.branch().into_iter().filter(|r| is_history(r)).collect();
     let total = branch.iter().filter(|record| is_answer(record)).count() as u64;
     let mut conversation =
-        Conversation::new(Session::in_memory(recorded.header().clone()), &settings.law);
-    let mut observer = Observer::new(settings.budget_tokens);
+        Conversation::new(Session::in_memory(recorded.header().clone()), &setup.law);
+    let mut observer = Observer::new(setup.budget_tokens);
     shaper.bootstrap(&conversation).await?;
     for record in branch {
         let now_ms = record.timestamp_ms();
@@ -117,17 +87,6 @@ pub fn count(recorded: &Session) -> (u64, u64, u64) {
     let turns = entries.iter().filter(|entry| is_message(Kind::Message, Role::User, entry));
     let requests = entries.iter().filter(|entry| is_message(Kind::Message, Role::Assistant, entry));
     (entries.len() as u64, turns.count() as u64, requests.count() as u64)
-}
-
-fn environment(
-    settings: &ReplaySettings,
-    clock: &Clock,
-    sessions: &Arc<ReplayedSession>,
-) -> Environment {
-    let mut environment = Environment::new(settings.timeouts.clone(), clock.clone());
-    environment.sessions = Some(sessions.clone());
-    environment.completer = settings.completer.clone();
-    environment
 }
 
 /// Whether a record is part of what was said, rather than of how it was once compacted.

@@ -7,7 +7,7 @@ use ctxhost_engine_api::{
     Transcript, Trigger,
 };
 
-use super::compaction::{self, CompactionOutcome, Verdict};
+use super::compaction::{self, CompactionOutcome, Verdict, Wanted};
 use super::conversation::Conversation;
 use crate::engine::{Served, Slot, SlotError};
 use crate::law::{self, CannotFit, LawSettings, Lawful, Repair};
@@ -146,9 +146,13 @@ impl Shaper<'_> {
         ask: &Ask,
         work: &mut Work,
     ) -> Result<bool, RuntimeError> {
-        let outcome =
-            compaction::attempt(self, conversation, Trigger::Threshold, attempt, ask.now_ms)
-                .await?;
+        let wanted = Wanted {
+            trigger: Trigger::Threshold,
+            attempt,
+            now_ms: ask.now_ms,
+            ..Wanted::default()
+        };
+        let outcome = compaction::attempt(self, conversation, wanted).await?;
         work.took += outcome.took;
         let goes_on = outcome.verdict.allows_another();
         work.compactions.push(outcome);
@@ -157,7 +161,10 @@ impl Shaper<'_> {
     }
 
     /// Tells the engine of the entries it has not seen.
-    async fn ingest(&self, conversation: &mut Conversation) -> Result<Duration, RuntimeError> {
+    pub(super) async fn ingest(
+        &self,
+        conversation: &mut Conversation,
+    ) -> Result<Duration, RuntimeError> {
         let view = conversation.view();
         let entries = conversation.ingested..view.len() as u64;
         if entries.is_empty() {

@@ -1,4 +1,5 @@
-//! What engines may know of a replayed session: its history so far and when the cache was touched.
+//! What engines may know of a session beside its live transcript: its history, and when the
+//! provider's cache was last touched.
 
 use std::sync::{Mutex, MutexGuard};
 
@@ -15,9 +16,9 @@ const MAX_PAGE_ENTRIES: usize = 1_000;
 /// shortest time to live in common use (facts, other agents 1.4).
 const CACHE_TTL_MS: i64 = 300_000;
 
-/// The one session of a replay.
+/// One session, as engines may ask about it.
 #[derive(Default)]
-pub(super) struct ReplayedSession {
+pub(super) struct KnownSession {
     known: Mutex<Known>,
 }
 
@@ -27,7 +28,7 @@ struct Known {
     last_touch_ms: Option<i64>,
 }
 
-impl ReplayedSession {
+impl KnownSession {
     /// A request began.
     pub(super) fn touched(&self, now_ms: i64) {
         self.known().last_touch_ms = Some(now_ms);
@@ -49,7 +50,7 @@ impl ReplayedSession {
     }
 }
 
-impl SessionView for ReplayedSession {
+impl SessionView for KnownSession {
     fn history(&self, request: &HistoryRequest) -> HistoryPage {
         let known = self.known();
         let after = known.entries.iter().position(|entry| entry.id == request.after_id);

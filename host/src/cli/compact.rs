@@ -1,0 +1,96 @@
+//! `ctxhost compact`: a session compacted by hand.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use super::failure::Failure;
+use super::output::Output;
+use super::setup;
+use super::window::parse_tokens;
+use crate::runtime::roster::Roster;
+use crate::runtime::{ByHand, CompactionOutcome, Verdict, compact_by_hand};
+use crate::session::Session;
+
+/// Compact a Pi session: its history is folded into what the engine makes of it.
+///
+/// One entry is appended to the session and nothing is taken away; Pi opens the result. If the engine
+/// makes no progress or anything fails, the file is as it was.
+#[derive(Debug, clap::Args)]
+pub(super) struct Compact {
+    /// The session.
+    file: PathBuf,
+    /// Work it out and show it, but write nothing.
+    #[arg(long)]
+    dry_run: bool,
+    /// The context window to compact for, such as 200k; by default the window of its model.
+    #[arg(long, value_name = "TOKENS", value_parser = parse_tokens)]
+    window: Option<u64>,
+    /// The engine, by id or by the path of its library; by default the one of the slot.
+    #[arg(long, value_name = "ID|PATH")]
+    engine: Option<String>,
+    /// What the summary should look after.
+    #[arg(long, value_name = "TEXT")]
+    focus: Option<String>,
+}
+
+impl Compact {
+    pub(super) fn run(
+        self,
+        config_path: Option<&Path>,
+        output: &mut Output,
+    ) -> Result<ExitCode, Failure> {
+        let config = setup::find_config(config_path, &self.file, output)?;
+        let session = self.open()?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let outcomes = runtime.block_on(async {
+            let roster = Roster::of(&config);
+            let name = self.engine.clone().unwrap_or_else(|| config.slot().engine);
+            let spec = roster.spec(&config, &name)?;
+            let (setup, _) = setup::of(&config, &roster, session.model(), self.window)?;
+            let wish = ByHand { focus: self.focus.clone(), now_ms: now_ms() };
+            let compaction = compact_by_hand(session, &spec, &setup, &wish).await;
+            compaction.map_err(|error| setup::blame(&config, &name, error))
+        })?;
+        let Some(last) = outcomes.last() else { return Ok(ExitCode::FAILURE) };
+        output.print(&self.told(last))?;
+        let applied = last.verdict == Verdict::Applied;
+        Ok(if applied { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    }
+
+    /// A dry run works on a copy in memory.
+    fn open(&self) -> Result<Session, Failure> {
+        if !self.dry_run {
+            return Ok(Session::open(&self.file)?);
+        }
+        let unreadable =
+            |error| Failure::caller(format!("cannot read {}: {error}", self.file.display()));
+        let bytes = std::fs::read(&self.file).map_err(unreadable)?;
+        Ok(Session::parse(&self.file.display().to_string(), &bytes)?)
+    }
+
+    fn told(&self, outcome: &CompactionOutcome) -> String {
+        let CompactionOutcome { engine, before_tokens, after_tokens, folded, summary, .. } =
+            outcome;
+        let written = if self.dry_run { "dry run - nothing written\n" } else { "" };
+        match &outcome.verdict {
+            Verdict::Applied => format!(
+                "{written}{engine}: {before_tokens} -> {after_tokens} tokens, {} entries folded\n\n\
+                 {summary}\n",
+                folded.len(),
+            ),
+            Verdict::Rejected { reason } | Verdict::NotTried { reason } => {
+                format!("{written}{engine}: not compacted: {reason}\n")
+            }
+        }
+    }
+}
+
+/// Milliseconds since 1970; those of `SOURCE_DATE_EPOCH` where it is set, so that a run can be
+/// repeated to the byte.
+fn now_ms() -> i64 {
+    let fixed = std::env::var("SOURCE_DATE_EPOCH").ok().and_then(|text| text.parse::<i64>().ok());
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let now = || i64::try_from(now.as_millis()).unwrap_or(i64::MAX);
+    fixed.map_or_else(now, |seconds| seconds.saturating_mul(1000))
+}

@@ -1,0 +1,102 @@
+//! What commands that shape requests need: the config that applies, and a setup made from it.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use ctxhost_engine_api::ModelRef;
+
+use super::failure::Failure;
+use super::output::Output;
+use crate::config::{Config, ConfigError};
+use crate::engine::{OpenError, SlotError};
+use crate::provider::{Completer, OpenAiCompleter, OpenAiSettings};
+use crate::runtime::replay::report::WindowFacts;
+use crate::runtime::roster::Roster;
+use crate::runtime::{RuntimeError, Setup};
+
+/// The setup for a model, against the window that was asked for or that the config knows.
+pub(super) fn of(
+    config: &Config,
+    roster: &Roster,
+    model: Option<(String, String)>,
+    window: Option<u64>,
+) -> Result<(Setup, WindowFacts), Failure> {
+    let (provider, id) = model.unwrap_or_default();
+    let (window_tokens, source) = match window {
+        Some(window) => (window, "--window".to_owned()),
+        None => {
+            let (window, source) = config.window_for(&provider, &id);
+            (window, source.to_string())
+        }
+    };
+    let overhead = config.budget.overhead_tokens;
+    let (reserve_tokens, budget_tokens) = config.budget.budget(window_tokens, overhead);
+    let setup = Setup {
+        budget_tokens,
+        reserve_tokens,
+        model: ModelRef { provider, id, window_tokens },
+        law: config.law.clone(),
+        on_error: config.plugins.on_engine_error,
+        legacy: roster.legacy(config),
+        timeouts: config.timeouts.clone(),
+        completer: completer(config)?,
+    };
+    Ok((setup, WindowFacts { window_tokens, source, reserve_tokens, budget_tokens }))
+}
+
+/// The config of this folder, else that of the session's, so that a folder of recordings can bring
+/// its own.
+pub(super) fn find_config(
+    given: Option<&Path>,
+    session: &Path,
+    output: &mut Output,
+) -> Result<Config, Failure> {
+    if let Some(path) = given {
+        return Ok(Config::load(path)?);
+    }
+    let here = std::env::current_dir().ok().and_then(Config::discover);
+    let beside = || session.canonicalize().ok()?.parent().and_then(Config::discover);
+    match here.or_else(beside) {
+        Some(path) => {
+            output.remark(&format!("config {}", short(&path)));
+            Ok(Config::load(path)?)
+        }
+        None => Ok(Config::default()),
+    }
+}
+
+/// A path below this folder is shown as such.
+fn short(path: &Path) -> String {
+    let here = std::env::current_dir().unwrap_or_default();
+    path.strip_prefix(&here).unwrap_or(path).display().to_string()
+}
+
+/// An engine that refuses its settings says which key; the config knows the line.
+pub(super) fn blame(config: &Config, name: &str, error: RuntimeError) -> Failure {
+    if let RuntimeError::Slot(SlotError::Open(OpenError::Create { id, error })) = &error
+        && let Some(key) = error.detail.get("key").and_then(serde_json::Value::as_str)
+    {
+        return ConfigError::engine_setting(config, id, key, &error.message).into();
+    }
+    Failure::from(error).hint(format!("while running engine {name}"))
+}
+
+fn completer(config: &Config) -> Result<Option<Arc<dyn Completer>>, Failure> {
+    let Some(summariser) = &config.summariser else { return Ok(None) };
+    let api_key = match &summariser.api_key_env {
+        Some(name) => std::env::var(name).map_err(|_| {
+            Failure::caller(format!("the key for [summariser] is missing: {name} is not set"))
+        })?,
+        None => String::new(),
+    };
+    let settings = OpenAiSettings {
+        base_url: summariser.base_url.clone(),
+        model: summariser.model.clone(),
+        api_key,
+        timeout_ms: summariser.timeout_ms,
+        max_output_tokens: summariser.max_output_tokens,
+    };
+    let completer = OpenAiCompleter::new(settings, tokio::runtime::Handle::current())
+        .map_err(|error| Failure::internal(error.message))?;
+    Ok(Some(Arc::new(completer)))
+}

@@ -1,0 +1,55 @@
+//! A compaction that a person asked for.
+
+use std::sync::Arc;
+
+use ctxhost_engine_api::Trigger;
+
+use super::compaction::{self, CompactionOutcome, Verdict, Wanted};
+use super::conversation::Conversation;
+use super::known_session::KnownSession;
+use super::request::{MAX_COMPACTIONS, RuntimeError};
+use super::setup::Setup;
+use crate::engine::{Clock, EngineSpec};
+use crate::session::Session;
+
+/// What is asked for.
+#[derive(Clone, Debug, Default)]
+pub struct ByHand {
+    /// What the summary should look after.
+    pub focus: Option<String>,
+    /// Now, in milliseconds since 1970.
+    pub now_ms: i64,
+}
+
+/// Compacts a session, in up to three tries that grow bolder. The last outcome says how it ended;
+/// where none was applied, the session is as it was.
+///
+/// # Errors
+///
+/// [`RuntimeError`]: the engine could not be opened or the session not be written.
+pub async fn compact_by_hand(
+    session: Session,
+    engine: &EngineSpec,
+    setup: &Setup,
+    wish: &ByHand,
+) -> Result<Vec<CompactionOutcome>, RuntimeError> {
+    let mut conversation = Conversation::new(session, &setup.law);
+    let known = Arc::new(KnownSession::default());
+    conversation.view().iter().for_each(|entry| known.grew(&entry));
+    let slot = setup.open_slot(engine, &Clock::default(), known)?;
+    let shaper = setup.shaper(&slot);
+    shaper.bootstrap(&conversation).await?;
+    let mut outcomes = Vec::new();
+    for attempt in 1..=MAX_COMPACTIONS {
+        shaper.ingest(&mut conversation).await?;
+        let trigger = Trigger::Manual;
+        let wanted = Wanted { trigger, attempt, focus: wish.focus.clone(), now_ms: wish.now_ms };
+        let outcome = compaction::attempt(&shaper, &mut conversation, wanted).await?;
+        let ended = !matches!(outcome.verdict, Verdict::Rejected { .. });
+        outcomes.push(outcome);
+        if ended {
+            break;
+        }
+    }
+    Ok(outcomes)
+}

@@ -1,0 +1,63 @@
+//! What requests and compactions run with: a model's budget, the law, the engines' limits.
+
+use std::sync::Arc;
+
+use ctxhost_engine_api::ModelRef;
+
+use super::request::Shaper;
+use crate::engine::{
+    Clock, EngineSpec, Environment, OnEngineError, SessionView, Slot, SlotError, Timeouts,
+};
+use crate::law::LawSettings;
+use crate::provider::Completer;
+
+/// What a run needs beside a session and an engine.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    /// What a request must fit into, in tokens as entries count them.
+    pub budget_tokens: u64,
+    /// What is held free for the answer, in provider tokens.
+    pub reserve_tokens: u64,
+    /// The model, with its window.
+    pub model: ModelRef,
+    /// The numbers of the law.
+    pub law: LawSettings,
+    /// What to do when the engine fails.
+    pub on_error: OnEngineError,
+    /// The engine that serves where the asked one cannot.
+    pub legacy: EngineSpec,
+    /// How long engine calls may take.
+    pub timeouts: Timeouts,
+    /// The model for summaries; `None` for the offline summariser.
+    pub completer: Option<Arc<dyn Completer>>,
+}
+
+impl Setup {
+    /// Opens an engine in a slot of its own.
+    ///
+    /// # Errors
+    ///
+    /// [`SlotError`].
+    pub fn open_slot(
+        &self,
+        engine: &EngineSpec,
+        clock: &Clock,
+        sessions: Arc<dyn SessionView>,
+    ) -> Result<Slot, SlotError> {
+        let mut environment = Environment::new(self.timeouts.clone(), clock.clone());
+        environment.sessions = Some(sessions);
+        environment.completer = self.completer.clone();
+        Slot::open(engine, &self.legacy, self.on_error, &environment)
+    }
+
+    /// Shapes requests with a slot.
+    pub fn shaper<'a>(&'a self, slot: &'a Slot) -> Shaper<'a> {
+        Shaper {
+            slot,
+            law: &self.law,
+            budget_tokens: self.budget_tokens,
+            reserve_tokens: self.reserve_tokens,
+            model: &self.model,
+        }
+    }
+}
