@@ -3,13 +3,13 @@
 use ctxhost_engine_api::serde_json::{self, Value};
 use ctxhost_engine_api::{EngineError, Result};
 use ctxhost_engine_kit::turns::SlidingRule;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 /// The largest share that makes sense: with more, hardly anything would stay after a move.
 const SLACK_SHARE_MAX: f64 = 0.9;
 
 /// What is up to the operator.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Settings {
     /// How many of the newest results stay in full. Default 10: the figure of the published
