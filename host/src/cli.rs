@@ -3,6 +3,7 @@
 mod config;
 mod engines;
 mod failure;
+mod opening;
 mod output;
 mod render;
 mod replay;

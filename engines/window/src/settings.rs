@@ -1,7 +1,8 @@
 //! The settings of the `window` engine: `[plugins.entries.window.config]`.
 
-use ctxhost_engine_api::serde_json::{self, Value};
+use ctxhost_engine_api::serde_json::Value;
 use ctxhost_engine_api::{EngineError, Result};
+use ctxhost_engine_kit::settings;
 use ctxhost_engine_kit::turns::SlidingRule;
 use serde::{Deserialize, Serialize};
 
@@ -36,8 +37,7 @@ impl Settings {
     ///
     /// [`ErrorKind::Config`](ctxhost_engine_api::ErrorKind::Config) for a key or a value that is wrong.
     pub fn parse(config: Value) -> Result<Settings> {
-        let settings: Settings = serde_json::from_value(config)
-            .map_err(|error| EngineError::config("", error.to_string()))?;
+        let settings: Settings = settings::parse(&config)?;
         if (0.0..=SLACK_SHARE_MAX).contains(&settings.slack_share) {
             return Ok(settings);
         }

@@ -4,19 +4,25 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use clap::builder::NonEmptyStringValueParser;
 use ctxhost_engine_api::ModelRef;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
+use super::config::nearest;
 use super::failure::Failure;
+use super::opening::{self, unlisted, unopened};
 use super::output::Output;
 use super::render;
+use super::render::phrase::grouped;
 use super::window::parse_tokens;
 use crate::config::Config;
+use crate::engine::SlotError;
 use crate::provider::{Completer, OpenAiCompleter, OpenAiSettings};
+use crate::runtime::RuntimeError;
 use crate::runtime::replay::report::{LineProblem, Report, Run, SessionFacts, WindowFacts};
 use crate::runtime::replay::{self, ReplaySettings};
 use crate::runtime::roster::Roster;
-use crate::session::recording::{self, Recorded};
+use crate::session::recording::{self, Recorded, UNKNOWN_MODEL};
 
 /// Replay a recorded session through one engine or several and show what each did to it.
 ///
@@ -31,10 +37,20 @@ pub(super) struct Replay {
     #[arg(long, value_name = "TOKENS", value_parser = parse_tokens)]
     window: Option<u64>,
     /// The engine, by id or by the path of its library; by default the one of the slot.
-    #[arg(long, value_name = "ID|PATH", conflicts_with = "engines")]
+    #[arg(
+        long,
+        value_name = "ID|PATH",
+        conflicts_with = "engines",
+        value_parser = NonEmptyStringValueParser::new()
+    )]
     engine: Option<String>,
     /// Several engines, side by side.
-    #[arg(long, value_name = "ID|PATH,…", value_delimiter = ',')]
+    #[arg(
+        long,
+        value_name = "ID|PATH,…",
+        value_delimiter = ',',
+        value_parser = NonEmptyStringValueParser::new()
+    )]
     engines: Vec<String>,
     /// Print the report as JSON.
     #[arg(long)]
@@ -72,18 +88,27 @@ impl Replay {
         let roster = Roster::of(config);
         let (settings, window) = self.settings(recorded, config, &roster)?;
         let names = self.engine_names(config);
+        if self.names_engines() {
+            names.iter().try_for_each(|name| opening::find(config, name).map(drop))?;
+        }
         let mut runs: Vec<Run> = Vec::new();
         for name in &names {
-            let spec = roster.spec(config, name)?;
+            let spec = roster.spec(config, name).map_err(|error| unlisted(config, name, error))?;
             let bar = progress_bar(output, name);
             let run = replay::replay(&recorded.session, &spec, &settings, |progress| {
                 bar.set_length(progress.total);
                 bar.set_position(progress.requests);
             });
-            runs.push(run.await.map_err(|error| config_place(config, name, error))?);
+            runs.push(run.await.map_err(|error| broken_off(config, name, &window, error))?);
             bar.finish_and_clear();
         }
         Ok(Report { session: facts(&self.file, recorded), window, runs })
+    }
+
+    /// Whether engines were asked for by name. Then another one in their place would be no answer;
+    /// where the slot decides, its fallback is what the agent would meet too.
+    fn names_engines(&self) -> bool {
+        self.engine.is_some() || !self.engines.is_empty()
     }
 
     /// The engines that were asked for; without any, the one of the slot.
@@ -153,25 +178,19 @@ fn find_config(
     if let Some(path) = given {
         return Ok(Config::load(path)?);
     }
-    let here = std::env::current_dir().ok().and_then(Config::discover);
     let beside = || session.canonicalize().ok()?.parent().and_then(Config::discover);
-    match here.or_else(beside) {
+    match nearest().or_else(beside) {
         Some(path) => {
-            output.remark(&format!("config {}", short(&path)));
+            output.remark(&format!("config {}", path.display()));
             Ok(Config::load(path)?)
         }
         None => Ok(Config::default()),
     }
 }
 
-/// A path below this folder is shown as such.
-fn short(path: &Path) -> String {
-    let here = std::env::current_dir().unwrap_or_default();
-    path.strip_prefix(&here).unwrap_or(path).display().to_string()
-}
-
 fn facts(path: &Path, recorded: &Recorded) -> SessionFacts {
     let (entries, turns, requests) = replay::count(&recorded.session);
+    let model = recorded.session.model().map(|(_, id)| id);
     let problem = |line, message: &str| LineProblem { line, message: message.into() };
     SessionFacts {
         name: path.file_name().unwrap_or_default().to_string_lossy().into_owned(),
@@ -179,7 +198,7 @@ fn facts(path: &Path, recorded: &Recorded) -> SessionFacts {
         entries,
         turns,
         requests,
-        model: recorded.session.model().map(|(_, id)| id).unwrap_or_default(),
+        model: model.filter(|id| id != UNKNOWN_MODEL).unwrap_or_default(),
         problems: recorded.problems.iter().map(|p| problem(p.line, &p.message)).collect(),
     }
 }
@@ -214,14 +233,15 @@ fn progress_bar(output: &Output, engine: &str) -> ProgressBar {
     bar
 }
 
-/// An engine that refuses its settings says which key; the config knows the line.
-fn config_place(config: &Config, name: &str, error: crate::runtime::RuntimeError) -> Failure {
-    use crate::engine::{OpenError, SlotError};
-    use crate::runtime::RuntimeError;
-    if let RuntimeError::Slot(SlotError::Open(OpenError::Create { id, error })) = &error
-        && let Some(key) = error.detail.get("key").and_then(serde_json::Value::as_str)
-    {
-        return crate::config::ConfigError::engine_setting(config, id, key, &error.message).into();
-    }
-    Failure::from(error).hint(format!("while replaying with engine {name}"))
+/// Why a replay ended early: with which engine, and where its window came from.
+fn broken_off(config: &Config, name: &str, window: &WindowFacts, error: RuntimeError) -> Failure {
+    let failure = match error {
+        RuntimeError::Slot(SlotError::Open(error)) => return unopened(config, name, error),
+        other => Failure::from(other),
+    };
+    let WindowFacts { window_tokens, source, .. } = window;
+    failure.hint(format!(
+        "while replaying with engine {name} against a window of {} tokens ({source})",
+        grouped(*window_tokens)
+    ))
 }
