@@ -4,6 +4,7 @@ mod compact;
 mod config;
 mod engines;
 mod failure;
+mod opening;
 mod output;
 mod render;
 mod replay;

@@ -1,15 +1,16 @@
 //! The settings of the `mask` engine: `[plugins.entries.mask.config]`.
 
-use ctxhost_engine_api::serde_json::{self, Value};
+use ctxhost_engine_api::serde_json::Value;
 use ctxhost_engine_api::{EngineError, Result};
+use ctxhost_engine_kit::settings;
 use ctxhost_engine_kit::turns::SlidingRule;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 /// The largest share that makes sense: with more, hardly anything would stay after a move.
 const SLACK_SHARE_MAX: f64 = 0.9;
 
 /// What is up to the operator.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Settings {
     /// How many of the newest results stay in full. Default 10: the figure of the published
@@ -51,8 +52,7 @@ impl Settings {
     ///
     /// [`ErrorKind::Config`](ctxhost_engine_api::ErrorKind::Config) for a key or a value that is wrong.
     pub fn parse(config: Value) -> Result<Settings> {
-        let settings: Settings = serde_json::from_value(config)
-            .map_err(|error| EngineError::config("", error.to_string()))?;
+        let settings: Settings = settings::parse(&config)?;
         match settings.fault() {
             Some((key, message)) => Err(EngineError::config(key, message)),
             None => Ok(settings),

@@ -1,15 +1,16 @@
 //! The settings of the `window` engine: `[plugins.entries.window.config]`.
 
-use ctxhost_engine_api::serde_json::{self, Value};
+use ctxhost_engine_api::serde_json::Value;
 use ctxhost_engine_api::{EngineError, Result};
+use ctxhost_engine_kit::settings;
 use ctxhost_engine_kit::turns::SlidingRule;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 /// The largest share that makes sense: with more, hardly anything would stay after a move.
 const SLACK_SHARE_MAX: f64 = 0.9;
 
 /// What is up to the operator.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Settings {
     /// Keeps the person's first message even where the host does not pin it. Default true: it is
@@ -36,8 +37,7 @@ impl Settings {
     ///
     /// [`ErrorKind::Config`](ctxhost_engine_api::ErrorKind::Config) for a key or a value that is wrong.
     pub fn parse(config: Value) -> Result<Settings> {
-        let settings: Settings = serde_json::from_value(config)
-            .map_err(|error| EngineError::config("", error.to_string()))?;
+        let settings: Settings = settings::parse(&config)?;
         if (0.0..=SLACK_SHARE_MAX).contains(&settings.slack_share) {
             return Ok(settings);
         }

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::failure::Failure;
+use super::opening::unlisted;
 use super::output::Output;
 use super::setup;
 use super::window::parse_tokens;
@@ -46,11 +47,12 @@ impl Compact {
         let outcomes = runtime.block_on(async {
             let roster = Roster::of(&config);
             let name = self.engine.clone().unwrap_or_else(|| config.slot().engine);
-            let spec = roster.spec(&config, &name)?;
-            let (setup, _) = setup::of(&config, &roster, session.model(), self.window)?;
+            let spec = roster.spec(&config, &name);
+            let spec = spec.map_err(|error| unlisted(&config, &name, error))?;
+            let (setup, window) = setup::of(&config, &roster, session.model(), self.window)?;
             let wish = ByHand { focus: self.focus.clone(), now_ms: now_ms() };
             let compaction = compact_by_hand(session, &spec, &setup, &wish).await;
-            compaction.map_err(|error| setup::blame(&config, &name, error))
+            compaction.map_err(|error| setup::broken_off(&config, &name, &window, error))
         })?;
         let Some(last) = outcomes.last() else { return Ok(ExitCode::FAILURE) };
         output.print(&self.told(last))?;

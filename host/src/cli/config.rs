@@ -1,20 +1,21 @@
 //! `ctxhost config`: the config file checked and explained.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use super::failure::Failure;
+use super::opening;
 use super::output::Output;
 use super::render::grid::{Column, Grid};
 use super::render::paint::Tone;
-use crate::config::{Config as Settings, explain};
-use crate::engine::{Clock, Environment, LiveEngine, OpenError};
-use crate::runtime::roster::Roster;
+use crate::config::{Config as Settings, FILE_NAME, explain};
+use crate::engine::Inspected;
 
 /// The config file: checked, explained.
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum Config {
-    /// Check every key and value, and open the engine of the slot with its settings.
+    /// Check every key and value, and open the engine of the slot and the bundled ones with their
+    /// settings. Other libraries are read, not loaded.
     Check,
     /// Show every setting with its value, its unit, its reason and where it comes from.
     Explain,
@@ -36,45 +37,53 @@ impl Config {
 
 /// The config that was named, else the nearest one, else the defaults.
 pub(super) fn load(given: Option<&Path>) -> Result<Settings, Failure> {
-    let found = || std::env::current_dir().ok().and_then(Settings::discover);
-    match given.map(Path::to_owned).or_else(found) {
+    match given.map(Path::to_owned).or_else(nearest) {
         Some(path) => Ok(Settings::load(path)?),
         None => Ok(Settings::default()),
     }
 }
 
-/// Opens the engine that the slot names, and shows a setting that it refuses at its line.
-pub(super) fn prove(settings: &Settings) -> Result<LiveEngine, Failure> {
-    let slot = settings.slot();
-    let spec = Roster::of(settings).spec(settings, &slot.engine)?;
-    let environment = Environment::new(settings.timeouts.clone(), Clock::default());
-    LiveEngine::open(&spec, &environment).map_err(|error| match &error {
-        OpenError::Create { id, error: refusal } => {
-            match refusal.detail.get("key").and_then(serde_json::Value::as_str) {
-                Some(key) => {
-                    let message = &refusal.message;
-                    crate::config::ConfigError::engine_setting(settings, id, key, message).into()
-                }
-                None => Failure::from(error),
-            }
-        }
-        _ => Failure::from(error),
-    })
+/// The nearest config of this folder and those above; one below this folder is named from here.
+pub(super) fn nearest() -> Option<PathBuf> {
+    let here = std::env::current_dir().ok()?;
+    let found = Settings::discover(&here)?;
+    Some(found.strip_prefix(&here).map(Path::to_owned).unwrap_or(found))
 }
 
 fn check(settings: &Settings, output: &mut Output) -> Result<ExitCode, Failure> {
     let slot = settings.slot();
-    let engine = prove(settings)?;
-    let info = engine.info();
-    let mut text = format!("ok  config  {}\n", settings.name());
+    let mut text = match settings.name() {
+        "" => format!("ok  config  defaults, there is no {FILE_NAME} here or above\n"),
+        name => format!("ok  config  {name}\n"),
+    };
     text += &format!("ok  slot    context_engine = {}", slot.configured);
     text += &match slot.reason {
         Some(reason) => format!(" ({reason}; {} serves)\n", slot.engine),
         None => "\n".to_owned(),
     };
-    text += &format!("ok  engine  {} {} ({})\n", info.id, info.version, engine.source());
+    let others = settings.plugins.entries.keys().filter(|id| **id != slot.engine);
+    let others = others.filter(|id| settings.plugins.refusal(id).is_none());
+    text += &opened(settings, &slot.engine)?;
+    for id in others {
+        text += &match opening::find(settings, id)? {
+            None => opened(settings, id)?,
+            Some(file) => read(&file),
+        };
+    }
     output.print(&text)?;
     Ok(ExitCode::SUCCESS)
+}
+
+fn opened(settings: &Settings, id: &str) -> Result<String, Failure> {
+    let engine = opening::open(settings, id)?;
+    let info = engine.info();
+    Ok(format!("ok  engine  {} {} ({})\n", info.id, info.version, engine.source()))
+}
+
+/// Loading a library is running it, and one that serves nobody is not run for a check.
+fn read(file: &Inspected) -> String {
+    let (meta, path) = (&file.meta, file.path.display());
+    format!("ok  engine  {} {} ({path}) - read, not loaded\n", meta.id, meta.version)
 }
 
 fn show(settings: &Settings, output: &mut Output) -> Result<ExitCode, Failure> {

@@ -4,11 +4,12 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use super::failure::Failure;
+use super::opening;
 use super::output::Output;
 use super::render::grid::{Column, Grid};
 use super::render::paint::Tone;
 use crate::config::Config;
-use crate::engine::{Clock, Environment, LiveEngine};
+use crate::engine::{Source, inspect};
 use crate::runtime::roster::Roster;
 
 /// The engines that can fill the slot.
@@ -60,26 +61,24 @@ fn list(config: &Config, output: &mut Output) -> Result<ExitCode, Failure> {
 }
 
 fn info(config: &Config, name: &str, output: &mut Output) -> Result<ExitCode, Failure> {
-    let spec = Roster::of(config).spec(config, name)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Failure::internal(error.to_string()))?;
-    let environment = Environment::new(config.timeouts.clone(), Clock::default());
-    let engine = LiveEngine::open(&spec, &environment)?;
+    let engine = opening::open(config, name)?;
     let status = runtime.block_on(engine.status()).map_err(|e| Failure::internal(e.message))?;
     let info = engine.info();
     let mut rows = vec![
         ("id", info.id.clone()),
         ("name", info.name.clone()),
         ("version", info.version.clone()),
-        ("source", spec.source.to_string()),
+        ("source", engine.source().to_string()),
         ("owns compaction", if info.owns_compaction { "yes" } else { "no" }.into()),
         (
             "needs",
             if info.requires.is_empty() { "nothing".into() } else { info.requires.join(", ") },
         ),
     ];
-    if let crate::engine::Source::File(path) = &spec.source {
-        let file = crate::engine::inspect(path).map_err(|e| Failure::caller(e.to_string()))?;
+    if let Source::File(path) = engine.source() {
+        let file = inspect(path).map_err(|e| Failure::caller(e.to_string()))?;
         rows.push(("engine api", file.meta.api));
         rows.push(("compiler", file.meta.rustc));
         rows.push(("sha256", file.sha256));

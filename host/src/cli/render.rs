@@ -5,6 +5,6 @@ pub(in crate::cli) mod table;
 
 pub(in crate::cli) mod grid;
 pub(in crate::cli) mod paint;
-mod phrase;
+pub(in crate::cli) mod phrase;
 #[cfg(test)]
 mod sample;

@@ -3,9 +3,11 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use clap::builder::NonEmptyStringValueParser;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::failure::Failure;
+use super::opening::{self, unlisted};
 use super::output::Output;
 use super::render;
 use super::setup;
@@ -14,7 +16,7 @@ use crate::config::Config;
 use crate::runtime::replay;
 use crate::runtime::replay::report::{LineProblem, Report, Run, SessionFacts};
 use crate::runtime::roster::Roster;
-use crate::session::recording::{self, Recorded};
+use crate::session::recording::{self, Recorded, UNKNOWN_MODEL};
 
 /// Replay a recorded session through one engine or several and show what each did to it.
 ///
@@ -29,10 +31,20 @@ pub(super) struct Replay {
     #[arg(long, value_name = "TOKENS", value_parser = parse_tokens)]
     window: Option<u64>,
     /// The engine, by id or by the path of its library; by default the one of the slot.
-    #[arg(long, value_name = "ID|PATH", conflicts_with = "engines")]
+    #[arg(
+        long,
+        value_name = "ID|PATH",
+        conflicts_with = "engines",
+        value_parser = NonEmptyStringValueParser::new()
+    )]
     engine: Option<String>,
     /// Several engines, side by side.
-    #[arg(long, value_name = "ID|PATH,…", value_delimiter = ',')]
+    #[arg(
+        long,
+        value_name = "ID|PATH,…",
+        value_delimiter = ',',
+        value_parser = NonEmptyStringValueParser::new()
+    )]
     engines: Vec<String>,
     /// Print the report as JSON.
     #[arg(long)]
@@ -71,18 +83,27 @@ impl Replay {
         let model = recorded.session.model();
         let (setup, window) = setup::of(config, &roster, model, self.window)?;
         let names = self.engine_names(config);
+        if self.names_engines() {
+            names.iter().try_for_each(|name| opening::find(config, name).map(drop))?;
+        }
         let mut runs: Vec<Run> = Vec::new();
         for name in &names {
-            let spec = roster.spec(config, name)?;
+            let spec = roster.spec(config, name).map_err(|error| unlisted(config, name, error))?;
             let bar = progress_bar(output, name);
             let run = replay::replay(&recorded.session, &spec, &setup, |progress| {
                 bar.set_length(progress.total);
                 bar.set_position(progress.requests);
             });
-            runs.push(run.await.map_err(|error| setup::blame(config, name, error))?);
+            runs.push(run.await.map_err(|error| setup::broken_off(config, name, &window, error))?);
             bar.finish_and_clear();
         }
         Ok(Report { session: facts(&self.file, recorded), window, runs })
+    }
+
+    /// Whether engines were asked for by name. Then another one in their place would be no answer;
+    /// where the slot decides, its fallback is what the agent would meet too.
+    fn names_engines(&self) -> bool {
+        self.engine.is_some() || !self.engines.is_empty()
     }
 
     /// The engines that were asked for; without any, the one of the slot.
@@ -115,6 +136,7 @@ impl Replay {
 
 fn facts(path: &Path, recorded: &Recorded) -> SessionFacts {
     let (entries, turns, requests) = replay::count(&recorded.session);
+    let model = recorded.session.model().map(|(_, id)| id);
     let problem = |line, message: &str| LineProblem { line, message: message.into() };
     SessionFacts {
         name: path.file_name().unwrap_or_default().to_string_lossy().into_owned(),
@@ -122,7 +144,7 @@ fn facts(path: &Path, recorded: &Recorded) -> SessionFacts {
         entries,
         turns,
         requests,
-        model: recorded.session.model().map(|(_, id)| id).unwrap_or_default(),
+        model: model.filter(|id| id != UNKNOWN_MODEL).unwrap_or_default(),
         problems: recorded.problems.iter().map(|p| problem(p.line, &p.message)).collect(),
     }
 }

@@ -5,10 +5,13 @@ use std::sync::Arc;
 
 use ctxhost_engine_api::ModelRef;
 
+use super::config::nearest;
 use super::failure::Failure;
+use super::opening::unopened;
 use super::output::Output;
-use crate::config::{Config, ConfigError};
-use crate::engine::{OpenError, SlotError};
+use super::render::phrase::grouped;
+use crate::config::Config;
+use crate::engine::SlotError;
 use crate::provider::{Completer, OpenAiCompleter, OpenAiSettings};
 use crate::runtime::replay::report::WindowFacts;
 use crate::runtime::roster::Roster;
@@ -54,31 +57,32 @@ pub(super) fn find_config(
     if let Some(path) = given {
         return Ok(Config::load(path)?);
     }
-    let here = std::env::current_dir().ok().and_then(Config::discover);
     let beside = || session.canonicalize().ok()?.parent().and_then(Config::discover);
-    match here.or_else(beside) {
+    match nearest().or_else(beside) {
         Some(path) => {
-            output.remark(&format!("config {}", short(&path)));
+            output.remark(&format!("config {}", path.display()));
             Ok(Config::load(path)?)
         }
         None => Ok(Config::default()),
     }
 }
 
-/// A path below this folder is shown as such.
-fn short(path: &Path) -> String {
-    let here = std::env::current_dir().unwrap_or_default();
-    path.strip_prefix(&here).unwrap_or(path).display().to_string()
-}
-
-/// An engine that refuses its settings says which key; the config knows the line.
-pub(super) fn blame(config: &Config, name: &str, error: RuntimeError) -> Failure {
-    if let RuntimeError::Slot(SlotError::Open(OpenError::Create { id, error })) = &error
-        && let Some(key) = error.detail.get("key").and_then(serde_json::Value::as_str)
-    {
-        return ConfigError::engine_setting(config, id, key, &error.message).into();
-    }
-    Failure::from(error).hint(format!("while running engine {name}"))
+/// Why a run ended early: with which engine, and where its window came from.
+pub(super) fn broken_off(
+    config: &Config,
+    name: &str,
+    window: &WindowFacts,
+    error: RuntimeError,
+) -> Failure {
+    let failure = match error {
+        RuntimeError::Slot(SlotError::Open(error)) => return unopened(config, name, error),
+        other => Failure::from(other),
+    };
+    let WindowFacts { window_tokens, source, .. } = window;
+    failure.hint(format!(
+        "while running engine {name} against a window of {} tokens ({source})",
+        grouped(*window_tokens)
+    ))
 }
 
 fn completer(config: &Config) -> Result<Option<Arc<dyn Completer>>, Failure> {

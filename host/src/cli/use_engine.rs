@@ -3,11 +3,14 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use super::config::prove;
+use super::config::nearest;
 use super::failure::Failure;
+use super::opening;
 use super::output::Output;
-use crate::config::{Config, set_slot};
-use crate::runtime::roster::Roster;
+use crate::config::{Config, FILE_NAME, set_slot};
+
+/// The setting that is changed.
+const SLOT: &str = "plugins.slots.context_engine";
 
 /// Put an engine into the slot. The config keeps its comments; if the engine does not load, the config
 /// is as it was.
@@ -25,20 +28,20 @@ impl Use {
     ) -> Result<ExitCode, Failure> {
         let path = target(config_path);
         let before = if path.exists() { Config::load(&path)? } else { Config::default() };
-        let old = before.slot().configured;
-        Roster::of(&before)
-            .spec(&before, &self.engine)
-            .map_err(|error| Failure::from(error).hint(format!("the slot still says {old:?}")))?;
+        self.refuse_path(&path)?;
+        opening::find(&before, &self.engine).map_err(|failure| unchanged(failure, &before))?;
         let edit = set_slot(&path, &self.engine)?;
-        let proved = Config::load(&path).map_err(Failure::from).and_then(|config| prove(&config));
-        match proved {
+        let opened = Config::load(&path)
+            .map_err(Failure::from)
+            .and_then(|config| opening::open(&config, &self.engine));
+        match opened {
             Ok(engine) => {
                 let info = engine.info();
                 output.print(&format!(
-                    "{}: [plugins.slots] context_engine {old:?} -> {:?}\n\
+                    "{}: [plugins.slots] context_engine {}\n\
                      effective engine: {} {} ({}) - checked by loading it\n",
                     path.display(),
-                    self.engine,
+                    self.change(&before.slot().configured),
                     info.id,
                     info.version,
                     engine.source(),
@@ -47,15 +50,41 @@ impl Use {
             }
             Err(failure) => {
                 edit.restore()?;
-                Err(failure.hint(format!("the slot still says {old:?}")))
+                Err(unchanged(failure, &before))
             }
         }
     }
+
+    /// The slot holds an id, which an entry leads to its file, so that settings find their engine.
+    fn refuse_path(&self, config: &Path) -> Result<(), Failure> {
+        if !self.engine.contains('/') && !self.engine.ends_with(".so") {
+            return Ok(());
+        }
+        let message = format!("{:?} is a path, and the slot holds an id", self.engine);
+        Err(Failure::caller(message).hint(format!(
+            "write [plugins.entries.<id>] with path = {:?} into {}, then `ctxhost use <id>`",
+            self.engine,
+            config.display(),
+        )))
+    }
+
+    fn change(&self, old: &str) -> String {
+        if old == self.engine {
+            return format!("is {old:?} already");
+        }
+        format!("{old:?} -> {:?}", self.engine)
+    }
+}
+
+fn unchanged(failure: Failure, config: &Config) -> Failure {
+    let old = config.slot().configured;
+    failure.hint(match opening::place(config, SLOT) {
+        Some(place) => format!("the slot still says {old:?} ({place})"),
+        None => format!("the slot still says {old:?}"),
+    })
 }
 
 /// The file that was named, else the nearest one, else a new one here.
 fn target(given: Option<&Path>) -> PathBuf {
-    let found = || std::env::current_dir().ok().and_then(Config::discover);
-    let named = given.map(Path::to_owned).or_else(found);
-    named.unwrap_or_else(|| PathBuf::from("ctxhost.toml"))
+    given.map(Path::to_owned).or_else(nearest).unwrap_or_else(|| PathBuf::from(FILE_NAME))
 }

@@ -76,7 +76,9 @@ impl Reader {
                 let content = Content::Torn(line.to_vec());
                 self.contents.lines.push(Line { content, ending });
             }
-            LineText::Bad(message) => self.keep(at, line, ending, Some(message)),
+            LineText::Bad(message) => {
+                self.keep(at, line, ending, Some(format!("left out: {message}")));
+            }
         }
     }
 
@@ -141,15 +143,16 @@ enum LineText<'a> {
 
 fn json_line(line: &[u8]) -> LineText<'_> {
     let Ok(text) = std::str::from_utf8(line) else {
-        return LineText::Bad("left out: not UTF-8".to_owned());
+        return LineText::Bad("not UTF-8".to_owned());
     };
     if text.trim().is_empty() {
         return LineText::Blank;
     }
     match serde_json::from_str::<IgnoredAny>(text) {
         Ok(_) if text.trim_start().starts_with('{') => LineText::Json(text),
-        Ok(_) => LineText::Bad("left out: not a JSON object".to_owned()),
-        Err(error) => LineText::Bad(format!("left out: {error}")),
+        Ok(_) => LineText::Bad("not a JSON object".to_owned()),
+        // The error counts lines of its own; the line of the file is the caller's to tell.
+        Err(error) => LineText::Bad(format!("not JSON from column {}", error.column())),
     }
 }
 

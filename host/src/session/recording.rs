@@ -23,6 +23,7 @@ use std::fmt;
 use serde_json::Value;
 
 pub use detect::detect;
+pub use draft::UNKNOWN_MODEL;
 pub use opened::{OpenError, Recorded, read};
 
 /// A format that a recording may have.

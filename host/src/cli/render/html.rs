@@ -99,9 +99,10 @@ fn problems(page: &mut Markup, report: &Report) {
     }
     page.raw("<details class=\"verdict warn\"><summary><strong>")
         .text(counted(problems.len() as u64, "line"))
-        .raw("</strong> of the session could not be read and was left out</summary>\n<ul>\n");
+        .raw("</strong> of the session could not be taken as written</summary>\n<ul>\n");
     for problem in problems {
-        page.raw("<li>line ").text(grouped(problem.line)).raw(": ");
+        page.raw("<li>").text(clean(&report.session.name));
+        page.raw(":").text(problem.line.to_string()).raw(": ");
         page.text(clean(&problem.message)).raw("</li>\n");
     }
     page.raw("</ul></details>\n");

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 /// A whole number with a comma after every three digits.
-pub(super) fn grouped(number: u64) -> String {
+pub(in crate::cli) fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);
     for (index, digit) in digits.chars().enumerate() {

@@ -44,7 +44,8 @@ fn head(report: &Report, style: Style) -> String {
         grouped(window.budget_tokens),
     );
     for problem in &session.problems {
-        let line = format!("line {} was left out: {}", problem.line, clean(&problem.message));
+        let (name, message) = (clean(&session.name), clean(&problem.message));
+        let line = format!("{name}:{}: {message}", problem.line);
         text += &format!("{}\n", style.paint(Tone::Warning, &line));
     }
     text
@@ -187,7 +188,9 @@ fn verdict(runs: &[Run], style: Style) -> String {
 
 fn engine(run: &Run) -> String {
     let engine = &run.engine;
-    format!("{} {} ({})", clean(&engine.id), clean(&engine.version), clean(&engine.source))
+    // One that was never loaded has not told its version.
+    let names = [clean(&engine.id), clean(&engine.version), format!("({})", clean(&engine.source))];
+    names.iter().filter(|name| !name.is_empty()).cloned().collect::<Vec<_>>().join(" ")
 }
 
 /// What went wrong in a turn; empty where nothing did.

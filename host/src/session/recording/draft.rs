@@ -8,7 +8,7 @@ use super::line::{kind, problem};
 use super::{Format, Imported, ImportedMessage, RecordingError, block};
 
 /// What stands for the model of a reply in a recording that names none.
-const UNKNOWN_MODEL: &str = "unknown";
+pub const UNKNOWN_MODEL: &str = "unknown";
 
 /// What passes between two messages of which the later has no time.
 const STEP_MS: i64 = 1_000;

@@ -33,7 +33,7 @@ fn a_broken_line_hides_nothing_but_itself() {
     check(
         &[&a.replace("\"none\"", "null"), "{\"type\":\"message\",\"id\":\"b\"", &c],
         &["1", "3"],
-        &[(3, "EOF"), (4, "its parent `b`")],
+        &[(3, "left out: not JSON from column 26"), (4, "its parent `b`")],
     );
 }
 

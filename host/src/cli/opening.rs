@@ -1,0 +1,81 @@
+//! Engines opened for a command: what is wrong with one is told with the file and line to mend.
+
+use std::path::Path;
+
+use crate::config::{Config, ConfigError};
+use crate::engine::{
+    Clock, EngineSpec, Environment, Inspected, LEGACY, LiveEngine, OpenError, Source, inspect,
+};
+use crate::runtime::roster::{Roster, RosterError};
+
+use super::failure::Failure;
+
+/// Opens an engine by its id or by the path of its library, with its settings from the config.
+pub(super) fn open(config: &Config, name: &str) -> Result<LiveEngine, Failure> {
+    let spec =
+        Roster::of(config).spec(config, name).map_err(|error| unlisted(config, name, error))?;
+    let environment = Environment::new(config.timeouts.clone(), Clock::default());
+    LiveEngine::open(&spec, &environment).map_err(|error| unopened(config, name, error))
+}
+
+/// Finds an engine that may serve without running anything of it: a library is read and held
+/// against its entry, not loaded. `None` for a bundled engine.
+pub(super) fn find(config: &Config, name: &str) -> Result<Option<Inspected>, Failure> {
+    if let Some(reason) = config.plugins.refusal(name).filter(|_| name != LEGACY) {
+        let error = RosterError::Refused { name: name.into(), reason };
+        return Err(unlisted(config, name, error));
+    }
+    let spec =
+        Roster::of(config).spec(config, name).map_err(|error| unlisted(config, name, error))?;
+    match &spec.source {
+        Source::Bundled => Ok(None),
+        Source::File(path) => {
+            read(&spec, path).map(Some).map_err(|error| unopened(config, name, error))
+        }
+    }
+}
+
+fn read(spec: &EngineSpec, path: &Path) -> Result<Inspected, OpenError> {
+    let file = inspect(path)?.expect_hash(spec.sha256.as_deref())?;
+    if spec.id.is_empty() || spec.id == file.meta.id {
+        return Ok(file);
+    }
+    let (configured, found) = (spec.id.clone(), file.meta.id);
+    Err(OpenError::OtherId { path: path.into(), configured, found })
+}
+
+/// Why an engine could not be opened: a setting that it refuses is shown in its place.
+pub(super) fn unopened(config: &Config, name: &str, error: OpenError) -> Failure {
+    if let OpenError::Create { id, error } = &error
+        && let Some(key) = error.detail.get("key").and_then(serde_json::Value::as_str)
+    {
+        return ConfigError::engine_setting(config, id, key, &error.message).into();
+    }
+    let failure = Failure::from(error);
+    match place(config, &format!("plugins.entries.{name}.path")) {
+        Some(place) => failure.hint(format!("{place} names this file for engine {name:?}")),
+        None => failure,
+    }
+}
+
+/// Why a name leads to no engine: where the config forbids it, the line that does.
+pub(super) fn unlisted(config: &Config, name: &str, error: RosterError) -> Failure {
+    let place = match &error {
+        // A reason begins with the setting that it comes from.
+        RosterError::Refused { reason, .. } => {
+            reason.split(' ').next().and_then(|key| place(config, key))
+        }
+        RosterError::Unknown { .. } => place(config, &format!("plugins.entries.{name}")),
+    };
+    let failure = Failure::from(error);
+    match place {
+        Some(place) => failure.hint(format!("see {place}")),
+        None => failure,
+    }
+}
+
+/// `file:line` of a setting, where the config has it.
+pub(super) fn place(config: &Config, key: &str) -> Option<String> {
+    let line = config.line_of(key)?;
+    Some(format!("{}:{line}", config.name()))
+}

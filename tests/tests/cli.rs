@@ -1,0 +1,62 @@
+//! What people see: transcripts of the binary, word for word, and the files it leaves behind.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
+
+use std::fs;
+use std::path::Path;
+
+use ctxhost_tests::{bundled_library, ctxhost};
+
+/// `TRYCMD=overwrite cargo test -p ctxhost-tests --test cli` writes down what the binary says now.
+#[test]
+fn transcripts() {
+    let binary = Path::new(ctxhost().get_program()).to_owned();
+    trycmd::TestCases::new()
+        .register_bin("ctxhost", binary)
+        .env("NO_COLOR", "1")
+        .env("CTXHOST_LOG", "error")
+        .case("cli/*.trycmd");
+}
+
+/// Runs a command in a folder; its exit code and all that it said.
+fn run(folder: &Path, arguments: &[&str]) -> (Option<i32>, String) {
+    let output = ctxhost().current_dir(folder).args(arguments).output().unwrap();
+    let said = [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap());
+    (output.status.code(), said.concat())
+}
+
+/// A config whose entry `mask` is a library, with the slot and the rest of the entry as given.
+fn library_config(slot: &str, entry: &str) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let library = bundled_library("mask");
+    let text = format!(
+        "[plugins.slots]\ncontext_engine = {slot:?}\n\n\
+         [plugins.entries.mask]\npath = {library:?}\n{entry}\n"
+    );
+    fs::write(folder.path().join("ctxhost.toml"), text).unwrap();
+    folder
+}
+
+#[test]
+fn a_check_loads_the_library_of_the_slot_and_reads_the_others() {
+    let bystander = library_config("legacy", "");
+    let (code, said) = run(bystander.path(), &["config", "check"]);
+    assert_eq!(code, Some(0), "{said}");
+    let last = said.lines().last().unwrap();
+    assert!(last.starts_with("ok  engine  mask 0.1.0 ("), "{said}");
+    assert!(last.ends_with("libmask.so) - read, not loaded"), "{said}");
+
+    let in_use = library_config("mask", "");
+    let (code, said) = run(in_use.path(), &["config", "check"]);
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.trim_end().ends_with("libmask.so)"), "{said}");
+}
+
+#[test]
+fn a_library_that_is_only_read_must_have_its_pinned_bytes_all_the_same() {
+    let pinned = library_config("legacy", &format!("sha256 = \"{}\"", "0".repeat(64)));
+    let (code, said) = run(pinned.path(), &["config", "check"]);
+    assert_eq!(code, Some(2), "{said}");
+    assert!(said.contains("is pinned; not loaded"), "{said}");
+    assert!(said.contains("ctxhost.toml:5 names this file for engine \"mask\""), "{said}");
+}
