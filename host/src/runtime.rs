@@ -13,6 +13,8 @@ pub mod conversation;
 pub mod request;
 pub mod setup;
 
+pub mod hook;
+
 mod by_hand;
 mod known_session;
 

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use ctxhost_engine_api::{Action, CompactRequest, Compaction, Plan, Role, Trigger};
+use ctxhost_engine_api::{Action, CompactRequest, Compaction, Plan, Role, Transcript, Trigger};
 use serde_json::Value;
 
 use super::conversation::Conversation;
+use super::hook::{self, ComingCompaction, HookDecision};
 use super::request::{RuntimeError, Shaper};
 use crate::engine::{Served, SlotError};
 use crate::law::{self, Lawful, progress};
@@ -56,6 +57,22 @@ pub struct CompactionOutcome {
     pub took: Duration,
 }
 
+impl CompactionOutcome {
+    /// The outcome before anything has happened.
+    fn begun(shaper: &Shaper<'_>, view: &Transcript, trigger: Trigger) -> Self {
+        CompactionOutcome {
+            trigger,
+            engine: shaper.slot.effective().id().into(),
+            verdict: Verdict::Applied,
+            before_tokens: view.total_tokens(),
+            after_tokens: view.total_tokens(),
+            folded: Vec::new(),
+            summary: String::new(),
+            took: Duration::ZERO,
+        }
+    }
+}
+
 /// An entry that a compaction folded away.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FoldedEntry {
@@ -91,63 +108,107 @@ pub(super) async fn attempt(
     conversation: &mut Conversation,
     wanted: Wanted,
 ) -> Result<CompactionOutcome, RuntimeError> {
-    let Wanted { trigger, attempt, focus, now_ms } = wanted;
+    let outcome = run(shaper, conversation, wanted).await?;
+    shaper.hooks.iter().for_each(|hook| hook.after(&outcome));
+    Ok(outcome)
+}
+
+async fn run(
+    shaper: &Shaper<'_>,
+    conversation: &mut Conversation,
+    wanted: Wanted,
+) -> Result<CompactionOutcome, RuntimeError> {
     let view = conversation.view();
-    let before_tokens = view.total_tokens();
-    let mut outcome = CompactionOutcome {
-        trigger,
-        engine: shaper.slot.effective().id().into(),
-        verdict: Verdict::Applied,
-        before_tokens,
-        after_tokens: before_tokens,
-        folded: Vec::new(),
-        summary: String::new(),
-        took: Duration::ZERO,
-    };
+    let now_ms = wanted.now_ms;
+    let mut outcome = CompactionOutcome::begun(shaper, &view, wanted.trigger);
     if let Some(reason) = conversation.breaker.is_open(now_ms) {
         outcome.verdict = Verdict::NotTried { reason: reason.to_string() };
         return Ok(outcome);
+    }
+    let served = match ask(shaper, conversation, &view, wanted).await {
+        Ok(Asked::Served(served)) => served,
+        Ok(Asked::CalledOff { reason }) => {
+            outcome.verdict = Verdict::NotTried { reason };
+            return Ok(outcome);
+        }
+        Err(SlotError::Engine { id, error, .. }) => {
+            outcome.engine = id;
+            outcome.verdict = Verdict::Rejected { reason: error.message };
+            conversation.breaker.record_failure(now_ms);
+            return Ok(outcome);
+        }
+        Err(other) => return Err(other.into()),
+    };
+    outcome.engine = served.engine.clone();
+    outcome.took = served.took;
+    match judge(shaper, &view, &served, outcome.before_tokens) {
+        Ok(lawful) => {
+            apply(conversation, &lawful, &served, &mut outcome, now_ms)?;
+            conversation.breaker.record_success(now_ms);
+        }
+        Err(reason) => {
+            outcome.verdict = Verdict::Rejected { reason };
+            conversation.breaker.record_failure(now_ms);
+        }
+    }
+    Ok(outcome)
+}
+
+/// What came of asking.
+enum Asked {
+    /// A hook or an engine answered.
+    Served(Box<Served<Compaction>>),
+    /// A hook called it off.
+    CalledOff { reason: String },
+}
+
+/// Asks the hooks and, where none of them decides, the slot.
+async fn ask(
+    shaper: &Shaper<'_>,
+    conversation: &Conversation,
+    view: &Transcript,
+    wanted: Wanted,
+) -> Result<Asked, SlotError> {
+    let coming = ComingCompaction {
+        session: conversation.reference(),
+        view,
+        trigger: wanted.trigger,
+        attempt: wanted.attempt,
+        before_tokens: view.total_tokens(),
+        budget_tokens: shaper.budget_tokens,
+    };
+    for hook in shaper.hooks {
+        match hook.before(&coming) {
+            HookDecision::Proceed => {}
+            HookDecision::Cancel { reason } => {
+                return Ok(Asked::CalledOff { reason: format!("a hook called it off: {reason}") });
+            }
+            HookDecision::Supply { summary } => {
+                let plan = Compaction::Plan(hook::plan_of(summary, &coming));
+                return Ok(Asked::Served(Box::new(Served::by(hook::HOOK, plan))));
+            }
+        }
     }
     let request = CompactRequest {
         session: conversation.reference().clone(),
         budget: shaper.budget_tokens,
         reserve_tokens: shaper.reserve_tokens,
-        current_tokens: before_tokens,
-        trigger,
-        force: trigger == Trigger::Manual,
-        custom_instructions: focus,
+        current_tokens: coming.before_tokens,
+        trigger: wanted.trigger,
+        force: wanted.trigger == Trigger::Manual,
+        custom_instructions: wanted.focus,
         model: shaper.model.clone(),
-        attempt,
-        now_ms,
+        attempt: wanted.attempt,
+        now_ms: wanted.now_ms,
         ..CompactRequest::default()
     };
-    match shaper.slot.compact(&view, request).await {
-        Ok(served) => {
-            outcome.engine = served.engine.clone();
-            outcome.took = served.took;
-            match judge(shaper, conversation, &served, before_tokens) {
-                Ok(lawful) => {
-                    apply(conversation, &lawful, &served, &mut outcome, now_ms)?;
-                    conversation.breaker.record_success(now_ms);
-                    return Ok(outcome);
-                }
-                Err(reason) => outcome.verdict = Verdict::Rejected { reason },
-            }
-        }
-        Err(SlotError::Engine { id, error, .. }) => {
-            outcome.engine = id;
-            outcome.verdict = Verdict::Rejected { reason: error.message };
-        }
-        Err(other) => return Err(other.into()),
-    }
-    conversation.breaker.record_failure(now_ms);
-    Ok(outcome)
+    Ok(Asked::Served(Box::new(shaper.slot.compact(view, request).await?)))
 }
 
 /// Holds the answer against every law; the reason where it does not pass.
 fn judge(
     shaper: &Shaper<'_>,
-    conversation: &Conversation,
+    view: &Transcript,
     served: &Served<Compaction>,
     before_tokens: u64,
 ) -> Result<Lawful, String> {
@@ -156,8 +217,7 @@ fn judge(
         Compaction::Delegate => return Err("the bundled engine delegated to itself".into()),
         Compaction::Nothing { reason } => return Err(format!("nothing to compact: {reason}")),
     };
-    let view = conversation.view();
-    let lawful = law::enforce(&view, plan, shaper.budget_tokens, shaper.law)
+    let lawful = law::enforce(view, plan, shaper.budget_tokens, shaper.law)
         .map_err(|violation| violation.to_string())?;
     progress::judge(before_tokens, lawful.tokens, shaper.budget_tokens, shaper.law)
         .map_err(|stuck| stuck.to_string())?;
@@ -190,7 +250,7 @@ fn apply(
 }
 
 /// The entries of the gaps between what the plan keeps.
-fn folded(view: &ctxhost_engine_api::Transcript, plan: &Plan) -> Vec<FoldedEntry> {
+fn folded(view: &Transcript, plan: &Plan) -> Vec<FoldedEntry> {
     let mut entries = Vec::new();
     let mut next = 0;
     let kept = plan.ops.iter().filter_map(|op| match &op.action {

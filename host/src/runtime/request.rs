@@ -1,5 +1,6 @@
 //! One request: ingest what is new, assemble, hold it against the law, compact while it does not fit.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use ctxhost_engine_api::{
@@ -9,6 +10,7 @@ use ctxhost_engine_api::{
 
 use super::compaction::{self, CompactionOutcome, Verdict, Wanted};
 use super::conversation::Conversation;
+use super::hook::CompactionHook;
 use crate::engine::{Served, Slot, SlotError};
 use crate::law::{self, CannotFit, LawSettings, Lawful, Repair};
 use crate::session::SessionError;
@@ -83,6 +85,8 @@ pub struct Shaper<'a> {
     pub reserve_tokens: u64,
     /// The model.
     pub model: &'a ModelRef,
+    /// Who wants to know of compactions.
+    pub hooks: &'a [Arc<dyn CompactionHook>],
 }
 
 impl Shaper<'_> {

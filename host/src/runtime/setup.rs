@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use ctxhost_engine_api::ModelRef;
 
+use super::hook::CompactionHook;
 use super::request::Shaper;
 use crate::engine::{
     Clock, EngineSpec, Environment, OnEngineError, SessionView, Slot, SlotError, Timeouts,
@@ -30,6 +31,8 @@ pub struct Setup {
     pub timeouts: Timeouts,
     /// The model for summaries; `None` for the offline summariser.
     pub completer: Option<Arc<dyn Completer>>,
+    /// Who wants to know of compactions, in the order they are asked.
+    pub hooks: Vec<Arc<dyn CompactionHook>>,
 }
 
 impl Setup {
@@ -58,6 +61,7 @@ impl Setup {
             budget_tokens: self.budget_tokens,
             reserve_tokens: self.reserve_tokens,
             model: &self.model,
+            hooks: &self.hooks,
         }
     }
 }
