@@ -15,7 +15,7 @@ use std::ops::Range;
 
 use ctxhost_engine_api::{Flags, Kind, Role, Transcript};
 
-pub use asks::{is_answered_line, is_nod};
+pub use asks::{answered_line, is_answered_line, is_nod};
 pub use extract::{extract, extract_before};
 pub use merge::merge;
 pub use sections::{HEADINGS, Sections};

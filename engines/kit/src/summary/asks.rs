@@ -32,7 +32,7 @@ pub(super) fn asks(passages: &[Passage<'_>], is_answered_later: bool) -> Vec<Str
         match passage.speaker {
             Speaker::Assistant => is_answered |= is_answer(passage),
             Speaker::User if is_answered && pending.is_empty() => {
-                return vec![format!("{ANSWERED}{}", line(passages, at))];
+                return vec![answered_line(&line(passages, at))];
             }
             Speaker::User if is_answered || pending.len() == MAX_ASKS => break,
             Speaker::User => pending.push(line(passages, at)),
@@ -40,6 +40,11 @@ pub(super) fn asks(passages: &[Passage<'_>], is_answered_later: bool) -> Vec<Str
         }
     }
     pending
+}
+
+/// The line of a request that turned out to be answered.
+pub fn answered_line(line: &str) -> String {
+    if is_answered_line(line) { line.to_owned() } else { format!("{ANSWERED}{line}") }
 }
 
 /// Whether a line of the section stands for a request that was answered.

@@ -1,0 +1,16 @@
+//! The engine as its host sees it: through the border, on a scripted host.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::single_range_in_vec_init
+)]
+
+mod stage;
+
+mod compaction;
+mod layers;
+mod persistence;
+mod recorded;
