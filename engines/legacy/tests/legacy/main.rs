@@ -10,7 +10,10 @@
 
 mod stage;
 
+mod appendix;
 mod compaction;
+mod laws;
 mod layers;
 mod persistence;
 mod recorded;
+mod summariser;
