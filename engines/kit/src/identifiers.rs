@@ -1,11 +1,12 @@
 //! Exact identifiers: what a summary must repeat letter for letter or the work cannot go on.
 
+use std::borrow::Cow;
 use std::collections::HashSet;
 use std::sync::LazyLock;
 
-use regex::Regex;
+use regex::{Captures, Regex};
 
-use crate::redact;
+use crate::{redact, seed};
 
 /// How many identifiers a summary carries: enough for the work at hand, few enough to be checked.
 pub const MAX_IDENTIFIERS: usize = 12;
@@ -29,6 +30,12 @@ const SOURCE_ENDINGS: [&str; 20] = [
     ".ts", ".tsx", ".js", ".jsx", ".mjs", ".rs", ".py", ".go", ".c", ".h", ".cc", ".cpp", ".java",
     ".rb", ".php", ".sh", ".md", ".json", ".toml", ".yaml",
 ];
+
+/// How git writes the kind of a file: every listing is full of them, and no work needs them.
+const FILE_MODES: [&str; 4] = ["100644", "100755", "120000", "040000"];
+
+/// How many letters make the name of an identifier that may not be told.
+const PSEUDONYM_LETTERS: usize = 6;
 
 static CANDIDATES: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(PATTERN).ok());
 static NUMBER: LazyLock<Option<Regex>> =
@@ -61,11 +68,39 @@ pub fn is_mentioned(identifier: &str, text: &str) -> bool {
         || (is_hex(identifier) && text.to_ascii_uppercase().contains(&identifier.to_uppercase()))
 }
 
-fn identifier_of(candidate: &str) -> Option<String> {
+/// A text with every identifier under another name: `/srv/app` becomes `path-kdwxqa`. The same
+/// identifier has the same name in every text, and nothing leads back from it.
+pub fn anonymise(text: &str) -> Cow<'_, str> {
+    let Some(pattern) = CANDIDATES.as_ref() else { return Cow::Borrowed(text) };
+    pattern.replace_all(text, |found: &Captures<'_>| {
+        let candidate = found.get(0).map_or("", |part| part.as_str());
+        match identifier_of(candidate) {
+            Some(identifier) => candidate.replacen(bare(candidate), &pseudonym(&identifier), 1),
+            None => candidate.to_owned(),
+        }
+    })
+}
+
+fn pseudonym(identifier: &str) -> String {
+    let kind = match identifier {
+        url if url.contains("://") => "url",
+        path if path.contains(['/', '\\']) => "path",
+        host if host.contains(':') => "host",
+        _ => "id",
+    };
+    format!("{kind}-{}", seed::letters(identifier, PSEUDONYM_LETTERS))
+}
+
+fn bare(candidate: &str) -> &str {
     let strip = |c: char| c.is_whitespace() || "\"'`()[]{}<>,;:=.!?".contains(c);
-    let bare = candidate.trim_matches(strip);
+    candidate.trim_matches(strip)
+}
+
+fn identifier_of(candidate: &str) -> Option<String> {
+    let bare = bare(candidate);
     let chars = bare.chars().count();
-    if !(MIN_CHARS..=MAX_CHARS).contains(&chars) || bare.contains("redacted:") {
+    let is_named = (MIN_CHARS..=MAX_CHARS).contains(&chars) && !bare.contains("redacted:");
+    if !is_named || FILE_MODES.contains(&bare) {
         return None;
     }
     if NUMBER.as_ref().is_some_and(|number| number.is_match(bare)) {
@@ -122,6 +157,7 @@ mod tests {
         check(r"open C:\work\notes.txt", &[r"C:\work\notes.txt"]);
         check("see main.rs:120 and agent-session.ts:16", &[]);
         check("pi is 3.14159265 and 1.5e10", &[]);
+        check("create mode 100644 kit.rs", &[]);
     }
 
     #[test]
@@ -134,6 +170,19 @@ mod tests {
     fn a_secret_is_no_identifier() {
         check("use sk-1234567890abcdef and AKIAIOSFODNN7EXAMPLE", &[]);
         check("password=12345678abcdef", &[]);
+    }
+
+    #[test]
+    fn under_other_names_nothing_exact_is_left() {
+        let text =
+            "copy /srv/app/main.rs to https://example.com/a, commit deadbeefcafe, /srv/app/main.rs";
+        let told = anonymise(text);
+        assert_eq!(extract([told.as_ref()], 9), Vec::<String>::new(), "{told}");
+        assert_eq!(told.matches("path-").count(), 2);
+        let path = told.split(' ').find(|word| word.starts_with("path-")).unwrap();
+        assert_eq!(told.matches(path).count(), 2, "the same name for the same path");
+        assert!(told.starts_with("copy path-") && told.contains("url-") && told.contains("id-"));
+        assert_eq!(anonymise(&told), told, "once is enough");
     }
 
     #[test]

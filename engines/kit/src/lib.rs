@@ -17,9 +17,11 @@ pub mod summary;
 pub mod turns;
 
 pub mod chunks;
+pub mod dialogue;
 pub mod files;
 pub mod identifiers;
 pub mod redact;
+pub mod seed;
 pub mod text;
 
 pub mod settings;

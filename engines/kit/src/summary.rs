@@ -3,9 +3,11 @@
 //! Deterministic: the same entries give the same bytes. It is what a fresh installation uses, and
 //! the rung on which every model-written summary falls back.
 
+mod asks;
 mod extract;
 mod merge;
 mod sections;
+mod sentences;
 mod wrap;
 
 use std::borrow::Cow;
@@ -13,11 +15,13 @@ use std::ops::Range;
 
 use ctxhost_engine_api::{Flags, Kind, Role, Transcript};
 
-pub use extract::extract;
+pub use asks::{answered_line, is_answered_line, is_nod};
+pub use extract::{extract, extract_before};
 pub use merge::merge;
 pub use sections::{HEADINGS, Sections};
 pub use wrap::{Provenance, escape, untrusted, unwrap, wrap};
 
+use crate::dialogue::{self, RepeatRule};
 use crate::redact::redact;
 use crate::text::{prefix, suffix};
 
@@ -50,10 +54,13 @@ pub struct Passage<'a> {
     pub calls_tools: bool,
 }
 
-/// The messages of ranges, oldest first, without earlier summaries.
+/// The messages of ranges, oldest first, without earlier summaries and without what the person said
+/// twice.
 pub fn passages<'a>(transcript: &'a Transcript, ranges: &[Range<u64>]) -> Vec<Passage<'a>> {
+    let repeats = dialogue::repeats(transcript, ranges, RepeatRule::default());
     let entries = ranges.iter().flat_map(|range| transcript.range(range.clone()));
-    let told = entries.filter(|entry| entry.kind() != Kind::CompactionSummary);
+    let told = entries
+        .filter(|entry| entry.kind() != Kind::CompactionSummary && !repeats.contains(&entry.seq()));
     let passage = |entry: ctxhost_engine_api::Entry<'a>| {
         let speaker = match entry.role() {
             Role::User if entry.is_user_message() => Speaker::User,

@@ -1,8 +1,11 @@
 //! Text cut to a size: never inside a character, in characters weighted as tokenizers weigh them.
 
+mod blocks;
+
 use std::borrow::Cow;
 use std::sync::LazyLock;
 
+pub use blocks::truncate_blocks;
 use ctxhost_engine_api::transcript::tokens::{char_weight, weighted_chars};
 use regex::Regex;
 
@@ -195,13 +198,13 @@ fn utf16_len(text: &str) -> u64 {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use proptest::prelude::*;
 
     use super::*;
 
     /// The notice of the recorded cases; the engine uses its own.
-    fn recorded(count: u64) -> String {
+    pub(crate) fn recorded(count: u64) -> String {
         format!("[... {count} more characters truncated; rerun with narrower args if needed]")
     }
 

@@ -8,27 +8,40 @@
 //!  after    task  [summary]          newest request  [summary]     │ tail
 //! ```
 
+mod answers;
 mod appendix;
 mod chunks;
 mod cut;
+mod ladder;
 mod prompt;
 mod quality;
 mod summarise;
+mod workspace;
+
+use std::borrow::Cow;
 
 use ctxhost_engine_api::transcript::tokens;
-use ctxhost_engine_api::{CompactRequest, Compaction, Host, Note, Plan, Result, Role, Transcript};
+use ctxhost_engine_api::{
+    Action, CompactRequest, Compaction, EngineError, ErrorKind, Host, Note, Plan, Result, Role,
+    Transcript,
+};
 use ctxhost_engine_kit::files::FileLedger;
+use ctxhost_engine_kit::identifiers::anonymise;
 use ctxhost_engine_kit::summary::{Provenance, wrap};
 use ctxhost_engine_kit::text::grouped;
 use serde_json::{Value, json};
 
-use crate::settings::Settings;
+use crate::results::Form;
+use crate::settings::{IdentifierPolicy, Settings, share_of};
 use crate::tool_result_guard;
 use cut::{Cut, Fold, Segment};
 use summarise::Story;
 
 /// The name of the layer in notes.
 pub(crate) const LAYER: &str = "compaction";
+
+/// Names a summary that was made without a model.
+pub(crate) const EXTRACTIVE: &str = "extractive";
 
 /// What one compaction works with.
 #[derive(Clone, Copy)]
@@ -37,6 +50,16 @@ pub(crate) struct Desk<'a> {
     pub(crate) settings: &'a Settings,
     pub(crate) transcript: &'a Transcript,
     pub(crate) request: &'a CompactRequest,
+}
+
+impl Desk<'_> {
+    /// A text as it may be told: under the policy `anonymize` without any exact name.
+    fn nameless<'t>(&self, text: &'t str) -> Cow<'t, str> {
+        match self.settings.compaction.identifier_policy {
+            IdentifierPolicy::Anonymize => anonymise(text),
+            _ => Cow::Borrowed(text),
+        }
+    }
 }
 
 /// Decides what is folded, has it told, and answers the plan.
@@ -55,10 +78,30 @@ pub(crate) async fn compact(
         stories.push(summarise::tell(&desk, fold).await?);
     }
     let plan = plan_of(&desk, &cut, &stories);
-    if plan.estimated_tokens >= transcript.total_tokens() {
+    let (before, after) = (transcript.total_tokens(), plan.estimated_tokens);
+    if after >= before {
         return Ok(nothing("nothing to compact: the summary would be larger than the history"));
     }
+    let limit = share_of(request.budget, settings.compaction.limit_share);
+    if before > limit && after > limit {
+        return Err(cannot_fit(after, limit));
+    }
     Ok(Compaction::Plan(plan))
+}
+
+/// The writers of the summaries of a plan, in order.
+pub(crate) fn writers(plan: &Plan) -> impl Iterator<Item = &str> {
+    let inserted = plan.ops.iter().filter(|op| matches!(op.action, Action::Insert { .. }));
+    inserted.filter_map(|op| Some(op.note.as_ref()?.detail.rsplit_once(", ")?.1))
+}
+
+fn cannot_fit(after_tokens: u64, limit_tokens: u64) -> EngineError {
+    let message = format!(
+        "what must stay takes {} tokens and a compaction must end at {}; choose a larger model, or shorten the newest message",
+        grouped(after_tokens),
+        grouped(limit_tokens)
+    );
+    EngineError::new(ErrorKind::CannotFit, message)
 }
 
 fn nothing(reason: &str) -> Compaction {
@@ -117,10 +160,14 @@ fn keep(desk: &Desk<'_>, cut: &Cut, range: std::ops::Range<u64>, plan: &mut Plan
     };
     for entry in desk.transcript.range(range) {
         let is_result = entry.role() == Role::Tool;
-        let cap = || tool_result_guard::cut(&entry, cap_chars, &desk.settings.tool_results);
+        let cap = || tool_result_guard::cut_entry(&entry, cap_chars, &desk.settings.tool_results);
         match is_result.then(cap).flatten() {
             Some(shown) => {
-                plan.replace_text(entry.seq(), shown.text).note(shown.layer, shown.detail);
+                match shown.form {
+                    Form::Text(text) => plan.replace_text(entry.seq(), text),
+                    Form::Raw(raw) => plan.replace_raw(entry.seq(), raw),
+                };
+                plan.note(shown.layer, shown.detail);
             }
             None => {
                 plan.keep(entry.seq()..entry.seq() + 1);
@@ -147,6 +194,3 @@ fn details(desk: &Desk<'_>, cut: &Cut, stories: &[Story]) -> Value {
         "identifiers": identifiers,
     })
 }
-
-#[cfg(test)]
-mod tests;

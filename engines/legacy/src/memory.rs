@@ -1,33 +1,177 @@
-//! What the engine remembers of a session between requests: decisions that must come out the same
-//! each time, or the provider's cached prefix is lost.
+//! What the engine remembers of a session between requests, and across restarts: decisions that must
+//! come out the same each time, or the provider's cached prefix is lost.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::{Mutex, PoisonError};
 
-use ctxhost_engine_api::{Role, SessionRef, Transcript};
+use ctxhost_engine_api::{Host, LogLevel, SessionRef, Transcript, capability};
+use ctxhost_engine_kit::seed;
+use ctxhost_engine_kit::turns::Sessions;
+use serde::{Deserialize, Serialize};
 
-use crate::pruning::Pruned;
+/// Where the decisions of a session stand in the engine's store. The number rises when their JSON
+/// changes, so that no version reads what it does not understand.
+const KEY_PREFIX: &str = "decisions/1/";
 
-/// The memory of one session. Entry ids are keys, because positions move with each compaction.
+/// A longer session id is replaced by its hash: keys of a store are short.
+const LONGEST_ID_BYTES: usize = 60;
+
+/// How far a result was pruned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Pruned {
+    /// Head and tail are left.
+    Soft,
+    /// The placeholder is left.
+    Hard,
+}
+
+/// What was decided in a session. Entry ids are keys, because positions move with each compaction;
+/// sorted, so that the same decisions are the same bytes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(crate) struct Decisions {
+    /// Results cut by the aggregate rule, with the limit they were cut to, in weighted characters.
+    reduced: BTreeMap<String, u64>,
+    /// Results that were pruned, and how far.
+    pruned: BTreeMap<String, Pruned>,
+    /// Calls whose arguments were cut.
+    arguments: BTreeSet<String>,
+    /// Entries whose images were replaced.
+    images: BTreeSet<String>,
+    /// When pruning last changed something, in milliseconds since 1970.
+    pruned_at_ms: Option<i64>,
+}
+
+/// The memory of one session.
 #[derive(Debug, Default)]
 pub(crate) struct SessionMemory {
     epoch: u64,
-    /// Results cut by the aggregate rule, with the limit they were cut to, in weighted characters.
-    pub(crate) reduced: HashMap<String, u64>,
-    /// Results that were pruned, and how far.
-    pub(crate) pruned: HashMap<String, Pruned>,
-    /// When pruning last changed something, in milliseconds since 1970.
-    pub(crate) pruned_at_ms: Option<i64>,
+    is_recalled: bool,
+    has_news: bool,
+    decisions: Decisions,
+}
+
+impl SessionMemory {
+    /// The limit that the aggregate rule has set for a result.
+    pub(crate) fn reduced(&self, id: &str) -> Option<u64> {
+        self.decisions.reduced.get(id).copied()
+    }
+
+    /// How far a result was pruned.
+    pub(crate) fn pruned(&self, id: &str) -> Option<Pruned> {
+        self.decisions.pruned.get(id).copied()
+    }
+
+    /// Whether the arguments of any call, or of this one, were cut.
+    pub(crate) fn cut_arguments(&self, id: &str) -> bool {
+        self.decisions.arguments.contains(id)
+    }
+
+    /// Whether the images of an entry were replaced.
+    pub(crate) fn dropped_images(&self, id: &str) -> bool {
+        self.decisions.images.contains(id)
+    }
+
+    /// When pruning last changed something.
+    pub(crate) fn pruned_at_ms(&self) -> Option<i64> {
+        self.decisions.pruned_at_ms
+    }
+
+    /// Whether any result was pruned.
+    pub(crate) fn has_pruned(&self) -> bool {
+        !self.decisions.pruned.is_empty()
+    }
+
+    /// Whether the arguments of any call were cut.
+    pub(crate) fn has_cut_arguments(&self) -> bool {
+        !self.decisions.arguments.is_empty()
+    }
+
+    pub(crate) fn reduce(&mut self, id: &str, limit_chars: u64) {
+        let before = self.decisions.reduced.insert(id.to_owned(), limit_chars);
+        self.has_news |= before != Some(limit_chars);
+    }
+
+    pub(crate) fn prune(&mut self, id: &str, pruned: Pruned) {
+        let before = self.decisions.pruned.insert(id.to_owned(), pruned);
+        self.has_news |= before != Some(pruned);
+    }
+
+    pub(crate) fn cut_arguments_of(&mut self, id: &str) {
+        self.has_news |= self.decisions.arguments.insert(id.to_owned());
+    }
+
+    pub(crate) fn drop_images_of(&mut self, id: &str) {
+        self.has_news |= self.decisions.images.insert(id.to_owned());
+    }
+
+    pub(crate) fn set_pruned_at(&mut self, now_ms: i64) {
+        self.has_news |= self.decisions.pruned_at_ms != Some(now_ms);
+        self.decisions.pruned_at_ms = Some(now_ms);
+    }
+
+    /// After a compaction only decisions about entries that are still live are of use.
+    fn enter(&mut self, transcript: &Transcript) {
+        if self.epoch == transcript.epoch() {
+            return;
+        }
+        self.epoch = transcript.epoch();
+        let Decisions { reduced, pruned, arguments, images, .. } = &mut self.decisions;
+        let live: HashSet<&str> = transcript.iter().map(|entry| entry.id()).collect();
+        reduced.retain(|id, _| live.contains(id.as_str()));
+        pruned.retain(|id, _| live.contains(id.as_str()));
+        arguments.retain(|id| live.contains(id.as_str()));
+        images.retain(|id| live.contains(id.as_str()));
+    }
+
+    fn take_news(&mut self) -> Option<String> {
+        let has_news = std::mem::take(&mut self.has_news);
+        has_news.then(|| serde_json::to_string(&self.decisions).ok()).flatten()
+    }
 }
 
 /// The memory of all sessions.
 #[derive(Debug, Default)]
 pub(crate) struct Memory {
-    sessions: Mutex<HashMap<String, SessionMemory>>,
+    sessions: Sessions<SessionMemory>,
     warned: Mutex<HashSet<String>>,
 }
 
 impl Memory {
+    /// Reads what an earlier process decided in a session, once. A store that fails is logged; the
+    /// session is then decided anew.
+    pub(crate) async fn recall(&self, host: &Host, session: &SessionRef) {
+        if self.sessions.with(session, |memory| memory.is_recalled) {
+            return;
+        }
+        let mut decisions = Decisions::default();
+        if keeps_values(host) {
+            match host.kv_get(&key(session)).await {
+                Ok(Some(text)) => match serde_json::from_str(&text) {
+                    Ok(kept) => decisions = kept,
+                    Err(error) => self.warn_once(host, "the decisions kept are unreadable", &error),
+                },
+                Ok(None) => {}
+                Err(error) => self.warn_once(host, "the decisions kept could not be read", &error),
+            }
+        }
+        self.sessions.with(session, |memory| {
+            *memory = SessionMemory { is_recalled: true, decisions, ..SessionMemory::default() };
+        });
+    }
+
+    /// Writes down what is new; nothing where nothing is. A store that fails is logged.
+    pub(crate) async fn keep(&self, host: &Host, session: &SessionRef) {
+        let Some(news) = self.sessions.with(session, SessionMemory::take_news) else { return };
+        if !keeps_values(host) {
+            return;
+        }
+        if let Err(error) = host.kv_put(&key(session), &news).await {
+            self.warn_once(host, "new decisions could not be kept", &error);
+        }
+    }
+
     /// Works with the memory of a session. Never held over an `await`.
     pub(crate) fn of_session<T>(
         &self,
@@ -35,14 +179,10 @@ impl Memory {
         transcript: &Transcript,
         work: impl FnOnce(&mut SessionMemory) -> T,
     ) -> T {
-        let mut sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
-        let memory = sessions.entry(session.id.clone()).or_default();
-        memory.enter(transcript);
-        let answer = work(memory);
-        if memory.is_empty() {
-            sessions.remove(&session.id);
-        }
-        answer
+        self.sessions.with(session, |memory| {
+            memory.enter(transcript);
+            work(memory)
+        })
     }
 
     /// Whether a warning is given for the first time.
@@ -51,30 +191,61 @@ impl Memory {
         warned.insert(sentence.to_owned())
     }
 
-    /// Forgets everything.
+    /// Forgets everything; what was kept stays in the store.
     pub(crate) fn clear(&self) {
-        self.sessions.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        self.sessions.clear();
         self.warned.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
+    fn warn_once(&self, host: &Host, what: &str, error: &dyn std::fmt::Display) {
+        let sentence = format!("{what}: {error}; cached prefixes may be lost after a restart");
+        if self.is_new_warning(&sentence) {
+            host.log(LogLevel::Warn, &sentence);
+        }
     }
 }
 
-impl SessionMemory {
-    /// After a compaction only decisions about entries that are still live are of use.
-    fn enter(&mut self, transcript: &Transcript) {
-        if self.epoch == transcript.epoch() {
-            return;
+fn keeps_values(host: &Host) -> bool {
+    host.info().capabilities.iter().any(|name| name == capability::KV)
+}
+
+fn key(session: &SessionRef) -> String {
+    let id = &session.id;
+    if id.len() <= LONGEST_ID_BYTES {
+        format!("{KEY_PREFIX}{id}")
+    } else {
+        format!("{KEY_PREFIX}#{:016x}", seed::of(id))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_short_whatever_the_session_is_called() {
+        for id in ["a", &"x".repeat(500)] {
+            let key = key(&SessionRef { id: id.into(), ..SessionRef::default() });
+            assert!(key.starts_with(KEY_PREFIX) && key.len() <= 80, "{key}");
         }
-        self.epoch = transcript.epoch();
-        if self.is_empty() {
-            return;
-        }
-        let results = transcript.iter().filter(|entry| entry.role() == Role::Tool);
-        let live: HashSet<&str> = results.map(|entry| entry.id()).collect();
-        self.reduced.retain(|id, _| live.contains(id.as_str()));
-        self.pruned.retain(|id, _| live.contains(id.as_str()));
     }
 
-    fn is_empty(&self) -> bool {
-        self.reduced.is_empty() && self.pruned.is_empty() && self.pruned_at_ms.is_none()
+    #[test]
+    fn only_news_are_written() {
+        let mut memory = SessionMemory::default();
+        assert_eq!(memory.take_news(), None);
+        memory.reduce("b", 7);
+        memory.prune("a", Pruned::Soft);
+        let news = memory.take_news().unwrap();
+        assert_eq!(
+            news,
+            r#"{"reduced":{"b":7},"pruned":{"a":"soft"},"arguments":[],"images":[],"prunedAtMs":null}"#
+        );
+        assert_eq!(serde_json::from_str::<Decisions>(&news).unwrap(), memory.decisions);
+        memory.reduce("b", 7);
+        memory.prune("a", Pruned::Soft);
+        assert_eq!(memory.take_news(), None, "said before");
+        memory.prune("a", Pruned::Hard);
+        assert!(memory.take_news().is_some());
     }
 }

@@ -1,5 +1,5 @@
 //! Layer 4, pruning: old tool output is trimmed, then cleared, once the provider's prompt cache has
-//! gone cold.
+//! gone cold; images of old turns go at once.
 //!
 //! Pressure: a long session pays for tool output that nobody reads any more. Cost: the cached prefix
 //! from the first changed result on, which is why nothing happens before the cache has expired.
@@ -10,6 +10,9 @@
 //!  └────────── prunable results ──────────┘└─ never touched ─┘
 //! ```
 
+mod arguments;
+mod images;
+
 use std::ops::Range;
 
 use ctxhost_engine_api::transcript::tokens::weighted_chars;
@@ -18,23 +21,14 @@ use ctxhost_engine_kit::settings::refuse;
 use ctxhost_engine_kit::text::{grouped, prefix, suffix};
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 
-use crate::memory::SessionMemory;
-use crate::results::{Shown, ToolResults, ToolRow};
+use crate::memory::{Pruned, SessionMemory};
+use crate::results::{Form, Shown, ToolResults, ToolRow};
 use crate::settings::{CHARS_PER_TOKEN, PruningMode, PruningSettings};
 
 /// The name of the layer in notes.
 pub(crate) const LAYER: &str = "pruning";
 
 const IMAGE_REMOVED: &str = "[image removed during context pruning]";
-
-/// How far a result was pruned.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Pruned {
-    /// Head and tail are left.
-    Soft,
-    /// The placeholder is left.
-    Hard,
-}
 
 /// The layer with its settings and the tools it may touch.
 #[derive(Debug)]
@@ -73,7 +67,9 @@ impl Pruning {
         memory: &mut SessionMemory,
     ) {
         self.replay(results, transcript, memory);
-        let last_touch_ms = clock.last_touch_ms.max(memory.pruned_at_ms);
+        let keep_turns = self.settings.old_images.then_some(self.settings.keep_image_turns);
+        images::drop_old(results, transcript, keep_turns, memory);
+        let last_touch_ms = clock.last_touch_ms.max(memory.pruned_at_ms());
         if !self.is_cold(clock.now_ms, clock.last_touch_ms.and(last_touch_ms)) {
             return;
         }
@@ -82,7 +78,7 @@ impl Pruning {
         let mut round = Round { layer: self, results, transcript, range, window_chars };
         let changed = round.soft(memory) + round.hard(memory);
         if changed > 0 {
-            memory.pruned_at_ms = Some(clock.now_ms);
+            memory.set_pruned_at(clock.now_ms);
         }
     }
 
@@ -92,21 +88,34 @@ impl Pruning {
         transcript: &Transcript,
         memory: &SessionMemory,
     ) {
-        if memory.pruned.is_empty() {
-            return;
-        }
-        for row in &mut results.rows {
+        for row in results.rows.iter_mut().filter(|_| memory.has_pruned()) {
             let Some(entry) = transcript.get(row.seq) else { continue };
-            if let Some(pruned) = memory.pruned.get(entry.id()) {
-                self.show(row, &entry, *pruned);
+            if let Some(pruned) = memory.pruned(entry.id()) {
+                self.show(row, &entry, pruned);
+            }
+        }
+        for entry in transcript.iter().filter(|_| memory.has_cut_arguments()) {
+            if memory.cut_arguments(entry.id())
+                && let Some(shown) = arguments::shortened(&entry, self.settings.argument_chars)
+            {
+                results.show_aside(entry.seq(), shown);
             }
         }
     }
 
     fn is_cold(&self, now_ms: i64, last_touch_ms: Option<i64>) -> bool {
-        let ttl_ms = i64::try_from(self.settings.ttl_ms).unwrap_or(i64::MAX);
         self.settings.mode == PruningMode::CacheTtl
-            && last_touch_ms.is_some_and(|touch| now_ms.saturating_sub(touch) >= ttl_ms)
+            && last_touch_ms.is_some_and(|touch| self.has_expired(now_ms, touch))
+    }
+
+    /// What was sent until then may still be cached; `None` where it has expired or nothing was sent.
+    pub(crate) fn sent_until_ms(&self, clock: CacheClock) -> Option<i64> {
+        clock.last_touch_ms.filter(|touch| !self.has_expired(clock.now_ms, *touch))
+    }
+
+    fn has_expired(&self, now_ms: i64, touch_ms: i64) -> bool {
+        let ttl_ms = i64::try_from(self.settings.ttl.as_ms()).unwrap_or(i64::MAX);
+        now_ms.saturating_sub(touch_ms) >= ttl_ms
     }
 
     /// From the first message of the person to the oldest of the newest assistant messages.
@@ -142,8 +151,7 @@ impl Pruning {
             Pruned::Soft => format!("{word}: {before} -> {} chars", grouped(now)),
             Pruned::Hard => format!("{word}: {before} chars cleared"),
         };
-        row.chars = now;
-        row.shown = Some(Shown { text, layer: LAYER, detail });
+        row.show(Shown { form: Form::Text(text), layer: LAYER, detail });
         true
     }
 
@@ -185,7 +193,22 @@ impl Round<'_, '_> {
         if self.is_below(self.layer.settings.soft_share) {
             return 0;
         }
-        self.decide(Pruned::Soft, memory, |_| true)
+        self.decide(Pruned::Soft, memory, |_| true) + self.cut_arguments(memory)
+    }
+
+    /// Cuts the arguments of old calls, where that is wanted. Answers how many calls.
+    fn cut_arguments(&mut self, memory: &mut SessionMemory) -> usize {
+        let settings = &self.layer.settings;
+        let calls = self.transcript.range(self.range.clone()).filter(|_| settings.old_arguments);
+        let mut changed = 0;
+        for entry in calls.filter(|entry| !memory.cut_arguments(entry.id())).collect::<Vec<_>>() {
+            if let Some(shown) = arguments::shortened(&entry, settings.argument_chars) {
+                memory.cut_arguments_of(entry.id());
+                self.results.show_aside(entry.seq(), shown);
+                changed += 1;
+            }
+        }
+        changed
     }
 
     /// Clears results, oldest first, until the context is small enough. Answers how many.
@@ -216,7 +239,7 @@ impl Round<'_, '_> {
         let mut changed = 0;
         for row in self.results.rows.iter_mut().filter(|row| self.range.contains(&row.seq)) {
             let Some(entry) = self.transcript.get(row.seq) else { continue };
-            if memory.pruned.get(entry.id()).is_some_and(|before| *before >= pruned) {
+            if memory.pruned(entry.id()).is_some_and(|before| before >= pruned) {
                 continue;
             }
             let mut trial = row.clone();
@@ -227,7 +250,7 @@ impl Round<'_, '_> {
                 break;
             }
             *row = trial;
-            memory.pruned.insert(entry.id().to_owned(), pruned);
+            memory.prune(entry.id(), pruned);
             changed += 1;
         }
         changed
@@ -256,130 +279,4 @@ fn globs(key: &str, patterns: &[String]) -> Result<GlobSet> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::testbench::Bench;
-
-    const TTL_MS: i64 = 300_000;
-
-    fn cold() -> CacheClock {
-        CacheClock { now_ms: TTL_MS, last_touch_ms: Some(0) }
-    }
-
-    fn on() -> PruningSettings {
-        PruningSettings { mode: PruningMode::CacheTtl, ..Default::default() }
-    }
-
-    /// A round is a request, a call, its result and an answer.
-    fn rounds(count: usize, size: usize) -> Bench {
-        let mut bench = Bench::default();
-        for _ in 0..count {
-            bench.user("u").call("1", "read", "{}").result("1", "read", &"x".repeat(size));
-            bench.assistant("ok");
-        }
-        bench
-    }
-
-    fn run(
-        bench: &Bench,
-        settings: &PruningSettings,
-        window_tokens: u64,
-        clock: CacheClock,
-        memory: &mut SessionMemory,
-    ) -> Vec<Option<String>> {
-        let transcript = bench.transcript();
-        // V measures before its guard cuts, so these cases know no cap.
-        let mut results = ToolResults::of(&transcript, u64::MAX);
-        let pruning = Pruning::new(settings).unwrap();
-        pruning.prune(&mut results, &transcript, window_tokens, clock, memory);
-        results.rows.into_iter().map(|row| row.shown.map(|shown| shown.text)).collect()
-    }
-
-    fn counts(texts: &[Option<String>]) -> (usize, usize) {
-        let soft = texts.iter().flatten().filter(|text| text.contains("[trimmed: ")).count();
-        let hard = texts.iter().flatten().filter(|text| text.starts_with("[Old tool")).count();
-        (soft, hard)
-    }
-
-    fn check(
-        case: &str,
-        bench: &Bench,
-        settings: &PruningSettings,
-        window: u64,
-        clock: CacheClock,
-        expected: (usize, usize),
-    ) {
-        let texts = run(bench, settings, window, clock, &mut SessionMemory::default());
-        assert_eq!(counts(&texts), expected, "case {case}: (soft, hard)");
-    }
-
-    #[test]
-    fn cases_82_to_91() {
-        let plain = on();
-        let early = CacheClock { now_ms: TTL_MS - 1, ..cold() };
-        let untouched = CacheClock { last_touch_ms: None, ..cold() };
-        let soft_only = PruningSettings { hard_clear: false, ..on() };
-        let deny = PruningSettings { deny: vec!["READ".into()], ..on() };
-        let allow = PruningSettings { allow: vec!["wri*".into()], ..on() };
-        let off = PruningSettings::default();
-        check("82", &rounds(6, 5_000), &plain, 5_000, cold(), (5, 0));
-        check("83", &rounds(6, 5_000), &plain, 5_000, early, (0, 0));
-        check("84", &rounds(6, 5_000), &plain, 5_000, untouched, (0, 0));
-        check("85, at the limit", &rounds(6, 4_000), &plain, 5_000, cold(), (0, 0));
-        check("85, above", &rounds(6, 4_001), &plain, 5_000, cold(), (5, 0));
-        check("86", &rounds(7, 1_000), &plain, 2_000, cold(), (0, 0));
-        check("87", &rounds(40, 5_000), &plain, 4_000, cold(), (0, 39));
-        check("88", &rounds(40, 2_000), &plain, 10_000, cold(), (0, 31));
-        check("89", &rounds(12, 5_000), &soft_only, 4_000, cold(), (11, 0));
-        check("90, deny", &rounds(40, 5_000), &deny, 4_000, cold(), (0, 0));
-        check("90, allow", &rounds(40, 5_000), &allow, 4_000, cold(), (0, 0));
-        check("off by default", &rounds(40, 5_000), &off, 4_000, cold(), (0, 0));
-    }
-
-    #[test]
-    fn case_91_without_a_user_message_nothing_is_pruned() {
-        let mut bench = Bench::default();
-        for _ in 0..12 {
-            bench.call("1", "read", "{}").result("1", "read", &"x".repeat(5_000)).assistant("ok");
-        }
-        check("91", &bench, &on(), 4_000, cold(), (0, 0));
-    }
-
-    #[test]
-    fn case_92_an_image_goes_even_where_the_text_is_short() {
-        let mut bench = Bench::default();
-        bench.user("u").call("1", "shot", "{}").result_with("1", "shot", "a page", Flags::IMAGES);
-        bench.assistant("1").assistant("2").assistant("3").user(&"x".repeat(9_000));
-        let texts = run(&bench, &on(), 5_000, cold(), &mut SessionMemory::default());
-        assert_eq!(texts, [Some(format!("a page\n{IMAGE_REMOVED}"))]);
-    }
-
-    #[test]
-    fn decisions_replay_byte_for_byte_whatever_the_mode() {
-        let mut bench = rounds(6, 5_000);
-        let mut memory = SessionMemory::default();
-        let first = run(&bench, &on(), 5_000, cold(), &mut memory);
-        let warm = CacheClock { now_ms: 1, last_touch_ms: Some(1) };
-        assert_eq!(run(&bench, &on(), 5_000, warm, &mut memory), first);
-        let off = PruningSettings::default();
-        bench.user("more");
-        assert_eq!(run(&bench, &off, 500_000, warm, &mut memory), first);
-    }
-
-    #[test]
-    fn a_round_of_its_own_starts_the_clock_anew() {
-        let bench = rounds(6, 5_000);
-        let mut memory = SessionMemory::default();
-        run(&bench, &on(), 5_000, cold(), &mut memory);
-        assert_eq!(memory.pruned_at_ms, Some(TTL_MS));
-        let more = rounds(9, 5_000);
-        let soon = CacheClock { now_ms: TTL_MS + 1, ..cold() };
-        assert_eq!(counts(&run(&more, &on(), 5_000, soon, &mut memory)).0, 5);
-    }
-
-    #[test]
-    fn a_bad_glob_is_named() {
-        let settings = PruningSettings { deny: vec!["a{".into()], ..on() };
-        assert_eq!(Pruning::new(&settings).unwrap_err().detail["key"], "pruning.deny");
-    }
-}
+mod tests;

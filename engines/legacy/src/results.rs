@@ -1,18 +1,40 @@
-//! The tool results of a transcript: what each costs, and what a layer made of it.
+//! The tool results of a transcript and what a layer made of them, as the plan will say it.
 
-use ctxhost_engine_api::{Entry, Flags, Plan, Role, Transcript};
+use std::collections::BTreeMap;
+
+use ctxhost_engine_api::transcript::tokens;
+use ctxhost_engine_api::{Entry, Flags, Message, Plan, Role, Transcript};
 
 use crate::settings::CHARS_PER_TOKEN;
 
-/// What the model sees in place of a result.
+/// How an entry is shown in place of itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// As one text.
+    Text(String),
+    /// As JSON of the same role and the same call ids, where several blocks stay.
+    Raw(String),
+}
+
+/// What the model sees in place of an entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Shown {
-    /// The text.
-    pub(crate) text: String,
+    /// The replacement.
+    pub(crate) form: Form,
     /// Which layer decided it.
     pub(crate) layer: &'static str,
     /// What it did, for people.
     pub(crate) detail: String,
+}
+
+impl Shown {
+    /// What it costs, in weighted characters.
+    pub(crate) fn chars(&self) -> u64 {
+        match &self.form {
+            Form::Text(text) => tokens::weighted_chars(text),
+            Form::Raw(raw) => tokens::message(&Message::parse(raw, "")) * CHARS_PER_TOKEN,
+        }
+    }
 }
 
 /// One tool result.
@@ -26,7 +48,15 @@ pub(crate) struct ToolRow {
     pub(crate) shown: Option<Shown>,
 }
 
-/// All tool results, oldest first.
+impl ToolRow {
+    /// Puts a replacement in.
+    pub(crate) fn show(&mut self, shown: Shown) {
+        self.chars = shown.chars();
+        self.shown = Some(shown);
+    }
+}
+
+/// All tool results, oldest first, and replacements of other entries.
 #[derive(Debug)]
 pub(crate) struct ToolResults<'a> {
     transcript: &'a Transcript,
@@ -34,13 +64,23 @@ pub(crate) struct ToolResults<'a> {
     pub(crate) rows: Vec<ToolRow>,
     /// Where the trailing batch begins: the results that the model has not answered yet.
     pub(crate) trailing_from: u64,
+    /// The entries that hold images.
+    pub(crate) image_seqs: Vec<u64>,
+    /// Replacements of entries that are no results.
+    asides: BTreeMap<u64, Shown>,
 }
 
 impl<'a> ToolResults<'a> {
     /// Walks the transcript once. A result is never counted above `cap_chars`, because the
     /// tool-result guard cuts it there.
     pub(crate) fn of(transcript: &'a Transcript, cap_chars: u64) -> Self {
-        let mut results = ToolResults { transcript, rows: Vec::new(), trailing_from: 0 };
+        let mut results = ToolResults {
+            transcript,
+            rows: Vec::new(),
+            trailing_from: 0,
+            image_seqs: Vec::new(),
+            asides: BTreeMap::new(),
+        };
         for entry in transcript.iter() {
             match entry.role() {
                 Role::Tool if !entry.has(Flags::ORPHAN) => {
@@ -50,16 +90,30 @@ impl<'a> ToolResults<'a> {
                 Role::Assistant => results.trailing_from = entry.seq() + 1,
                 _ => {}
             }
+            results.image_seqs.extend(entry.has(Flags::IMAGES).then_some(entry.seq()));
         }
         results
     }
 
+    /// The result at a position.
+    pub(crate) fn row_at(&mut self, seq: u64) -> Option<&mut ToolRow> {
+        let at = self.rows.binary_search_by_key(&seq, |row| row.seq).ok()?;
+        self.rows.get_mut(at)
+    }
+
+    /// Shows an entry that is no result as something else.
+    pub(crate) fn show_aside(&mut self, seq: u64, shown: Shown) {
+        self.asides.insert(seq, shown);
+    }
+
     /// What the whole request costs with everything that was decided so far, in weighted characters.
     pub(crate) fn context_chars(&self) -> u64 {
-        let raw = self.rows.iter().filter_map(|row| self.entry(row.seq));
-        let raw_results: u64 = raw.map(|entry| raw_chars(&entry)).sum();
+        let raw = |seq| self.transcript.get(seq).map_or(0, |entry| raw_chars(&entry));
+        let results: u64 = self.rows.iter().map(|row| raw(row.seq)).sum();
+        let asides: u64 = self.asides.keys().map(|seq| raw(*seq)).sum();
+        let asides_now: u64 = self.asides.values().map(Shown::chars).sum();
         let whole = self.transcript.total_tokens() * CHARS_PER_TOKEN;
-        whole.saturating_sub(raw_results) + self.result_chars()
+        whole.saturating_sub(results + asides) + self.result_chars() + asides_now
     }
 
     /// What all results cost with everything that was decided so far, in weighted characters.
@@ -69,26 +123,27 @@ impl<'a> ToolResults<'a> {
 
     /// The plan that keeps everything but what was replaced.
     pub(crate) fn into_plan(self) -> Plan {
+        let mut replaced = self.asides;
+        replaced.extend(self.rows.into_iter().filter_map(|row| Some((row.seq, row.shown?))));
         let mut plan = Plan::default();
         let mut kept = 0;
-        for row in self.rows {
-            let Some(shown) = row.shown else { continue };
-            plan.keep(kept..row.seq);
-            plan.replace_text(row.seq, shown.text).note(shown.layer, shown.detail);
-            kept = row.seq + 1;
+        let is_changed = !replaced.is_empty();
+        for (seq, shown) in replaced {
+            plan.keep(kept..seq);
+            match shown.form {
+                Form::Text(text) => plan.replace_text(seq, text),
+                Form::Raw(raw) => plan.replace_raw(seq, raw),
+            };
+            plan.note(shown.layer, shown.detail);
+            kept = seq + 1;
         }
         plan.keep(kept..self.transcript.len() as u64);
-        let items = plan.ops.len() > 1;
-        plan.estimated_tokens = if items {
+        plan.estimated_tokens = if is_changed {
             plan.project(self.transcript).iter().map(|item| item.tokens()).sum()
         } else {
             self.transcript.total_tokens()
         };
         plan
-    }
-
-    fn entry(&self, seq: u64) -> Option<Entry<'a>> {
-        self.transcript.get(seq)
     }
 }
 

@@ -8,12 +8,17 @@
 //! A cut depends on the entry, the settings and the window alone, so the same bytes go out in every
 //! request. A result that the aggregate rule has cut stays cut.
 
-use ctxhost_engine_api::transcript::tokens::weighted_chars;
+mod blocks;
+
+use ctxhost_engine_api::transcript::tokens::{self, weighted_chars};
 use ctxhost_engine_api::{Entry, Flags, Transcript};
 use ctxhost_engine_kit::text::{Limit, grouped, truncate};
+use serde_json::Value;
 
+use self::blocks::{Room, Weight};
 use crate::memory::SessionMemory;
-use crate::results::{Shown, ToolResults, ToolRow};
+use crate::pruning;
+use crate::results::{Form, Shown, ToolResults, ToolRow};
 use crate::settings::{CHARS_PER_TOKEN, ToolResultSettings, share_of};
 
 /// The name of the layer in notes.
@@ -24,25 +29,43 @@ pub(crate) const TRUNCATED: &str = "[truncated: output exceeded context limit]";
 /// Stands in place of a result that alone takes too much of the window.
 pub(crate) const CLEARED: &str = "[compacted: tool output removed to free context]";
 
-/// Cuts what is too large for a window. Rows that another layer has already replaced stay as they are.
+/// What a request allows.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Scope {
+    /// The window of the model, in tokens.
+    pub(crate) window_tokens: u64,
+    /// What the request must fit into, in tokens.
+    pub(crate) budget_tokens: u64,
+    /// What was written until then went out in a request that the provider may still have cached, in
+    /// milliseconds since 1970; `None` where nothing is cached.
+    pub(crate) sent_until_ms: Option<i64>,
+}
+
+/// Cuts what is too large for a window. Rows that pruning has already replaced stay as they are.
 pub(crate) fn reduce(
     results: &mut ToolResults<'_>,
     transcript: &Transcript,
-    window_tokens: u64,
+    scope: Scope,
     settings: &ToolResultSettings,
     memory: &mut SessionMemory,
 ) {
-    let caps = Caps::of(window_tokens, settings);
-    for row in results.rows.iter_mut().filter(|row| row.shown.is_none()) {
+    let caps = Caps::of(scope.window_tokens, settings);
+    for row in results.rows.iter_mut().filter(|row| !is_pruned(row)) {
         let Some(entry) = transcript.get(row.seq) else { continue };
-        let remembered = memory.reduced.get(entry.id()).copied();
-        if entry.tokens() > caps.clear_over_tokens || remembered == Some(ELIDED) {
-            show(row, cleared(&entry));
-        } else if let Some(shown) = cut(&entry, remembered.unwrap_or(caps.single), settings) {
-            show(row, shown);
+        let remembered = memory.reduced(entry.id());
+        if text_tokens(&entry) > caps.clear_over_tokens || remembered == Some(ELIDED) {
+            row.show(cleared(&entry));
+        } else if let Some(shown) = cut(&entry, row, remembered.unwrap_or(caps.single), settings) {
+            row.show(shown);
         }
     }
-    balance(results, transcript, &caps, settings, memory);
+    let sent = scope.sent_until_ms.filter(|_| settings.protect_sent);
+    balance(results, transcript, Balance { caps: &caps, settings, sent_until_ms: sent }, memory);
+    // A request that does not fit loses its cached prefix to a compaction if not to this.
+    if sent.is_some() && results.context_chars() > scope.budget_tokens * CHARS_PER_TOKEN {
+        let all = Balance { caps: &caps, settings, sent_until_ms: None };
+        balance(results, transcript, all, memory);
+    }
 }
 
 /// What one result may cost in a window, in weighted characters.
@@ -50,25 +73,84 @@ pub(crate) fn single_cap_chars(window_tokens: u64, settings: &ToolResultSettings
     Caps::of(window_tokens, settings).single
 }
 
-/// A result in at most `cap_chars` weighted characters; `None` where it fits as it is.
-pub(crate) fn cut(
+/// A result of a transcript in at most `cap_chars` weighted characters; `None` where it fits.
+pub(crate) fn cut_entry(
     entry: &Entry<'_>,
     cap_chars: u64,
     settings: &ToolResultSettings,
 ) -> Option<Shown> {
-    let text = entry.text();
-    // No character weighs more than four times its bytes: most results are settled without a look.
-    if (text.len() as u64) * 4 <= cap_chars || weighted_chars(text) <= cap_chars {
+    let row = ToolRow { seq: entry.seq(), chars: 0, shown: None };
+    cut(entry, &row, cap_chars, settings)
+}
+
+/// A result as its row shows it in at most `cap_chars` weighted characters; `None` where it fits.
+fn cut(
+    entry: &Entry<'_>,
+    row: &ToolRow,
+    cap_chars: u64,
+    settings: &ToolResultSettings,
+) -> Option<Shown> {
+    if entry.tokens() * CHARS_PER_TOKEN <= cap_chars {
         return None;
     }
-    let whole = weighted_chars(text);
+    let raw = match row.shown.as_ref().map(|shown| &shown.form) {
+        Some(Form::Raw(raw)) => raw,
+        _ => entry.raw(),
+    };
+    let mut message: Value = serde_json::from_str(raw).unwrap_or_default();
+    let form = match message.get_mut("content").and_then(Value::as_array_mut) {
+        Some(content) if !Weight::of(content).is_one_text() => {
+            if Weight::of(content).total() <= cap_chars {
+                return None;
+            }
+            let whole = weighted_chars(entry.text());
+            let room = Room { cap_chars, min_keep_chars: settings.min_keep_chars, id: entry.id() };
+            blocks::fit(content, &room, |left_out| notice(entry, left_out, whole));
+            rewritten(message)
+        }
+        _ => one_text(entry, cap_chars, settings)?,
+    };
+    let mut shown = Shown { form, layer: LAYER, detail: String::new() };
+    let before = entry.tokens() * CHARS_PER_TOKEN;
+    shown.detail = format!("{} -> {} chars", grouped(before), grouped(shown.chars()));
+    Some(shown)
+}
+
+/// The one text of a result, cut; `None` where it fits.
+fn one_text(entry: &Entry<'_>, cap_chars: u64, settings: &ToolResultSettings) -> Option<Form> {
+    let whole = weighted_chars(entry.text());
+    if whole <= cap_chars {
+        return None;
+    }
     let limit = Limit { min_keep_chars: settings.min_keep_chars, ..Limit::chars(cap_chars) };
-    let text = truncate(text, limit, |left_out| notice(entry, left_out, whole)).into_owned();
-    let detail = format!("{} -> {} chars", grouped(whole), grouped(weighted_chars(&text)));
-    Some(Shown { text, layer: LAYER, detail })
+    let text = truncate(entry.text(), limit, |left_out| notice(entry, left_out, whole));
+    Some(Form::Text(text.into_owned()))
+}
+
+/// A message whose blocks were cut. What a tool noted beside them goes: no model reads it.
+fn rewritten(mut message: Value) -> Form {
+    let members = message.as_object_mut();
+    members.map(|members| members.shift_remove("details"));
+    let content = message.get("content").and_then(Value::as_array);
+    match content.map(Vec::as_slice) {
+        Some([block]) if block.get("text").is_some_and(Value::is_string) => {
+            Form::Text(block.get("text").and_then(Value::as_str).unwrap_or_default().to_owned())
+        }
+        _ => Form::Raw(message.to_string()),
+    }
+}
+
+/// What the words of a result cost; images are cut one by one and clear nothing else.
+fn text_tokens(entry: &Entry<'_>) -> u64 {
+    if entry.has(Flags::IMAGES) { tokens::estimate(entry.text()) } else { entry.tokens() }
+}
+
+fn is_pruned(row: &ToolRow) -> bool {
+    row.shown.as_ref().is_some_and(|shown| shown.layer == pruning::LAYER)
 }
 
 /// The sizes of a window.
+#[derive(Debug)]
 struct Caps {
     single: u64,
     aggregate: u64,
@@ -92,30 +174,48 @@ impl Caps {
     }
 }
 
+/// What the aggregate rule works with.
+#[derive(Clone, Copy)]
+struct Balance<'a> {
+    caps: &'a Caps,
+    settings: &'a ToolResultSettings,
+    /// Results written until then stay as they were sent.
+    sent_until_ms: Option<i64>,
+}
+
+impl Balance<'_> {
+    fn may_cut(&self, entry: &Entry<'_>) -> bool {
+        let written_ms = entry.timestamp_ms();
+        let is_sent = |until_ms| written_ms > 0 && written_ms <= until_ms;
+        !self.sent_until_ms.is_some_and(is_sent)
+    }
+}
+
 /// The aggregate rule: oldest first, until all results together fit; first each down to its notice,
 /// then to a marker. The trailing batch stays: the model has not read it yet.
 fn balance(
     results: &mut ToolResults<'_>,
     transcript: &Transcript,
-    caps: &Caps,
-    settings: &ToolResultSettings,
+    rule: Balance<'_>,
     memory: &mut SessionMemory,
 ) {
-    let mut excess = results.result_chars().saturating_sub(caps.aggregate);
+    let mut excess = results.result_chars().saturating_sub(rule.caps.aggregate);
     for pass in [Pass::Cut, Pass::Elide] {
         for row in results.rows.iter_mut().filter(|row| row.seq < results.trailing_from) {
             if excess == 0 {
                 return;
             }
-            let is_foreign = row.shown.as_ref().is_some_and(|shown| shown.layer != LAYER);
-            let Some(entry) = transcript.get(row.seq).filter(|_| !is_foreign) else { continue };
+            let Some(entry) = transcript.get(row.seq) else { continue };
+            if is_pruned(row) || !rule.may_cut(&entry) {
+                continue;
+            }
             let target = pass.target_chars(&entry, row.chars, excess);
-            let Some(shown) = pass.apply(&entry, target, settings) else { continue };
-            let before = row.chars;
-            if weighted_chars(&shown.text) < before {
-                memory.reduced.insert(entry.id().to_owned(), target);
-                show(row, shown);
-                excess = excess.saturating_sub(before - row.chars);
+            let Some(shown) = pass.apply(&entry, row, target, rule.settings) else { continue };
+            let (before, now) = (row.chars, shown.chars());
+            if now < before {
+                memory.reduce(entry.id(), target);
+                row.show(shown);
+                excess = excess.saturating_sub(before - now);
             }
         }
     }
@@ -144,37 +244,32 @@ impl Pass {
     fn apply(
         self,
         entry: &Entry<'_>,
+        row: &ToolRow,
         target_chars: u64,
         settings: &ToolResultSettings,
     ) -> Option<Shown> {
         match self {
-            Pass::Cut => cut(entry, target_chars, settings),
+            Pass::Cut => cut(entry, row, target_chars, settings),
             Pass::Elide => Some(cleared(entry)),
         }
     }
 }
 
-fn show(row: &mut ToolRow, shown: Shown) {
-    row.chars = weighted_chars(&shown.text);
-    row.shown = Some(shown);
-}
-
 fn cleared(entry: &Entry<'_>) -> Shown {
     let chars = grouped(entry.tokens() * CHARS_PER_TOKEN);
+    let id = entry.id();
     Shown {
-        text: format!(
-            "{CLEARED} {chars} characters; the original is entry {} of the session",
-            entry.id()
-        ),
+        form: Form::Text(format!(
+            "{CLEARED} {chars} characters; the original is entry {id} of the session"
+        )),
         layer: LAYER,
         detail: format!("{chars} chars cleared"),
     }
 }
 
 fn notice(entry: &Entry<'_>, left_out_chars: u64, whole_chars: u64) -> String {
-    let images = if entry.has(Flags::IMAGES) { " and its images" } else { "" };
     format!(
-        "\n{TRUNCATED} {} of {} characters{images} left out; the original is entry {} of the session",
+        "\n{TRUNCATED} {} of {} characters left out; the original is entry {} of the session",
         grouped(left_out_chars),
         grouped(whole_chars),
         entry.id()
@@ -182,124 +277,4 @@ fn notice(entry: &Entry<'_>, left_out_chars: u64, whole_chars: u64) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use ctxhost_engine_api::{Action, Plan};
-
-    use super::*;
-    use crate::testbench::Bench;
-
-    fn assembled(bench: &Bench, window_tokens: u64, memory: &mut SessionMemory) -> Plan {
-        let settings = ToolResultSettings::default();
-        let transcript = bench.transcript();
-        let cap_chars = single_cap_chars(window_tokens, &settings);
-        let mut results = ToolResults::of(&transcript, cap_chars);
-        reduce(&mut results, &transcript, window_tokens, &settings, memory);
-        results.into_plan()
-    }
-
-    fn replaced(plan: &Plan) -> Vec<(u64, &str)> {
-        let text = |op: &'_ ctxhost_engine_api::Op| match &op.action {
-            Action::ReplaceText { seq, .. } => Some(*seq),
-            _ => None,
-        };
-        let ops = plan.ops.iter().filter_map(|op| Some((text(op)?, op)));
-        ops.map(|(seq, op)| match &op.action {
-            Action::ReplaceText { text, .. } => (seq, text.as_str()),
-            _ => (seq, ""),
-        })
-        .collect()
-    }
-
-    fn rounds(sizes: &[usize]) -> Bench {
-        let mut bench = Bench::default();
-        bench.user("go");
-        for size in sizes {
-            bench.call("1", "exec", "{}").result("1", "exec", &"x".repeat(*size));
-        }
-        bench
-    }
-
-    /// The table of facts 3.1; windows below the block limit never get here.
-    #[test]
-    fn caps_by_window() {
-        let settings = ToolResultSettings::default();
-        for (window, single, aggregate) in [
-            (1_000, 1_200, 4_800),
-            (8_192, 9_828, 39_312),
-            (64_000, 16_000, 128_000),
-            (128_000, 32_000, 256_000),
-            (200_000, 64_000, 400_000),
-            (1_000_000, 64_000, 2_000_000),
-        ] {
-            let caps = Caps::of(window, &settings);
-            assert_eq!((caps.single, caps.aggregate), (single, aggregate), "window {window}");
-        }
-    }
-
-    /// Case 23, with the design's notice in place of V's.
-    #[test]
-    fn case_23_one_large_result_is_cut_and_names_its_original() {
-        let bench = rounds(&[40_000]);
-        let mut memory = SessionMemory::default();
-        let plan = assembled(&bench, 64_000, &mut memory);
-        let [(2, text)] = replaced(&plan)[..] else { panic!("{:?}", plan.ops) };
-        assert_eq!(weighted_chars(text), 16_000);
-        assert!(text.contains(&format!("{TRUNCATED} 24,1")), "{}", &text[15_880..]);
-        assert!(
-            text.ends_with(
-                "of 40,000 characters left out; the original is entry e002 of the session"
-            )
-        );
-        let note = plan.ops[1].note.as_ref().unwrap();
-        assert_eq!((note.layer.as_str(), note.detail.as_str()), (LAYER, "40,000 -> 16,000 chars"));
-        assert_eq!(plan, assembled(&bench, 64_000, &mut memory), "the same bytes each time");
-    }
-
-    /// Case 22: the design has the per-result cap of 3.1 in place of V's separate guard cap.
-    #[test]
-    fn case_22_a_result_that_fits_stays() {
-        let plan = assembled(&rounds(&[5_000]), 20_000, &mut SessionMemory::default());
-        assert!(replaced(&plan).is_empty());
-        let plan = assembled(&rounds(&[30_000]), 20_000, &mut SessionMemory::default());
-        assert_eq!(weighted_chars(replaced(&plan)[0].1), 16_000);
-    }
-
-    #[test]
-    fn over_half_of_the_window_is_cleared() {
-        let plan = assembled(&rounds(&[140_000]), 64_000, &mut SessionMemory::default());
-        let text = replaced(&plan)[0].1;
-        assert!(text.starts_with(CLEARED) && text.contains("entry e002"), "{text}");
-    }
-
-    #[test]
-    fn case_24_all_together_give_way_from_the_oldest_on() {
-        let mut bench = rounds(&[9_000; 6]);
-        bench.assistant("done");
-        let mut memory = SessionMemory::default();
-        let plan = assembled(&bench, 10_000, &mut memory);
-        let [(2, text)] = replaced(&plan)[..] else { panic!("{:?}", plan.ops) };
-        assert_eq!(weighted_chars(text), 3_000);
-    }
-
-    #[test]
-    fn what_the_aggregate_rule_has_cut_stays_cut() {
-        let mut bench = rounds(&[9_000; 6]);
-        bench.assistant("done");
-        let mut memory = SessionMemory::default();
-        let first = assembled(&bench, 10_000, &mut memory);
-        let before = replaced(&first)[0].1;
-        assert_eq!(replaced(&assembled(&bench, 10_000, &mut memory))[0].1, before);
-        // In a larger window the rule would leave it whole; the bytes stay.
-        assert_eq!(replaced(&assembled(&bench, 20_000, &mut memory))[0].1, before);
-    }
-
-    #[test]
-    fn the_trailing_batch_is_not_touched_by_the_aggregate_rule() {
-        let bench = rounds(&[9_000, 9_000, 9_000, 9_000, 9_000, 9_000, 9_000, 9_000]);
-        let plan = assembled(&bench, 10_000, &mut SessionMemory::default());
-        let cut: Vec<u64> = replaced(&plan).into_iter().map(|(seq, _)| seq).collect();
-        assert_eq!(cut, [2, 4, 6]);
-        let sum: u64 = plan.project(&bench.transcript()).iter().map(|item| item.tokens()).sum();
-        assert!(sum * CHARS_PER_TOKEN < 48_000 + 400, "{sum}");
-    }
-}
+mod tests;

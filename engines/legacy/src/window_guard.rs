@@ -22,20 +22,21 @@ pub(crate) enum Verdict {
 /// Judges the window of a model.
 pub(crate) fn check(model: &ModelRef, settings: &WindowSettings) -> Verdict {
     let window = model.window_tokens;
-    let (name, least) = (name_of(model), grouped(settings.block_tokens));
+    let limits = settings.limits(window);
+    let (name, least) = (name_of(model), grouped(limits.block_tokens));
     if window == 0 {
         return Verdict::Block(format!(
             "the context window of {name} is unknown; set its size, at least {least} tokens, in the config"
         ));
     }
     let size = grouped(window);
-    if window < settings.block_tokens {
+    if window < limits.block_tokens {
         return Verdict::Block(format!(
             "the context window of {name} is {size} tokens and at least {least} are needed; raise the limit of a local server, or choose a larger model"
         ));
     }
-    if window < settings.warn_tokens {
-        let wanted = grouped(settings.warn_tokens);
+    if window < limits.warn_tokens {
+        let wanted = grouped(limits.warn_tokens);
         return Verdict::Warn(format!(
             "low context window: {name} has {size} tokens, below {wanted}; expect frequent compactions"
         ));
@@ -54,6 +55,7 @@ fn name_of(model: &ModelRef) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::settings::{WindowLimits, WindowRule};
 
     fn verdict(window_tokens: u64, settings: &WindowSettings) -> &'static str {
         let model = ModelRef { window_tokens, ..ModelRef::default() };
@@ -64,27 +66,47 @@ mod tests {
         }
     }
 
-    /// Cases 9-14. The design takes the seed's fixed limits where V has 10 % and 20 % of a native
-    /// window, so cases 9, 11 and 12 are read with the limits they stand for; sources of the window
-    /// (case 14) are the host's affair.
+    fn reference(native_tokens: u64) -> WindowSettings {
+        let rule = WindowRule::Reference;
+        WindowSettings { rule, reference_tokens: native_tokens, ..WindowSettings::default() }
+    }
+
+    /// The design takes the seed's fixed limits; V's shares of a native window are the rule
+    /// `reference`.
     #[test]
-    fn limits_of_the_recorded_cases() {
-        let seed = WindowSettings::default();
-        let limits = |block_tokens, warn_tokens| WindowSettings { block_tokens, warn_tokens };
+    fn cases_9_to_13_the_limits_of_a_window() {
+        let fixed = WindowSettings::default();
         for (case, window, settings, expected) in [
-            ("9, V's limits", 3_999, limits(4_000, 8_000), "block"),
-            ("9, V's limits", 4_000, limits(4_000, 8_000), "warn"),
-            ("9, V's limits", 8_000, limits(4_000, 8_000), "clear"),
-            ("9, the design blocks", 8_000, seed.clone(), "block"),
-            ("10", 0, seed.clone(), "block"),
-            ("11", 100_000, seed.clone(), "clear"),
-            ("12, native limits", 32_000, limits(20_000, 40_000), "warn"),
-            ("13", 15_999, seed.clone(), "block"),
-            ("13", 16_000, seed.clone(), "warn"),
-            ("13", 20_000, seed.clone(), "warn"),
-            ("13", 32_000, seed, "clear"),
+            ("9", 3_999, reference(0), "block"),
+            ("9", 4_000, reference(0), "warn"),
+            ("9", 8_000, reference(0), "clear"),
+            ("9, the design blocks", 8_000, fixed.clone(), "block"),
+            ("10", 0, fixed.clone(), "block"),
+            ("10", 0, reference(0), "block"),
+            ("11", 100_000, reference(0), "clear"),
+            ("11", 200_000, fixed.clone(), "clear"),
+            ("12", 8_192, reference(200_000), "warn"),
+            ("12", 32_000, reference(200_000), "warn"),
+            ("12", 40_000, reference(200_000), "clear"),
+            ("13", 15_999, fixed.clone(), "block"),
+            ("13", 16_000, fixed.clone(), "warn"),
+            ("13", 20_000, fixed.clone(), "warn"),
+            ("13", 32_000, fixed, "clear"),
         ] {
             assert_eq!(verdict(window, &settings), expected, "case {case}: {window}");
+        }
+    }
+
+    #[test]
+    fn cases_11_and_12_the_limits_themselves() {
+        for (window, native, block_tokens, warn_tokens) in [
+            (100_000, 0, 10_000, 20_000),
+            (200_000, 0, 20_000, 40_000),
+            (8_192, 200_000, 8_192, 40_000),
+            (1_000, 0, 4_000, 8_000),
+        ] {
+            let limits = reference(native).limits(window);
+            assert_eq!(limits, WindowLimits { block_tokens, warn_tokens }, "{window} of {native}");
         }
     }
 

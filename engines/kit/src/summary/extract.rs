@@ -5,17 +5,18 @@ use std::sync::LazyLock;
 use ctxhost_engine_api::transcript::tokens::weighted_chars;
 use regex::Regex;
 
+use super::asks::{asks, is_answer};
+use super::sections::{LINE_LIMIT_CHARS, MAX_DECISIONS, MAX_LINES};
+use super::sentences::sentences;
 use super::{Passage, Sections, Speaker};
 use crate::identifiers;
-use crate::summary::sections::{
-    ASK_LIMIT_CHARS, LINE_LIMIT_CHARS, MAX_ASKS, MAX_DECISIONS, MAX_LINES,
-};
-use crate::text::{clip, one_line};
+use crate::text::clip;
 
 /// Identifiers come from the newest messages: they belong to the work at hand.
 const IDENTIFIER_MESSAGES: usize = 10;
-/// A shorter sentence says nothing by itself; in weighted characters.
-const MIN_SENTENCE_CHARS: u64 = 8;
+/// The first sentence of an answer tells what was done where it is at least so long, in weighted
+/// characters; a shorter one is a greeting.
+const MIN_REPORT_CHARS: u64 = 24;
 
 static DECISION: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(
@@ -35,17 +36,53 @@ static CONSTRAINT: LazyLock<Option<Regex>> = LazyLock::new(|| {
     )
     .ok()
 });
+/// What a model says before it does something: the doing tells it better.
+static NARRATION: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    Regex::new(
+        r"(?i)^(?:(?:ok(?:ay)?|good|great|perfect|now|first|actually|wait|hmm|alright|so|and|then)\b[\s,.!:-]*)*(?:let me\b|let us\b|i(?:'ll| will| need to| should| want to| am going to|'m going to) (?:now |first |then |also )?(?:look|check|read|see|find|search|view|examine|take|start|try|run|get|identify|verify|understand)\b)|^(?:让我|我来看|我先)",
+    )
+    .ok()
+});
 
-/// The five sections of passages that stand oldest first.
+/// The five sections of passages that stand oldest first, with nothing behind them.
 pub fn extract(passages: &[Passage<'_>]) -> Sections {
-    let from_all = |speaker| speaker != Speaker::Tool;
+    extract_before(passages, false)
+}
+
+/// The five sections of passages that stand oldest first; `is_answered_later` says that an answer
+/// of the model follows them, so that nothing they ask is pending.
+pub fn extract_before(passages: &[Passage<'_>], is_answered_later: bool) -> Sections {
     Sections {
-        decisions: sentences_with(&DECISION, passages, from_all, MAX_DECISIONS),
-        todos: sentences_with(&TODO, passages, from_all, MAX_LINES),
-        constraints: sentences_with(&CONSTRAINT, passages, |s| s == Speaker::User, MAX_LINES),
-        asks: asks(passages),
+        decisions: decisions(passages),
+        todos: newest_lines(passages, MAX_LINES, |passage, sentence, _| {
+            let asks_back = passage.speaker == Speaker::Assistant && ends_in_question(sentence);
+            passage.speaker != Speaker::Tool && !asks_back && holds(&TODO, sentence)
+        }),
+        constraints: newest_lines(passages, MAX_LINES, |passage, sentence, _| {
+            passage.speaker == Speaker::User && holds(&CONSTRAINT, sentence)
+        }),
+        asks: asks(passages, is_answered_later),
         identifiers: newest_identifiers(passages),
     }
+}
+
+/// What was decided and done; where few words say so, the first sentence of each answer does.
+fn decisions(passages: &[Passage<'_>]) -> Vec<String> {
+    let decided = |passage: &Passage<'_>, sentence: &str| {
+        passage.speaker != Speaker::Tool && holds(&DECISION, sentence)
+    };
+    let told =
+        newest_lines(passages, MAX_DECISIONS, |passage, sentence, _| decided(passage, sentence));
+    if told.len() * 2 > MAX_DECISIONS {
+        return told;
+    }
+    newest_lines(passages, MAX_DECISIONS, |passage, sentence, is_first| {
+        let reports = is_first
+            && is_answer(passage)
+            && !ends_in_question(sentence)
+            && weighted_chars(sentence) >= MIN_REPORT_CHARS;
+        reports || decided(passage, sentence)
+    })
 }
 
 /// What was said goes before what a tool printed: a listing is full of names nobody works with.
@@ -57,24 +94,23 @@ fn newest_identifiers(passages: &[Passage<'_>]) -> Vec<String> {
     identifiers::extract(texts, identifiers::MAX_IDENTIFIERS)
 }
 
-/// The newest sentences that hold a word, in the order they were said, each once.
-fn sentences_with(
-    pattern: &LazyLock<Option<Regex>>,
+/// The newest sentences that are wanted, in the order they were said, each once. `is_wanted` hears
+/// whether a sentence is the first of its message.
+fn newest_lines(
     passages: &[Passage<'_>],
-    speaks: impl Fn(Speaker) -> bool,
     max: usize,
+    is_wanted: impl Fn(&Passage<'_>, &str, bool) -> bool,
 ) -> Vec<String> {
-    let Some(pattern) = pattern.as_ref() else { return Vec::new() };
     let mut found: Vec<String> = Vec::new();
-    for passage in passages.iter().rev().filter(|passage| speaks(passage.speaker)) {
-        for sentence in sentences(&passage.text).into_iter().rev() {
+    for passage in passages.iter().rev() {
+        for (at, sentence) in sentences(&passage.text).iter().enumerate().rev() {
             if found.len() == max {
                 break;
             }
-            if !pattern.is_match(&sentence) {
+            if holds(&NARRATION, sentence) || !is_wanted(passage, sentence, at == 0) {
                 continue;
             }
-            let line = clip(&sentence, LINE_LIMIT_CHARS).into_owned();
+            let line = clip(sentence, LINE_LIMIT_CHARS).into_owned();
             if !found.contains(&line) {
                 found.push(line);
             }
@@ -84,95 +120,27 @@ fn sentences_with(
     found
 }
 
-/// What the person asked and nobody has answered, newest first. Where everything is answered, the
-/// newest request stands alone and says so, so that nobody does it again.
-fn asks(passages: &[Passage<'_>]) -> Vec<String> {
-    let mut pending = Vec::new();
-    let mut is_answered = false;
-    for passage in passages.iter().rev() {
-        match passage.speaker {
-            Speaker::Assistant => is_answered |= !passage.calls_tools && !passage.text.is_empty(),
-            Speaker::User if is_answered && pending.is_empty() => {
-                return vec![format!("(answered) {}", ask_line(&passage.text))];
-            }
-            Speaker::User if is_answered || pending.len() == MAX_ASKS => break,
-            Speaker::User => pending.push(ask_line(&passage.text)),
-            Speaker::Tool => {}
-        }
-    }
-    pending
+fn holds(pattern: &LazyLock<Option<Regex>>, sentence: &str) -> bool {
+    pattern.as_ref().is_some_and(|pattern| pattern.is_match(sentence))
 }
 
-fn ask_line(text: &str) -> String {
-    clip(&one_line(text), ASK_LIMIT_CHARS).into_owned()
-}
-
-/// The sentences of prose: code, tables and markup of lists are left out.
-fn sentences(text: &str) -> Vec<String> {
-    let mut sentences = Vec::new();
-    let mut is_code = false;
-    for line in text.lines().map(str::trim) {
-        if line.starts_with("```") {
-            is_code = !is_code;
-        } else if !is_code && !line.starts_with(['|', '<', '#']) {
-            split_sentences(without_bullet(line), &mut sentences);
-        }
-    }
-    sentences
-}
-
-fn without_bullet(line: &str) -> &str {
-    let bare = line.trim_start_matches(['-', '*', '•', '>', ' ']);
-    let numbered = bare.split_once(". ");
-    match numbered {
-        Some((number, rest)) if number.len() <= 3 && number.parse::<u16>().is_ok() => rest,
-        _ => bare,
-    }
-}
-
-fn split_sentences(line: &str, into: &mut Vec<String>) {
-    let mut sentence = String::new();
-    let mut characters = line.chars().peekable();
-    while let Some(character) = characters.next() {
-        sentence.push(character);
-        let ends_wide = matches!(character, '。' | '！' | '？' | '；');
-        let ends_narrow = matches!(character, '.' | '!' | '?')
-            && characters.peek().is_none_or(|next| next.is_whitespace());
-        if ends_wide || ends_narrow {
-            push_sentence(&mut sentence, into);
-        }
-    }
-    push_sentence(&mut sentence, into);
-}
-
-fn push_sentence(sentence: &mut String, into: &mut Vec<String>) {
-    let whole = one_line(&std::mem::take(sentence)).replace("**", "");
-    // A line that ends in a colon announces what follows and says nothing without it.
-    let announces = whole.ends_with([':', '：']);
-    if !announces && weighted_chars(&whole) >= MIN_SENTENCE_CHARS {
-        into.push(whole);
-    }
+fn ends_in_question(sentence: &str) -> bool {
+    sentence.ends_with(['?', '？'])
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
-    fn said(speaker: Speaker, text: &str) -> Passage<'_> {
+    pub(in crate::summary) fn said(speaker: Speaker, text: &str) -> Passage<'_> {
         Passage { seq: 0, speaker, text: text.into(), calls_tools: false }
     }
 
     #[test]
     fn patterns_compile() {
-        for pattern in [&DECISION, &TODO, &CONSTRAINT] {
+        for pattern in [&DECISION, &TODO, &CONSTRAINT, &NARRATION] {
             assert!(pattern.is_some());
         }
-    }
-
-    #[test]
-    fn code_and_tables_hold_no_sentences() {
-        let text = "1. We agreed on axum.\n```\n// never reached\n```\n| must | not |\n- [ ] write it\nCreated the file with:";
-        assert_eq!(sentences(text), ["We agreed on axum.", "[ ] write it"]);
     }
 
     #[test]
@@ -192,14 +160,24 @@ mod tests {
     }
 
     #[test]
-    fn an_answered_request_is_not_pending() {
-        let ask = said(Speaker::User, "please rename it");
-        let answer = said(Speaker::Assistant, "Renamed.");
-        let calling = Passage { calls_tools: true, ..said(Speaker::Assistant, "Let me look.") };
-        assert_eq!(extract(&[ask.clone(), answer.clone()]).asks, ["(answered) please rename it"]);
-        assert_eq!(extract(&[ask.clone(), calling]).asks, ["please rename it"]);
-        let steer = said(Speaker::User, "no, remove it");
-        let asks = extract(&[answer, ask, steer]).asks;
-        assert_eq!(asks, ["no, remove it", "please rename it"]);
+    fn what_is_only_announced_is_not_told() {
+        let text = "Let me look at what was removed. Now I'll check the code that I created. \
+                    I removed both files. Should we move on to the next step?";
+        let sections = extract(&[said(Speaker::Assistant, text)]);
+        assert_eq!(sections.decisions, ["I removed both files."]);
+        assert!(sections.todos.is_empty());
+    }
+
+    #[test]
+    fn an_answer_reports_where_no_word_says_that_it_does() {
+        let sections = extract(&[
+            said(Speaker::User, "how far are we"),
+            said(
+                Speaker::Assistant,
+                "Good. The parser handles all of the six dialects. More later.",
+            ),
+            said(Speaker::Assistant, "The parser handles all of the six dialects. More later."),
+        ]);
+        assert_eq!(sections.decisions, ["The parser handles all of the six dialects."]);
     }
 }

@@ -1,4 +1,4 @@
-//! What follows the five sections: the newest turns word for word, failures of tools, files.
+//! What follows the five sections: the newest turns word for word, failures of tools, files, rules.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -13,6 +13,7 @@ use ctxhost_engine_kit::text::{clip, one_line, prefix};
 use serde_json::Value;
 
 use super::cut::Fold;
+use super::workspace;
 use crate::settings::CompactionSettings;
 
 const RECENT_HEADING: &str = "## Recent turns preserved verbatim";
@@ -22,7 +23,7 @@ const OLDER_LEFT_OUT: &str = "- (older lines left out)";
 const READ_CHARS: u64 = 4_000;
 
 /// The text after the sections, in at most `limit_chars` weighted characters; empty where there is
-/// nothing to say. Files and failures are short and go first into the room; turns take the rest.
+/// nothing to say. Rules, files and failures are short and go first into the room; turns take the rest.
 pub(crate) fn render(
     transcript: &Transcript,
     fold: &Fold,
@@ -32,11 +33,12 @@ pub(crate) fn render(
     let mut ledger = FileLedger::default();
     add_files(transcript, &fold.gaps, &mut ledger);
     let mut room = limit_chars;
+    let rules = fitting(workspace::render(settings), &mut room);
     let files = fitting(redact(&ledger.render(settings.file_list_chars)).into_owned(), &mut room);
     let failures = fitting(tool_failures(transcript, &fold.gaps, settings), &mut room);
     let turns_room = room.min(settings.recent_turns_chars);
     let turns = fitting(turns(transcript, &fold.gaps, settings, turns_room), &mut room);
-    let parts = [turns, failures, files].into_iter().filter(|part| !part.is_empty());
+    let parts = [turns, failures, files, rules].into_iter().filter(|part| !part.is_empty());
     parts.collect::<Vec<_>>().join("\n\n")
 }
 
@@ -46,8 +48,12 @@ pub(crate) fn add_files(transcript: &Transcript, gaps: &[Range<u64>], ledger: &m
         let entries = transcript.range(gap.clone());
         for earlier in entries.filter(|entry| entry.kind() == Kind::CompactionSummary) {
             let raw: Value = serde_json::from_str(earlier.raw()).unwrap_or_default();
-            ledger.add_details(raw.get("details").unwrap_or(&Value::Null));
-            ledger.add_summary(unwrap(earlier.text()));
+            let details = raw.get("details").unwrap_or(&Value::Null);
+            ledger.add_details(details);
+            // Our own details hold every file; the lists of the text are cut and may be renamed.
+            if details.get("modifiedFiles").is_none() {
+                ledger.add_summary(unwrap(earlier.text()));
+            }
         }
         ledger.add_range(transcript, gap.clone());
     }
@@ -77,7 +83,7 @@ fn turns(
     let mut lines = Vec::new();
     let mut is_cut = false;
     for entry in transcript.range(start..last.end).rev() {
-        let Some(line) = turn_line(&entry, settings.recent_line_chars) else { continue };
+        let Some(line) = turn_line(&entry, settings) else { continue };
         let chars = weighted_chars(&line) + 1;
         is_cut = chars > room;
         if is_cut {
@@ -95,12 +101,12 @@ fn turns(
     lines.join("\n")
 }
 
-fn turn_line(entry: &Entry<'_>, limit_chars: u64) -> Option<String> {
-    let speaker = match entry.role() {
+fn turn_line(entry: &Entry<'_>, settings: &CompactionSettings) -> Option<String> {
+    let (speaker, limit_chars) = match entry.role() {
         _ if entry.kind() == Kind::CompactionSummary => return None,
-        Role::User => "User",
-        Role::Assistant => "Assistant",
-        Role::Tool => "Tool result",
+        Role::User => ("User", settings.recent_line_chars),
+        Role::Assistant => ("Assistant", settings.recent_line_chars),
+        Role::Tool => ("Tool result", settings.recent_result_chars),
         _ => return None,
     };
     let text = one_line(&redact(prefix(entry.text(), READ_CHARS, 1)));

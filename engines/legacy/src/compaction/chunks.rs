@@ -53,15 +53,16 @@ fn omitted(transcript: &Transcript, group: &Group) -> String {
 
 #[cfg(test)]
 mod tests {
+    use ctxhost_engine_api::testing::Conversation;
+
     use super::*;
-    use crate::testbench::Bench;
 
     fn frames_of(sizes: &[usize]) -> Vec<Group> {
-        let mut bench = Bench::default();
+        let mut talk = Conversation::new();
         for size in sizes {
-            bench.user(&"u".repeat(*size));
+            talk.user(&"u".repeat(*size));
         }
-        groups(&bench.transcript(), &[0..sizes.len() as u64])
+        groups(&talk.transcript(), &[0..sizes.len() as u64])
     }
 
     /// Case 29: three messages are never divided, and neither is what fits one chunk.
@@ -79,10 +80,10 @@ mod tests {
     /// Case 30: an oversized message is named; a call goes with its result.
     #[test]
     fn oversized_frames_are_noted() {
-        let mut bench = Bench::default();
-        bench.user(&"u".repeat(400_000)).user("small");
-        bench.call("1", "exec", "{}").result("1", "exec", &"r".repeat(400_000));
-        let transcript = bench.transcript();
+        let mut talk = Conversation::new();
+        talk.user(&"u".repeat(400_000)).user("small");
+        talk.calls(&[("1", "exec", "{}")]).result("1", "exec", &"r".repeat(400_000));
+        let transcript = talk.transcript();
         let frames = groups(&transcript, &[0..4]);
         let settings = CompactionSettings::default();
         let (fine, notes) = without_oversized(&transcript, &frames, 100_000, &settings);

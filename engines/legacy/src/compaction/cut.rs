@@ -36,12 +36,6 @@ impl Fold {
         self.gaps.iter().map(|gap| gap.end - gap.start).sum()
     }
 
-    #[cfg(test)]
-    pub(crate) fn for_tests(gap: Range<u64>, tokens: u64) -> Fold {
-        let gaps = vec![gap.clone()];
-        Fold { gaps, tokens, limit_chars: 16_000, is_turn_prefix: false, anchor: gap }
-    }
-
     /// Whether the summary stands in place of this gap.
     pub(crate) fn is_anchor(&self, gap: &Range<u64>) -> bool {
         self.anchor == *gap

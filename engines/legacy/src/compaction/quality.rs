@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use ctxhost_engine_kit::identifiers::is_mentioned;
-use ctxhost_engine_kit::summary::HEADINGS;
+use ctxhost_engine_kit::summary::{HEADINGS, is_answered_line};
 
 /// Words of a request that are compared; its beginning says what it is about.
 const MAX_KEYWORDS: usize = 12;
@@ -15,11 +15,15 @@ const MIN_KEYWORD_CHARS: usize = 3;
 /// Identifiers named in one reason.
 const NAMED_IDENTIFIERS: usize = 3;
 
-const STOP_WORDS: [&str; 44] = [
+/// Words that every request holds. Chinese ones stand as the pairs in which they are compared.
+const STOP_WORDS: [&str; 72] = [
     "the", "and", "for", "that", "this", "with", "you", "your", "are", "was", "were", "have",
     "has", "had", "not", "but", "can", "could", "should", "would", "will", "from", "into", "out",
     "please", "then", "than", "them", "they", "what", "when", "where", "which", "how", "why",
-    "all", "any", "now", "just", "also", "let", "lets", "about", "there",
+    "all", "any", "now", "just", "also", "let", "lets", "about", "there", "一下", "可以", "什么",
+    "怎么", "请你", "帮我", "这个", "那个", "我们", "你们", "他们", "一个", "现在", "然后", "需要",
+    "就是", "还是", "但是", "因为", "所以", "如果", "已经", "没有", "不是", "能不", "不能", "是否",
+    "请帮",
 ];
 
 /// What a summary must hold.
@@ -29,6 +33,10 @@ pub(crate) struct Expectations {
     pub(crate) identifiers: Vec<String>,
     /// The newest request of what it stands for.
     pub(crate) latest_ask: Option<String>,
+    /// The newest request that nobody has answered: it stands first among the pending ones.
+    pub(crate) open_ask: Option<String>,
+    /// A request that is kept word for word beside the summary: it is not pending in it.
+    pub(crate) retained_ask: Option<String>,
 }
 
 /// The reasons why a summary is not used; empty for a good one.
@@ -47,7 +55,30 @@ pub(crate) fn audit(summary: &str, expected: &Expectations) -> Vec<String> {
     if expected.latest_ask.as_deref().is_some_and(|ask| !reflects(summary, ask)) {
         reasons.push("latest_user_ask_not_reflected".into());
     }
+    let pending = pending_lines(summary);
+    let first = pending.first().copied().unwrap_or_default();
+    if expected.open_ask.as_deref().is_some_and(|ask| !reflects(first, ask)) {
+        reasons.push("latest_user_ask_not_foregrounded".into());
+    }
+    let retained = expected.retained_ask.as_deref().filter(|ask| !keywords(ask, 1).is_empty());
+    if retained.is_some_and(|ask| pending.iter().any(|line| reflects(line, ask))) {
+        reasons.push("retained_turn_ask_marked_pending".into());
+    }
     reasons
+}
+
+/// Whether a summary has the five sections, each once and in order.
+pub(crate) fn has_all_sections(summary: &str) -> bool {
+    section_reasons(summary).is_empty()
+}
+
+/// The lines under the heading of pending requests, without those that say that there is none.
+fn pending_lines(summary: &str) -> Vec<&str> {
+    let [_, _, _, pending, _] = HEADINGS;
+    let lines = summary.lines().skip_while(|line| line.trim_end() != pending).skip(1);
+    let section = lines.take_while(|line| !line.starts_with('#'));
+    let bare = section.map(|line| line.trim_start_matches(['-', '*', ' ']).trim());
+    bare.filter(|line| !line.is_empty() && *line != "None." && !is_answered_line(line)).collect()
 }
 
 fn section_reasons(summary: &str) -> Vec<String> {
@@ -83,7 +114,7 @@ fn reflects(summary: &str, ask: &str) -> bool {
 fn keywords(text: &str, max: usize) -> Vec<String> {
     let mut words: Vec<String> = Vec::new();
     let mut seen = BTreeSet::new();
-    let lower = text.to_lowercase();
+    let lower: String = text.chars().map(half_width).flat_map(char::to_lowercase).collect();
     for run in lower.split(|c: char| !c.is_alphanumeric()) {
         for word in words_of(run) {
             if words.len() == max {
@@ -106,6 +137,15 @@ fn words_of(run: &str) -> Vec<String> {
     characters.windows(2).map(|pair| pair.iter().collect()).collect()
 }
 
+/// Wide letters and digits are the same words as narrow ones.
+fn half_width(character: char) -> char {
+    let narrow = |wide: char| char::from_u32(wide as u32 - 0xFEE0);
+    match character {
+        '\u{FF01}'..='\u{FF5E}' => narrow(character).unwrap_or(character),
+        _ => character,
+    }
+}
+
 /// Han and kana: written without spaces.
 fn is_unspaced(character: char) -> bool {
     matches!(character, '\u{3040}'..='\u{30FF}' | '\u{3400}'..='\u{9FFF}' | '\u{20000}'..='\u{2FA1F}')
@@ -123,6 +163,7 @@ mod tests {
         Expectations {
             identifiers: identifiers.iter().map(|id| (*id).to_owned()).collect(),
             latest_ask: Some(ask.to_owned()),
+            ..Expectations::default()
         }
     }
 
@@ -159,7 +200,38 @@ mod tests {
         assert_eq!(audit(&summary("deploy it"), &expecting(&[], ask)), lost);
         assert!(audit(&summary("Deploy the cluster"), &expecting(&[], ask)).is_empty());
         assert!(audit(&summary("x"), &expecting(&[], "ok?")).is_empty());
+        assert!(audit(&summary("ｄｅｐｌｏｙ the Cluster"), &expecting(&[], ask)).is_empty());
+        assert_eq!(audit(&summary("可以帮我"), &expecting(&[], "请你帮我部署集群")), lost);
         assert!(audit(&summary("正在部署集群"), &expecting(&[], "部署集群")).is_empty());
         assert_eq!(audit(&summary("没有"), &expecting(&[], "部署集群")), lost);
+    }
+
+    fn pending(line: &str) -> String {
+        summary("nothing")
+            .replace("## Pending user asks\n- nothing", &format!("## Pending user asks\n- {line}"))
+    }
+
+    #[test]
+    fn the_open_ask_stands_first() {
+        let expected = Expectations {
+            open_ask: Some("rename the parser module".into()),
+            ..Expectations::default()
+        };
+        let behind = vec!["latest_user_ask_not_foregrounded".to_owned()];
+        assert!(audit(&pending("Rename the parser module"), &expected).is_empty());
+        assert_eq!(audit(&pending("Deploy it\n- rename the parser module"), &expected), behind);
+        assert_eq!(audit(&pending("None."), &expected), behind);
+    }
+
+    #[test]
+    fn case_50_a_request_that_is_kept_is_not_pending() {
+        let expected = Expectations {
+            retained_ask: Some("migrate the whole database".into()),
+            ..Expectations::default()
+        };
+        let marked = vec!["retained_turn_ask_marked_pending".to_owned()];
+        assert_eq!(audit(&pending("Migrate the database"), &expected), marked);
+        assert!(audit(&pending("None."), &expected).is_empty());
+        assert!(audit(&pending("(answered) migrate the database"), &expected).is_empty());
     }
 }

@@ -1,7 +1,6 @@
 //! The engine on a recorded coding session: every turn fits, nothing breaks, compactions stay few.
 
-use std::path::Path;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
 
 use ctxhost_engine_api::transcript::log::{NewEntry, TranscriptLog};
 use ctxhost_engine_api::transcript::tokens;
@@ -9,10 +8,9 @@ use ctxhost_engine_api::{
     Action, AssembleRequest, CompactRequest, Compaction, Flags, Kind, Message, ModelRef, Role,
     Transcript,
 };
-use futures_util::FutureExt as _;
 use serde_json::{Value, json};
 
-use crate::testbench::{Scripted, compact};
+use crate::stage::{assemble, compact, engine, offline};
 
 const WINDOW_TOKENS: u64 = 64_000;
 /// As a host would set it: window less reserve, divided by the margin.
@@ -20,13 +18,17 @@ const BUDGET_TOKENS: u64 = 40_000;
 
 #[test]
 fn a_recorded_coding_session_runs_through_all_layers() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../../../shared/fixtures/pi/before-compaction.jsonl");
+    let beside = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/fixtures");
+    let folder = std::env::var_os("CTXHOST_FIXTURES").map_or_else(beside, PathBuf::from);
+    let path = folder.join("pi/before-compaction.jsonl");
     let Ok(text) = std::fs::read_to_string(&path) else {
-        report(&format!("SKIPPED: no recorded session at {}", path.display()));
+        report(&format!(
+            "SKIPPED: no recorded session at {}; set CTXHOST_FIXTURES",
+            path.display()
+        ));
         return;
     };
-    let engine = Arc::new(Scripted::default()).engine(json!({}));
+    let engine = engine(&offline(), &json!({}));
     let mut log = TranscriptLog::new(0);
     let mut compactions = 0;
     for entry in entries(&text) {
@@ -39,7 +41,7 @@ fn a_recorded_coding_session_runs_through_all_layers() {
         let request =
             AssembleRequest { budget: BUDGET_TOKENS, model: model.clone(), ..Default::default() };
         let snapshot = log.snapshot();
-        let plan = engine.assemble(snapshot.clone(), request).now_or_never().unwrap().unwrap();
+        let plan = assemble(&engine, &snapshot, request).unwrap();
         if plan.estimated_tokens <= BUDGET_TOKENS {
             continue;
         }

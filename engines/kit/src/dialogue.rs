@@ -1,0 +1,175 @@
+//! Who talks to whom: whether there is a conversation at all, and what was said twice.
+
+use std::collections::HashSet;
+use std::ops::Range;
+
+use ctxhost_engine_api::transcript::tokens::weighted_chars;
+use ctxhost_engine_api::{Entry, Flags, Kind, Role, Transcript};
+
+/// A result belongs to a conversation when a person spoke within so many messages before it.
+const RESULT_REACH: u64 = 20;
+
+/// What agents answer when there is nothing to say.
+const NOTHING_SAID: [&str; 2] = ["HEARTBEAT_OK", "NO_REPLY"];
+
+/// Whether ranges hold anything that a person or a model really said: not only heartbeats, calls
+/// without words and thinking.
+pub fn is_real(transcript: &Transcript, ranges: &[Range<u64>]) -> bool {
+    let entries = ranges.iter().flat_map(|range| transcript.range(range.clone()));
+    entries.into_iter().any(|entry| carries(transcript, &entry))
+}
+
+fn carries(transcript: &Transcript, entry: &Entry<'_>) -> bool {
+    match entry.role() {
+        Role::User => speaks(entry),
+        Role::Assistant => says_something(entry),
+        Role::Tool => {
+            let from = entry.seq().saturating_sub(RESULT_REACH);
+            transcript.range(from..entry.seq()).any(|before| speaks(&before))
+        }
+        _ => false,
+    }
+}
+
+/// A message of the person or one in the person's place: a command, a note, a summary.
+fn speaks(entry: &Entry<'_>) -> bool {
+    entry.role() == Role::User && !entry.has(Flags::HEARTBEAT) && says_something(entry)
+}
+
+fn says_something(entry: &Entry<'_>) -> bool {
+    let text = entry.text().trim();
+    entry.has(Flags::IMAGES) || !(text.is_empty() || NOTHING_SAID.contains(&text))
+}
+
+/// When a message of the person counts as said twice.
+#[derive(Clone, Copy, Debug)]
+pub struct RepeatRule {
+    /// The second one comes within so many milliseconds, inclusive.
+    pub within_ms: u64,
+    /// A shorter text may well be meant twice, in weighted characters.
+    pub min_chars: u64,
+}
+
+impl Default for RepeatRule {
+    /// A minute and 24 characters: what a network sends twice, not what a person means twice.
+    fn default() -> Self {
+        RepeatRule { within_ms: 60_000, min_chars: 24 }
+    }
+}
+
+/// The positions of messages that repeat the previous one of the same text, with no answer between.
+pub fn repeats(transcript: &Transcript, ranges: &[Range<u64>], rule: RepeatRule) -> HashSet<u64> {
+    let mut repeats = HashSet::new();
+    let mut said: Vec<Entry<'_>> = Vec::new();
+    for entry in ranges.iter().flat_map(|range| transcript.range(range.clone())) {
+        if entry.role() == Role::Assistant {
+            said.clear();
+        }
+        if !entry.is_user_message() || weighted_chars(entry.text()) < rule.min_chars {
+            continue;
+        }
+        let earlier = said.iter().rposition(|before| is_same(before, &entry));
+        if earlier.and_then(|at| said.get(at)).is_some_and(|before| is_near(before, &entry, rule)) {
+            repeats.insert(entry.seq());
+        }
+        said.push(entry);
+    }
+    repeats
+}
+
+fn is_same(before: &Entry<'_>, entry: &Entry<'_>) -> bool {
+    let without_images = !before.has(Flags::IMAGES) && !entry.has(Flags::IMAGES);
+    without_images && before.text() == entry.text() && before.kind() == Kind::Message
+}
+
+fn is_near(before: &Entry<'_>, entry: &Entry<'_>, rule: RepeatRule) -> bool {
+    let apart_ms = entry.timestamp_ms().abs_diff(before.timestamp_ms());
+    let is_timed = before.timestamp_ms() > 0 && entry.timestamp_ms() > 0;
+    is_timed && apart_ms <= rule.within_ms
+}
+
+#[cfg(test)]
+mod tests {
+    use ctxhost_engine_api::testing::Conversation;
+    use ctxhost_engine_api::transcript::log::NewEntry;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn entry(role: Role, at_ms: i64, text: &str, content: Value) -> NewEntry {
+        let word = if role == Role::User { "user" } else { "assistant" };
+        NewEntry {
+            id: format!("{at_ms}"),
+            parent_id: String::new(),
+            timestamp_ms: at_ms,
+            role,
+            kind: Kind::Message,
+            flags: Flags::default(),
+            tokens: 1,
+            text: text.into(),
+            raw: json!({ "role": word, "content": content }).to_string(),
+            calls: Vec::new(),
+            answers: None,
+        }
+    }
+
+    fn user(at_ms: i64, text: &str) -> NewEntry {
+        entry(Role::User, at_ms, text, json!(text))
+    }
+
+    fn told(entries: Vec<NewEntry>) -> Transcript {
+        let mut talk = Conversation::new();
+        for entry in entries {
+            talk.push(entry);
+        }
+        talk.transcript()
+    }
+
+    #[test]
+    fn case_40_a_message_that_came_twice_counts_once() {
+        let ask = "please deploy the whole cluster";
+        let answer = entry(Role::Assistant, 30_001, "done", json!("done"));
+        for (case, entries, expected) in [
+            ("within a minute", vec![user(1, ask), user(60_001, ask)], vec![1]),
+            ("later", vec![user(1, ask), user(60_002, ask)], vec![]),
+            ("too short to tell", vec![user(1, "yes"), user(2, "yes")], vec![]),
+            ("an answer between", vec![user(1, ask), answer, user(60_001, ask)], vec![]),
+            ("no clock", vec![user(0, ask), user(0, ask)], vec![]),
+            ("thrice", vec![user(1, ask), user(50_000, ask), user(100_000, ask)], vec![1, 2]),
+        ] {
+            let transcript = told(entries);
+            let ranges = [0..transcript.len() as u64];
+            let mut found: Vec<u64> =
+                repeats(&transcript, &ranges, RepeatRule::default()).into_iter().collect();
+            found.sort_unstable();
+            assert_eq!(found, expected, "{case}");
+        }
+    }
+
+    #[test]
+    fn case_41_what_counts_as_a_conversation() {
+        let assistant = |text: &str| entry(Role::Assistant, 1, text, json!(text));
+        let mut image = user(1, "");
+        image.flags = Flags::IMAGES;
+        let mut heartbeat = user(1, "are you there?");
+        heartbeat.flags = Flags::HEARTBEAT;
+        let result = || NewEntry {
+            role: Role::Tool,
+            answers: Some("1".into()),
+            ..entry(Role::Assistant, 1, "output", json!("output"))
+        };
+        for (case, entries, expected) in [
+            ("nothing", vec![], false),
+            ("heartbeat", vec![heartbeat, assistant("HEARTBEAT_OK")], false),
+            ("no reply", vec![assistant(" NO_REPLY\n")], false),
+            ("a call or thinking alone", vec![assistant("")], false),
+            ("a call and its result without a person", vec![assistant(""), result()], false),
+            ("a result after a person", vec![user(1, "go"), result()], true),
+            ("an image", vec![image], true),
+            ("an answer", vec![assistant("It is done.")], true),
+        ] {
+            let transcript = told(entries);
+            assert_eq!(is_real(&transcript, &[0..transcript.len() as u64]), expected, "{case}");
+        }
+    }
+}

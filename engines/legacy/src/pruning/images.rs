@@ -1,0 +1,85 @@
+//! Images of old turns: each costs as much as two pages, and the model has long said what it saw.
+
+use ctxhost_engine_api::{Entry, Flags, Kind, Role, Transcript};
+use serde_json::{Value, json};
+
+use crate::memory::SessionMemory;
+use crate::results::{Form, Shown, ToolResults};
+
+/// The name of the rule in notes.
+pub(crate) const LAYER: &str = "old images";
+
+/// Stands in place of an image.
+pub(crate) const IMAGE_PROCESSED: &str = "[image data removed - already processed by model]";
+
+/// Replaces images older than the newest `keep_turns` completed turns. What was replaced once stays
+/// replaced.
+pub(crate) fn drop_old(
+    results: &mut ToolResults<'_>,
+    transcript: &Transcript,
+    keep_turns: Option<usize>,
+    memory: &mut SessionMemory,
+) {
+    let cutoff = keep_turns.map_or(0, |turns| oldest_of(transcript, turns));
+    let newest = transcript.newest_user_message().map(|entry| entry.seq());
+    for seq in results.image_seqs.clone() {
+        let Some(entry) = transcript.get(seq).filter(|entry| may_change(entry, newest)) else {
+            continue;
+        };
+        if seq >= cutoff && !memory.dropped_images(entry.id()) {
+            continue;
+        }
+        let Some(shown) = without_images(&entry) else { continue };
+        memory.drop_images_of(entry.id());
+        match results.row_at(seq) {
+            Some(row) if row.shown.is_none() => row.show(shown),
+            Some(_) => {}
+            None => results.show_aside(seq, shown),
+        }
+    }
+}
+
+/// The words of the operator, of the task and of the newest request are not an engine's to change.
+fn may_change(entry: &Entry<'_>, newest_user: Option<u64>) -> bool {
+    let is_plain = entry.kind() == Kind::Message && matches!(entry.role(), Role::User | Role::Tool);
+    let is_fixed = entry.has(Flags::PINNED) || Some(entry.seq()) == newest_user;
+    is_plain && !is_fixed && !entry.has(Flags::ORPHAN)
+}
+
+/// Where the oldest of the newest completed turns begins. A turn is complete when the model has
+/// answered it without another call.
+fn oldest_of(transcript: &Transcript, turns: usize) -> u64 {
+    let mut left = turns;
+    let mut is_complete = false;
+    for entry in transcript.iter().rev() {
+        if entry.role() == Role::Assistant && !entry.has(Flags::TOOL_CALLS) {
+            if left == 0 {
+                return entry.seq();
+            }
+            is_complete = true;
+        } else if entry.is_user_message() && is_complete {
+            if left == 1 {
+                return entry.seq();
+            }
+            left = left.saturating_sub(1);
+            is_complete = false;
+        }
+    }
+    0
+}
+
+fn without_images(entry: &Entry<'_>) -> Option<Shown> {
+    let mut message: Value = serde_json::from_str(entry.raw()).ok()?;
+    let mut count = 0;
+    for block in message.get_mut("content")?.as_array_mut()? {
+        if block.get("type").and_then(Value::as_str) == Some("image") {
+            *block = json!({"type": "text", "text": IMAGE_PROCESSED});
+            count += 1;
+        }
+    }
+    (count > 0).then(|| Shown {
+        form: Form::Raw(message.to_string()),
+        layer: LAYER,
+        detail: format!("{count} replaced by a line"),
+    })
+}

@@ -1,0 +1,151 @@
+//! A result of several blocks cut to one size: images from the front as far as they fit, texts by
+//! their share, and a line that says what is missing.
+
+use ctxhost_engine_api::transcript::tokens::{IMAGE_TOKENS, weighted_chars};
+use ctxhost_engine_kit::text::{Limit, truncate_blocks};
+use serde_json::{Value, json};
+
+use crate::settings::CHARS_PER_TOKEN;
+
+/// What one image costs, in weighted characters.
+const IMAGE_CHARS: u64 = IMAGE_TOKENS * CHARS_PER_TOKEN;
+/// Kept free for the line that says what is missing, in weighted characters.
+const MISSING_LINE_CHARS: u64 = 160;
+
+/// What a cut works with.
+pub(super) struct Room<'a> {
+    /// The whole result, in weighted characters.
+    pub(super) cap_chars: u64,
+    /// So much of the texts is kept before an image may take its place, in weighted characters.
+    pub(super) min_keep_chars: u64,
+    /// The id of the entry, for the line that says what is missing.
+    pub(super) id: &'a str,
+}
+
+/// What a message costs by kind of block, in weighted characters.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Weight {
+    texts: u64,
+    images: u64,
+    others: u64,
+    text_blocks: usize,
+}
+
+impl Weight {
+    /// Weighs the blocks of a message.
+    pub(super) fn of(content: &[Value]) -> Weight {
+        let mut weight = Weight::default();
+        for block in content {
+            match Part::of(block) {
+                Part::Text(text) => {
+                    weight.texts += weighted_chars(text);
+                    weight.text_blocks += 1;
+                }
+                Part::Image => weight.images += IMAGE_CHARS,
+                Part::Other(chars) => weight.others += chars,
+            }
+        }
+        weight
+    }
+
+    /// All together.
+    pub(super) fn total(self) -> u64 {
+        self.texts + self.images + self.others
+    }
+
+    /// Whether there is nothing but one text.
+    pub(super) fn is_one_text(self) -> bool {
+        self.images == 0 && self.others == 0 && self.text_blocks <= 1
+    }
+}
+
+enum Part<'v> {
+    Text(&'v str),
+    Image,
+    Other(u64),
+}
+
+impl Part<'_> {
+    fn of(block: &Value) -> Part<'_> {
+        let text = block.get("text").and_then(Value::as_str);
+        match (block.get("type").and_then(Value::as_str), text) {
+            (Some("text"), Some(text)) => Part::Text(text),
+            (Some("image"), _) => Part::Image,
+            _ => Part::Other(weighted_chars(&block.to_string())),
+        }
+    }
+}
+
+/// Rewrites the content of a message to fit `room`.
+pub(super) fn fit(content: &mut Vec<Value>, room: &Room<'_>, notice: impl Fn(u64) -> String) {
+    let texts = Weight::of(content).texts;
+    let reserved = texts.min(room.min_keep_chars) + MISSING_LINE_CHARS;
+    let mut left = room.cap_chars.saturating_sub(reserved);
+    let mut missing = Missing::default();
+    content.retain(|block| {
+        let (cost, count) = match Part::of(block) {
+            Part::Text(_) => return true,
+            Part::Image => (IMAGE_CHARS, &mut missing.images),
+            Part::Other(chars) => (chars, &mut missing.others),
+        };
+        let fits = cost <= left;
+        if fits {
+            left -= cost;
+        } else {
+            *count += 1;
+        }
+        fits
+    });
+    let line = missing.line(room.id);
+    let kept = Weight::of(content);
+    let spent = kept.images + kept.others + line.as_deref().map_or(0, weighted_chars);
+    cut_texts(content, room, room.cap_chars.saturating_sub(spent), notice);
+    content.extend(line.map(|text| json!({"type": "text", "text": text})));
+}
+
+fn cut_texts(
+    content: &mut [Value],
+    room: &Room<'_>,
+    max_chars: u64,
+    notice: impl Fn(u64) -> String,
+) {
+    let texts: Vec<&str> = content.iter().filter_map(text_of).collect();
+    let limit = Limit { min_keep_chars: room.min_keep_chars, ..Limit::chars(max_chars) };
+    let cut: Vec<String> =
+        truncate_blocks(&texts, limit, notice).into_iter().map(|text| text.into_owned()).collect();
+    let blocks = content.iter_mut().filter(|block| text_of(block).is_some());
+    for (block, text) in blocks.zip(cut) {
+        *block = json!({"type": "text", "text": text});
+    }
+}
+
+fn text_of(block: &Value) -> Option<&str> {
+    match Part::of(block) {
+        Part::Text(text) => Some(text),
+        _ => None,
+    }
+}
+
+#[derive(Default)]
+struct Missing {
+    images: usize,
+    others: usize,
+}
+
+impl Missing {
+    fn line(&self, id: &str) -> Option<String> {
+        let count = |count: usize, word: &str| match count {
+            0 => None,
+            1 => Some(format!("1 {word}")),
+            _ => Some(format!("{count} {word}s")),
+        };
+        let parts = [count(self.images, "image"), count(self.others, "block")];
+        let parts: Vec<String> = parts.into_iter().flatten().collect();
+        (!parts.is_empty()).then(|| {
+            format!(
+                "[{} omitted from context; the original is entry {id} of the session]",
+                parts.join(" and ")
+            )
+        })
+    }
+}

@@ -1,0 +1,255 @@
+//! Caps, cuts and the balance of all results.
+
+use ctxhost_engine_api::testing::Conversation;
+use ctxhost_engine_api::transcript::log::NewEntry;
+use ctxhost_engine_api::{Action, Kind, Message, Plan, Role};
+use serde_json::json;
+
+use super::*;
+
+fn assembled(talk: &Conversation, window_tokens: u64, memory: &mut SessionMemory) -> Plan {
+    let scope = Scope { window_tokens, budget_tokens: u64::MAX / 8, sent_until_ms: None };
+    assembled_in(talk, scope, memory)
+}
+
+fn assembled_in(talk: &Conversation, scope: Scope, memory: &mut SessionMemory) -> Plan {
+    let settings = ToolResultSettings::default();
+    let transcript = talk.transcript();
+    let cap_chars = single_cap_chars(scope.window_tokens, &settings);
+    let mut results = ToolResults::of(&transcript, cap_chars);
+    reduce(&mut results, &transcript, scope, &settings, memory);
+    results.into_plan()
+}
+
+fn replaced(plan: &Plan) -> Vec<(u64, &str)> {
+    let text = |op: &'_ ctxhost_engine_api::Op| match &op.action {
+        Action::ReplaceText { seq, .. } => Some(*seq),
+        _ => None,
+    };
+    let ops = plan.ops.iter().filter_map(|op| Some((text(op)?, op)));
+    ops.map(|(seq, op)| match &op.action {
+        Action::ReplaceText { text, .. } => (seq, text.as_str()),
+        _ => (seq, ""),
+    })
+    .collect()
+}
+
+fn rounds(sizes: &[usize]) -> Conversation {
+    let mut talk = Conversation::new();
+    talk.user("go");
+    for size in sizes {
+        talk.calls(&[("1", "exec", "{}")]).result("1", "exec", &"x".repeat(*size));
+    }
+    talk
+}
+
+/// The table of facts 3.1; windows below the block limit never get here.
+#[test]
+fn caps_by_window() {
+    let settings = ToolResultSettings::default();
+    for (window, single, aggregate) in [
+        (1_000, 1_200, 4_800),
+        (8_192, 9_828, 39_312),
+        (64_000, 16_000, 128_000),
+        (128_000, 32_000, 256_000),
+        (200_000, 64_000, 400_000),
+        (1_000_000, 64_000, 2_000_000),
+    ] {
+        let caps = Caps::of(window, &settings);
+        assert_eq!((caps.single, caps.aggregate), (single, aggregate), "window {window}");
+    }
+}
+
+/// Case 23, with the design's notice in place of V's.
+#[test]
+fn case_23_one_large_result_is_cut_and_names_its_original() {
+    let talk = rounds(&[40_000]);
+    let mut memory = SessionMemory::default();
+    let plan = assembled(&talk, 64_000, &mut memory);
+    let [(2, text)] = replaced(&plan)[..] else { panic!("{:?}", plan.ops) };
+    assert_eq!(weighted_chars(text), 16_000);
+    assert!(text.contains(&format!("{TRUNCATED} 24,1")), "{}", &text[15_880..]);
+    assert!(
+        text.ends_with(
+            "of 40,000 characters left out; the original is entry 00000002 of the session"
+        )
+    );
+    let note = plan.ops[1].note.as_ref().unwrap();
+    assert_eq!((note.layer.as_str(), note.detail.as_str()), (LAYER, "40,000 -> 16,000 chars"));
+    assert_eq!(plan, assembled(&talk, 64_000, &mut memory), "the same bytes each time");
+}
+
+/// Case 22: the design has the per-result cap of 3.1 in place of V's separate guard cap.
+#[test]
+fn case_22_a_result_that_fits_stays() {
+    let plan = assembled(&rounds(&[5_000]), 20_000, &mut SessionMemory::default());
+    assert!(replaced(&plan).is_empty());
+    let plan = assembled(&rounds(&[30_000]), 20_000, &mut SessionMemory::default());
+    assert_eq!(weighted_chars(replaced(&plan)[0].1), 16_000);
+}
+
+#[test]
+fn over_half_of_the_window_is_cleared() {
+    let plan = assembled(&rounds(&[140_000]), 64_000, &mut SessionMemory::default());
+    let text = replaced(&plan)[0].1;
+    assert!(text.starts_with(CLEARED) && text.contains("entry 00000002"), "{text}");
+}
+
+#[test]
+fn case_24_all_together_give_way_from_the_oldest_on() {
+    let mut talk = rounds(&[9_000; 6]);
+    talk.assistant("done");
+    let mut memory = SessionMemory::default();
+    let plan = assembled(&talk, 10_000, &mut memory);
+    let [(2, text)] = replaced(&plan)[..] else { panic!("{:?}", plan.ops) };
+    assert_eq!(weighted_chars(text), 3_000);
+}
+
+#[test]
+fn what_the_aggregate_rule_has_cut_stays_cut() {
+    let mut talk = rounds(&[9_000; 6]);
+    talk.assistant("done");
+    let mut memory = SessionMemory::default();
+    let first = assembled(&talk, 10_000, &mut memory);
+    let before = replaced(&first)[0].1;
+    assert_eq!(replaced(&assembled(&talk, 10_000, &mut memory))[0].1, before);
+    // In a larger window the rule would leave it whole; the bytes stay.
+    assert_eq!(replaced(&assembled(&talk, 20_000, &mut memory))[0].1, before);
+}
+
+#[test]
+fn the_trailing_batch_is_not_touched_by_the_aggregate_rule() {
+    let talk = rounds(&[9_000, 9_000, 9_000, 9_000, 9_000, 9_000, 9_000, 9_000]);
+    let plan = assembled(&talk, 10_000, &mut SessionMemory::default());
+    let cut: Vec<u64> = replaced(&plan).into_iter().map(|(seq, _)| seq).collect();
+    assert_eq!(cut, [2, 4, 6]);
+    let sum: u64 = plan.project(&talk.transcript()).iter().map(|item| item.tokens()).sum();
+    assert!(sum * CHARS_PER_TOKEN < 48_000 + 400, "{sum}");
+}
+
+/// A result with its blocks as they come.
+fn result_of(content: serde_json::Value) -> Conversation {
+    let raw = json!({
+        "role": "toolResult", "toolCallId": "1", "toolName": "shot", "content": content,
+        "details": {"full": "d".repeat(500)},
+    });
+    let raw = raw.to_string();
+    let message = Message::parse(&raw, "");
+    let has_image = raw.contains("\"image\"");
+    let mut talk = Conversation::new();
+    talk.user("go").calls(&[("1", "shot", "{}")]).push(NewEntry {
+        id: "shot".into(),
+        parent_id: String::new(),
+        timestamp_ms: 1,
+        role: Role::Tool,
+        kind: Kind::Message,
+        flags: if has_image { Flags::IMAGES } else { Flags::default() },
+        tokens: tokens::message(&message),
+        text: message.text(),
+        raw: raw.clone(),
+        calls: vec![],
+        answers: Some("1".into()),
+    });
+    talk
+}
+
+/// The blocks that are left, each as `image` or as the length of its text, and the last text.
+fn blocks_left(plan: &Plan) -> (Vec<String>, String) {
+    let [_, op, ..] = &plan.ops[..] else { panic!("{:?}", plan.ops) };
+    let raw = match &op.action {
+        Action::ReplaceRaw { raw, .. } => raw.clone(),
+        Action::ReplaceText { text, .. } => {
+            json!({"content": [{"type": "text", "text": text}]}).to_string()
+        }
+        other => panic!("{other:?}"),
+    };
+    let message: Value = serde_json::from_str(&raw).unwrap();
+    assert_eq!(message.get("details"), None);
+    let blocks = message["content"].as_array().unwrap();
+    let told = |block: &Value| match block["text"].as_str() {
+        Some(text) => text.len().to_string(),
+        None => block["type"].as_str().unwrap().to_owned(),
+    };
+    let last = blocks.last().unwrap()["text"].as_str().unwrap_or_default().to_owned();
+    (blocks.iter().map(told).collect(), last)
+}
+
+fn text(size: usize) -> Value {
+    json!({"type": "text", "text": "x".repeat(size)})
+}
+
+fn image() -> Value {
+    json!({"type": "image", "mimeType": "image/png", "data": "AAAA"})
+}
+
+/// Case 21 with the design's notice and cap: large blocks share what is left by their size, small
+/// ones and the image stay.
+#[test]
+fn case_21_blocks_share_the_cap() {
+    let plan = assembled(
+        &result_of(json!([text(12_000), image(), text(6_000), text(4)])),
+        64_000,
+        &mut SessionMemory::default(),
+    );
+    let (blocks, _) = blocks_left(&plan);
+    let [first, image, second, tiny] = &blocks[..] else { panic!("{blocks:?}") };
+    assert_eq!((image.as_str(), tiny.as_str()), ("image", "4"));
+    let (first, second): (u64, u64) = (first.parse().unwrap(), second.parse().unwrap());
+    assert!(first + second + 8_004 <= 16_000 && first + second + 8_004 > 15_900, "{blocks:?}");
+    assert!((19..22).contains(&(first * 10 / second)), "{first} and {second}");
+}
+
+#[test]
+fn case_22_images_are_counted_and_left_out_from_the_end() {
+    let plan = assembled(
+        &result_of(json!([image(), text(12), image(), image()])),
+        20_000,
+        &mut SessionMemory::default(),
+    );
+    let (blocks, last) = blocks_left(&plan);
+    assert_eq!(blocks[..2], ["image", "12"]);
+    assert!(
+        last.starts_with("[2 images omitted from context; the original is entry shot"),
+        "{last}"
+    );
+    assert_eq!(blocks.len(), 3);
+}
+
+#[test]
+fn case_22_an_unknown_block_that_is_too_large_is_only_named() {
+    let block = json!({"type": "chart", "data": "c".repeat(30_000)});
+    let plan = assembled(&result_of(json!([block])), 20_000, &mut SessionMemory::default());
+    let (blocks, last) = blocks_left(&plan);
+    assert_eq!(blocks.len(), 1);
+    assert!(last.starts_with("[1 block omitted from context"), "{last}");
+}
+
+/// A conversation whose results are all older than `sent_until_ms`.
+fn sent(budget_tokens: u64) -> Scope {
+    Scope { window_tokens: 10_000, budget_tokens, sent_until_ms: Some(i64::MAX) }
+}
+
+#[test]
+fn what_was_sent_stays_while_the_request_fits() {
+    let mut talk = rounds(&[9_000; 6]);
+    talk.assistant("done");
+    let mut memory = SessionMemory::default();
+    let roomy = sent(100_000);
+    assert!(replaced(&assembled_in(&talk, roomy, &mut memory)).is_empty(), "still cached");
+    let expired = Scope { sent_until_ms: None, ..roomy };
+    assert_eq!(replaced(&assembled_in(&talk, expired, &mut memory)).len(), 1);
+    let mut memory = SessionMemory::default();
+    let tight = sent(13_000);
+    assert_eq!(replaced(&assembled_in(&talk, tight, &mut memory)).len(), 1, "it would not fit");
+}
+
+#[test]
+fn what_is_new_is_cut_before_what_was_sent() {
+    let mut talk = rounds(&[9_000; 5]);
+    let last_sent_ms = talk.transcript().last().unwrap().timestamp_ms();
+    talk.calls(&[("2", "exec", "{}")]).result("2", "exec", &"y".repeat(9_000)).assistant("done");
+    let scope = Scope { sent_until_ms: Some(last_sent_ms), ..sent(100_000) };
+    let plan = assembled_in(&talk, scope, &mut SessionMemory::default());
+    let cut: Vec<u64> = replaced(&plan).into_iter().map(|(seq, _)| seq).collect();
+    assert_eq!(cut, [12], "{:?}", plan.ops);
+}

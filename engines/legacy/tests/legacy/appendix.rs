@@ -1,0 +1,94 @@
+//! What follows the five sections: recent turns, failures, files, the rules of the workspace.
+
+use ctxhost_engine_api::Role;
+use ctxhost_engine_api::testing::Conversation;
+use ctxhost_engine_kit::cuts::recent_turns;
+use ctxhost_engine_kit::summary::unwrap;
+use serde_json::{Value, json};
+
+use crate::stage::{engine, offline, planned, request, session, summaries};
+
+fn told(talk: &Conversation, config: &Value, budget_tokens: u64) -> String {
+    let plan = planned(&engine(&offline(), config), &talk.transcript(), request(budget_tokens, 1));
+    unwrap(summaries(&plan)[0]).to_owned()
+}
+
+/// V: 0, 1, 2, 3 of four turns; here of a longer session, with their results.
+#[test]
+fn case_59_recent_turns_with_their_results() {
+    for turns in [0, 1, 2, 3] {
+        let config = json!({"compaction": {"recent_turns": turns, "summary_share": 0.5}});
+        let talk = session(40);
+        let transcript = talk.transcript();
+        let plan = planned(&engine(&offline(), &config), &transcript, request(9_000, 1));
+        let text = unwrap(summaries(&plan)[0]);
+        let recent = text.split_once("## Recent turns").map_or("", |(_, recent)| recent);
+        assert_eq!(recent.matches("- User: ").count(), turns, "{recent}");
+        let folded = plan.ops[1].action.range();
+        let start = recent_turns(&transcript, folded.clone(), turns);
+        let results = transcript.range(start..folded.end).filter(|e| e.role() == Role::Tool);
+        assert_eq!(recent.matches("- Tool result: ").count(), results.count());
+    }
+}
+
+/// V summarises nothing when a short history is preserved whole. The design always tells what it
+/// folds: what is preserved stands in the summary, not beside it.
+#[test]
+fn case_47_a_short_history_is_told_and_preserved() {
+    let mut talk = session(3);
+    talk.user("one more thing").assistant(&"w".repeat(6_000)).user("and?");
+    let config = json!({"compaction": {"summary_share": 0.9}});
+    let text = told(&talk, &config, 2_600);
+    assert!(text.contains("## Decisions\n- ") && text.contains("## Recent turns"), "{text}");
+}
+
+#[test]
+fn case_60_tool_failures() {
+    let mut talk = Conversation::new();
+    talk.user("task");
+    for (id, tool, text) in [
+        ("1", "exec", "first\n  line"),
+        ("1", "exec", "again"),
+        ("2", "", "blank name"),
+        ("3", "exec", ""),
+        ("4", "exec", &"y".repeat(400)),
+    ] {
+        talk.calls(&[(id, "exec", "{}")]).failure(id, tool, text);
+    }
+    talk.assistant(&"w".repeat(9_000)).user("and?");
+    let config = json!({"compaction": {"summary_share": 0.9}});
+    let text = told(&talk, &config, 2_000);
+    let long = format!("- exec: {}…", "y".repeat(239));
+    let expected = format!(
+        "## Tool Failures\n- exec: first line\n- tool: blank name\n- exec: failed (no output)\n{long}"
+    );
+    assert!(text.ends_with(&expected), "{text}");
+}
+
+#[test]
+fn case_60_the_newest_eight_failures() {
+    let mut talk = Conversation::new();
+    talk.user("task");
+    for number in 0..11 {
+        let id = number.to_string();
+        talk.calls(&[(&id, "exec", "{}")]).failure(&id, "exec", &format!("fault number {number}"));
+    }
+    talk.assistant(&"w".repeat(9_000)).user("and?");
+    let text = told(&talk, &json!({"compaction": {"summary_share": 0.9}}), 2_000);
+    assert!(
+        text.contains("## Tool Failures\n- ...and 3 earlier\n- exec: fault number 3"),
+        "{text}"
+    );
+    assert_eq!(text.matches("- exec: fault number").count(), 8);
+}
+
+#[test]
+fn the_rules_of_the_workspace_close_the_summary() {
+    let agents = "# Agents\n## Red Lines\nNever force-push.\n## Style\ntabs";
+    let config = json!({"compaction": {"workspace_rules": agents}});
+    let text = told(&session(40), &config, 6_000);
+    let rules =
+        "<workspace-critical-rules>\n## Red Lines\nNever force-push.\n</workspace-critical-rules>";
+    assert!(text.ends_with(rules), "{text}");
+    assert!(!told(&session(40), &json!({}), 6_000).contains("workspace-critical-rules"));
+}

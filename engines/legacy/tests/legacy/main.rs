@@ -1,0 +1,19 @@
+//! The engine as its host sees it: through the border, on a scripted host.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::single_range_in_vec_init
+)]
+
+mod stage;
+
+mod appendix;
+mod compaction;
+mod laws;
+mod layers;
+mod persistence;
+mod recorded;
+mod summariser;

@@ -1,0 +1,129 @@
+//! Decisions outlive the process: a restart sends the bytes that were sent before.
+
+use ctxhost_engine_api::testing::{Conversation, ScriptedHost, block_on};
+use ctxhost_engine_api::{
+    AssembleRequest, BootstrapRequest, LogLevel, ModelRef, Plan, PromptCache, SessionRef,
+    capability,
+};
+use serde_json::{Value, json};
+
+use crate::stage::{assemble, engine, offline};
+
+const TTL_MS: i64 = 300_000;
+
+fn session() -> Conversation {
+    let mut talk = Conversation::new();
+    for round in 0..12 {
+        let id = round.to_string();
+        talk.user("go").calls(&[(&id, "exec", "{}")]).result(&id, "exec", &"x".repeat(20_000));
+        talk.assistant("done");
+    }
+    talk
+}
+
+fn request(id: &str, now_ms: i64) -> AssembleRequest {
+    AssembleRequest {
+        session: SessionRef { id: id.into(), ..SessionRef::default() },
+        model: ModelRef { window_tokens: 64_000, ..ModelRef::default() },
+        budget: 60_000,
+        now_ms,
+        ..AssembleRequest::default()
+    }
+}
+
+fn cold_host() -> ScriptedHost {
+    let host = offline();
+    host.set_prompt_cache(PromptCache { last_touch_ms: Some(1), ..PromptCache::default() });
+    host
+}
+
+fn pruning() -> Value {
+    json!({"pruning": {"mode": "cache-ttl"}})
+}
+
+/// The first request prunes; the second comes while the cache is warm.
+fn first_plan(host: &ScriptedHost) -> Plan {
+    let engine = engine(host, &pruning());
+    assemble(&engine, &session().transcript(), request("s", TTL_MS + 1)).unwrap()
+}
+
+#[test]
+fn a_restart_repeats_what_was_decided() {
+    let host = cold_host();
+    let before = first_plan(&host);
+    let kept = host.kv();
+    assert_eq!(kept.keys().collect::<Vec<_>>(), ["decisions/1/s"]);
+    let json: Value = serde_json::from_str(&kept["decisions/1/s"]).unwrap();
+    assert_eq!(json["prunedAtMs"], json!(TTL_MS + 1));
+    assert_eq!(json["pruned"].as_object().unwrap().len(), 11);
+
+    for is_bootstrapped in [true, false] {
+        // The mode is off now: nothing new is decided, what was decided stays.
+        let again = engine(&host, &json!({}));
+        if is_bootstrapped {
+            let session = SessionRef { id: "s".into(), ..SessionRef::default() };
+            let request = BootstrapRequest { session, ..BootstrapRequest::default() };
+            block_on(again.bootstrap(session_transcript(), request)).unwrap();
+        }
+        let after = assemble(&again, &session_transcript(), request("s", TTL_MS + 2)).unwrap();
+        assert_eq!(after, before, "bootstrapped: {is_bootstrapped}");
+        let other = assemble(&again, &session_transcript(), request("t", TTL_MS + 2)).unwrap();
+        assert_ne!(other, before, "another session decides for itself");
+    }
+    assert_eq!(host.kv()["decisions/1/s"], kept["decisions/1/s"]);
+}
+
+fn session_transcript() -> ctxhost_engine_api::Transcript {
+    session().transcript()
+}
+
+#[test]
+fn nothing_new_writes_nothing() {
+    let host = offline();
+    let engine = engine(&host, &json!({}));
+    let mut talk = Conversation::new();
+    talk.user("hello").assistant("hi");
+    assemble(&engine, &talk.transcript(), request("s", 1)).unwrap();
+    assert!(host.kv().is_empty());
+}
+
+#[test]
+fn the_same_decisions_are_the_same_bytes() {
+    let (one, two) = (cold_host(), cold_host());
+    assert_eq!(first_plan(&one), first_plan(&two));
+    assert_eq!(one.kv(), two.kv());
+}
+
+#[test]
+fn what_the_aggregate_rule_has_cut_survives_too() {
+    let host = offline();
+    let before =
+        assemble(&engine(&host, &json!({})), &session_transcript(), request("s", 1)).unwrap();
+    let json: Value = serde_json::from_str(&host.kv()["decisions/1/s"]).unwrap();
+    assert!(!json["reduced"].as_object().unwrap().is_empty());
+    // Everything was sent since and is cached: nothing new may be cut, what was cut stays cut.
+    host.set_prompt_cache(PromptCache { last_touch_ms: Some(i64::MAX), ..PromptCache::default() });
+    let after =
+        assemble(&engine(&host, &json!({})), &session_transcript(), request("s", 1)).unwrap();
+    assert_eq!(after, before);
+}
+
+#[test]
+fn a_store_that_fails_is_logged_and_fails_nothing() {
+    let host = cold_host();
+    let before = first_plan(&host);
+    // Offers the store as far as the engine knows, and holds what nobody can read.
+    let broken = cold_host();
+    let store = broken.handle();
+    block_on(store.kv_put("decisions/1/s", "{not json")).unwrap();
+    assert_eq!(first_plan(&broken), before);
+    let warnings: Vec<_> =
+        broken.log_lines().into_iter().filter(|line| line.level == LogLevel::Warn).collect();
+    assert_eq!(warnings.len(), 1, "{warnings:?}");
+    assert!(warnings[0].message.starts_with("the decisions kept are unreadable"));
+
+    let without = cold_host();
+    without.set_capabilities(&[capability::PROMPT_CACHE]);
+    assert_eq!(first_plan(&without), before);
+    assert!(without.kv().is_empty() && without.log_lines().is_empty());
+}
