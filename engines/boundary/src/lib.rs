@@ -23,6 +23,7 @@
 mod settings;
 mod threshold;
 
+mod compaction;
 mod layout;
 mod sections;
 mod summary;
@@ -38,14 +39,13 @@ mod previews;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use ctxhost_engine_api::serde_json::{self, Value, json};
+use ctxhost_engine_api::serde_json::{self, Value};
 use ctxhost_engine_api::*;
-use ctxhost_engine_kit::files::FileLedger;
 use ctxhost_engine_kit::text::grouped;
 use ctxhost_engine_kit::turns::Sessions;
 
 use breaker::Breaker;
-use layout::{Aim, Fold, LAYER};
+use layout::Aim;
 use micro::Micro;
 use notes::Notes;
 use previews::Previews;
@@ -53,11 +53,7 @@ pub use settings::{
     AttachmentSettings, MicroSettings, PERCENT_VARIABLE, Settings, ThresholdSettings,
 };
 use subagents::SubAgents;
-use summary::Desk;
 use threshold::{Room, threshold_tokens};
-
-/// What is said where compactions do not help.
-const THRASHING: &str = "the window was full again within 3 answers, three times in a row; use a larger window or bring in less with each turn";
 
 /// The engine.
 #[derive(Debug)]
@@ -127,29 +123,7 @@ impl ContextEngine for Boundary {
     }
 
     async fn compact(&self, transcript: Transcript, request: CompactRequest) -> Result<Compaction> {
-        let is_thrashing = match self.admit(&transcript, &request) {
-            Ok(is_thrashing) => is_thrashing,
-            Err(reason) => return Ok(Compaction::Nothing { reason }),
-        };
-        let aim = self.aim(&Room::from(&request), request.attempt);
-        let mut previews = Previews::default();
-        previews.follow(&transcript, aim.preview_tokens(&self.settings));
-        let squeeze = || layout::squeeze(&transcript, &previews, &aim, &self.settings);
-        let chosen = layout::choose(&transcript, &previews, &aim, &self.settings);
-        let Some(fold) = chosen.or_else(squeeze) else {
-            let reason = "nothing is left to fold between what must stay, or no room for a summary";
-            return Ok(Compaction::Nothing { reason: reason.into() });
-        };
-        let desk = Desk {
-            host: &self.host,
-            settings: &self.settings,
-            transcript: &transcript,
-            request: &request,
-            fold: &fold,
-        };
-        let made = self.fold(&desk, &previews, &aim, is_thrashing).await;
-        self.record(&transcript, &request.session, &fold, &made);
-        made.map(Compaction::Plan)
+        compaction::compact(self, &transcript, &request).await
     }
 
     async fn after_turn(&self, transcript: Transcript, request: AfterTurnRequest) -> Result<()> {
@@ -226,85 +200,6 @@ impl Boundary {
         Aim { threshold_tokens, budget_tokens: room.budget_tokens, attempt }
     }
 
-    /// Whether a compaction may be made; where it may, whether the window fills up again too soon.
-    fn admit(&self, transcript: &Transcript, request: &CompactRequest) -> Result<bool, String> {
-        let settings = &self.settings;
-        let is_by_hand = request.force || request.trigger == Trigger::Manual;
-        let (open, is_thrashing) = self.sessions.with(&request.session, |memory| {
-            memory.breaker.settle(transcript);
-            let open = memory.breaker.is_open(settings.breaker_failures);
-            (open, memory.breaker.is_thrashing(transcript))
-        });
-        match open {
-            _ if !settings.compaction => Err("compaction is switched off".into()),
-            _ if is_by_hand => Ok(is_thrashing),
-            _ if !settings.auto_compaction => Err("automatic compaction is switched off".into()),
-            Some(reason) => Err(reason),
-            None => Ok(is_thrashing),
-        }
-    }
-
-    async fn fold(
-        &self,
-        desk: &Desk<'_>,
-        previews: &Previews,
-        aim: &Aim,
-        is_thrashing: bool,
-    ) -> Result<Plan> {
-        let Desk { host, transcript, fold, .. } = *desk;
-        let session = &desk.request.session;
-        self.take_note(transcript, session);
-        let running = self
-            .sessions
-            .with(session, |memory| memory.notes.until(transcript, fold.tail).cloned());
-        let story = desk.tell(running).await?;
-        self.store_notes(session).await;
-        let has_history = host.info().capabilities.iter().any(|name| name == capability::HISTORY);
-        let message = layout::summary_message(transcript, session, fold, &story, has_history);
-        let attachments = self.attachments(desk, aim, &message);
-        let mut plan =
-            layout::plan(transcript, previews, fold, &message, attachments, &story.writer);
-        plan.extras.notes = story.notes.iter().map(|note| Note::new(LAYER, note)).collect();
-        if is_thrashing {
-            host.log(LogLevel::Warn, THRASHING);
-            plan.extras.notes.push(Note::new("thrash guard", THRASHING));
-        }
-        plan.extras.details = details(transcript, fold);
-        Ok(plan)
-    }
-
-    /// From the second attempt on nothing is put back: the first was too large.
-    fn attachments(&self, desk: &Desk<'_>, aim: &Aim, message: &str) -> Option<String> {
-        let Desk { transcript, request, fold, .. } = desk;
-        if request.attempt > 1 {
-            return None;
-        }
-        let settings = &self.settings.attachments;
-        let wanted_tokens = settings::share_of(aim.base_tokens(), settings.total_share);
-        let left_tokens = fold.room_tokens.saturating_sub(layout::tokens_with(message));
-        let sub_agents = self.sub_agents.of(&request.session, request.now_ms);
-        let room_tokens = wanted_tokens.min(left_tokens);
-        attachments::render(transcript, fold.tail, &sub_agents, settings, room_tokens)
-    }
-
-    fn record(
-        &self,
-        transcript: &Transcript,
-        session: &SessionRef,
-        fold: &Fold,
-        made: &Result<Plan>,
-    ) {
-        let kept_answers = breaker::answers(transcript, fold.tail);
-        self.sessions.with(session, |memory| match made {
-            Ok(_) => memory.breaker.record_plan(transcript, kept_answers),
-            Err(error) if error.kind == ErrorKind::Cancelled => {}
-            Err(_) => memory.breaker.record_failure(),
-        });
-        if made.is_ok() {
-            self.compactions.fetch_add(1, Ordering::Relaxed);
-        }
-    }
-
     /// Brings the running notes up to date and answers how many entries are new in them.
     fn take_note(&self, transcript: &Transcript, session: &SessionRef) -> u64 {
         if !self.settings.session_memory {
@@ -327,11 +222,4 @@ impl Boundary {
     fn warn(&self, action: &str, error: &EngineError) {
         self.host.log(LogLevel::Warn, &format!("could not {action} the running notes: {error}"));
     }
-}
-
-/// What the session keeps beside the compaction.
-fn details(transcript: &Transcript, fold: &Fold) -> Value {
-    let mut ledger = FileLedger::default();
-    fold.gaps.iter().for_each(|gap| ledger.add_range(transcript, gap.clone()));
-    json!({ "readFiles": ledger.read(), "modifiedFiles": ledger.modified() })
 }

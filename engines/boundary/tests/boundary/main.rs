@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
+mod documents;
 mod properties;
 mod stage;
 mod summaries;
@@ -25,11 +26,7 @@ fn keeps_the_contract() {
         "threshold": { "percent": 1 },
         "micro": { "keep_results": 0, "over_chars": 0 },
     });
-    for (config, completion) in [
-        (json!({}), None),
-        (tight, Some(nine)),
-        (json!({ "session_memory": false }), Some("no sections at all".to_owned())),
-    ] {
+    for (config, completion) in [(json!({}), None), (tight, Some(nine))] {
         let options = ContractOptions { config, completion, ..ContractOptions::default() };
         let report = contract(EngineDoor::linked::<Boundary>(), &options);
         assert!(report.passed(), "{report}");
