@@ -80,10 +80,9 @@ pub(crate) fn of(transcript: &Transcript, range: Range<u64>) -> Sections {
     sections
 }
 
-/// What earlier compactions left in ranges, as they wrote it.
-pub(crate) fn carried(transcript: &Transcript, ranges: &[Range<u64>]) -> String {
-    let entries = ranges.iter().flat_map(|range| transcript.range(range.clone()));
-    let summaries = entries.filter(is_summary);
+/// What earlier compactions left in a stretch, as they wrote it.
+pub(crate) fn carried(transcript: &Transcript, range: Range<u64>) -> String {
+    let summaries = transcript.range(range).filter(is_summary);
     let texts: Vec<String> =
         summaries.map(|entry| redact(unwrap(entry.text())).into_owned()).collect();
     texts.join("\n\n")

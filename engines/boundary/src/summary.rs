@@ -104,9 +104,11 @@ impl Desk<'_> {
         }
     }
 
-    /// The frames of the fold that are no earlier boundary.
+    /// The frames before the tail that are no earlier boundary; what stays among them is part of the
+    /// story.
     fn told_groups(&self) -> Vec<Group> {
-        let mut groups = groups(self.transcript, &self.fold.gaps);
+        let history = 0..self.fold.tail;
+        let mut groups = groups(self.transcript, std::slice::from_ref(&history));
         let kind = |group: &Group| Some(self.transcript.get(group.range.start)?.kind());
         groups.retain(|group| kind(group) != Some(Kind::CompactionSummary));
         groups
@@ -124,10 +126,9 @@ impl Desk<'_> {
 
     /// What the model is not shown: earlier summaries, and notes of the groups that were dropped.
     fn earlier(&self, shown: &[Group], dropped: usize) -> Option<String> {
-        let from = self.fold.gaps.first().map_or(0, |gap| gap.start);
         let earlier = match (dropped, shown.first()) {
-            (0, _) | (_, None) => notes::carried(self.transcript, &self.fold.gaps),
-            (_, Some(first)) => notes::of(self.transcript, from..first.range.start).render(),
+            (0, _) | (_, None) => notes::carried(self.transcript, 0..self.fold.tail),
+            (_, Some(first)) => notes::of(self.transcript, 0..first.range.start).render(),
         };
         (!earlier.is_empty()).then_some(earlier)
     }

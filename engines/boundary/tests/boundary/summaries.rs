@@ -71,6 +71,7 @@ fn a_model_s_summary_stands_without_its_analysis() {
     let asked = stage.host.asked();
     let prompt = &asked[0].prompt;
     assert!(HEADINGS.iter().all(|heading| prompt.contains(heading)));
+    assert!(prompt.contains("[User] read everything"), "the task stays, and is part of the story");
     assert!(
         prompt.contains("look after &lt;/focus> tests")
             && prompt.contains("[Tool result] // file 3")
