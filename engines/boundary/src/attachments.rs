@@ -1,0 +1,269 @@
+//! What a compaction puts back: the plan, living sub-agents, skills and the files that were read last.
+
+use std::collections::BTreeSet;
+
+use ctxhost_engine_api::transcript::tokens::CHARS_PER_TOKEN;
+use ctxhost_engine_api::transcript::tokens::weighted_chars;
+use ctxhost_engine_api::{Entry, Flags, Kind, ToolCall, Transcript};
+use ctxhost_engine_kit::files::{FileLedger, plain_tool_name};
+use ctxhost_engine_kit::redact::redact;
+use ctxhost_engine_kit::summary::untrusted;
+use ctxhost_engine_kit::text::{Limit, one_line, truncate};
+
+use crate::layout::ATTACHMENTS_LEAD_IN;
+use crate::settings::AttachmentSettings;
+
+const PLAN: &str = "plan";
+const SKILL: &str = "skill";
+const FILE: &str = "file";
+const SUB_AGENTS: &str = "sub-agents";
+
+/// With less room than this an attachment says nothing, in weighted characters.
+const LEAST_CHARS: u64 = 200;
+
+/// The attachments of a compaction that keeps the entries from `tail` on; at most `room_tokens`.
+pub(crate) fn render(
+    transcript: &Transcript,
+    tail: u64,
+    sub_agents: &[String],
+    settings: &AttachmentSettings,
+    room_tokens: u64,
+) -> Option<String> {
+    let mut found = Found { settings, tail, ..Found::new(settings) };
+    found.look(transcript);
+    let mut text = ATTACHMENTS_LEAD_IN.to_owned();
+    let mut room_chars = (room_tokens * CHARS_PER_TOKEN).saturating_sub(weighted_chars(&text));
+    let agents = (!sub_agents.is_empty()).then(|| (SUB_AGENTS, sub_agents.join("\n")));
+    let plan = found.plan.map(|plan| (PLAN, plan));
+    let skills = found.skills.into_iter().map(|skill| (SKILL, skill));
+    let files = found.files.into_iter().map(|file| (FILE, file));
+    let before = text.len();
+    for (tag, body) in plan.into_iter().chain(agents).chain(skills).chain(files) {
+        let envelope_chars = weighted_chars(&untrusted(tag, "")) + 2;
+        let limit_chars = settings.item_chars.min(room_chars.saturating_sub(envelope_chars));
+        if limit_chars < LEAST_CHARS {
+            break;
+        }
+        let part = format!("\n\n{}", untrusted(tag, &redact(&excerpt(&body, limit_chars))));
+        // Escapes and placeholders may have made it longer than it was cut to.
+        let Some(left) = room_chars.checked_sub(weighted_chars(&part)) else { continue };
+        room_chars = left;
+        text.push_str(&part);
+    }
+    (text.len() > before).then_some(text)
+}
+
+/// What a walk from the newest entry to the oldest has found.
+struct Found<'a> {
+    settings: &'a AttachmentSettings,
+    tail: u64,
+    plan: Option<String>,
+    knows_plan: bool,
+    skills: Vec<String>,
+    files: Vec<String>,
+    seen: BTreeSet<String>,
+    changed: BTreeSet<String>,
+}
+
+impl<'a> Found<'a> {
+    fn new(settings: &'a AttachmentSettings) -> Self {
+        Found {
+            settings,
+            tail: 0,
+            plan: None,
+            knows_plan: false,
+            skills: Vec::new(),
+            files: Vec::new(),
+            seen: BTreeSet::new(),
+            changed: BTreeSet::new(),
+        }
+    }
+
+    fn look(&mut self, transcript: &Transcript) {
+        for entry in transcript.iter().rev() {
+            if entry.kind() == Kind::CompactionSummary {
+                self.take_over(entry.text());
+            }
+            for call in entry.tool_calls().iter().rev() {
+                self.take(transcript, &entry, call);
+            }
+        }
+    }
+
+    fn take(&mut self, transcript: &Transcript, entry: &Entry<'_>, call: &ToolCall<'_>) {
+        let name = plain_tool_name(&call.name).to_lowercase();
+        if name.contains("todo") || name.contains("plan") {
+            self.take_plan(call.arguments.clone().into_owned(), entry.seq() >= self.tail);
+        } else if name.contains("skill") {
+            let title = format!("{}({})", call.name, one_line(&call.arguments));
+            if self.is_new(entry, &title) && self.skills.len() < self.settings.skills {
+                let told = result_of(transcript, entry, call).map_or("", |result| result.text());
+                self.skills.push(format!("{title}\n{told}"));
+            }
+        } else {
+            self.take_file(transcript, entry, call);
+        }
+    }
+
+    fn take_plan(&mut self, plan: String, is_kept: bool) {
+        if !self.knows_plan {
+            self.plan = (!is_kept).then_some(plan);
+            self.knows_plan = true;
+        }
+    }
+
+    fn take_file(&mut self, transcript: &Transcript, entry: &Entry<'_>, call: &ToolCall<'_>) {
+        let mut ledger = FileLedger::default();
+        ledger.add_call(call);
+        self.changed.extend(ledger.modified().into_iter().map(str::to_owned));
+        let Some(path) = ledger.read().first().map(|path| (*path).to_owned()) else { return };
+        let Some(result) = result_of(transcript, entry, call) else { return };
+        if self.is_new(entry, &path) && self.files.len() < self.settings.files {
+            let changed = self.changed.contains(&path);
+            let note = if changed { " (changed after it was read)" } else { "" };
+            let call = format!("{}({})", call.name, one_line(&call.arguments));
+            self.files.push(format!("{call}{note}\n{}", result.text()));
+        }
+    }
+
+    /// Whether something was not met nearer to the end, and is not kept word for word.
+    fn is_new(&mut self, entry: &Entry<'_>, name: &str) -> bool {
+        self.seen.insert(name.to_owned()) && entry.seq() < self.tail
+    }
+
+    /// What an earlier compaction put back and nothing newer replaces. Files are as old by then as
+    /// what the summary tells of them.
+    fn take_over(&mut self, text: &str) {
+        if !text.starts_with(ATTACHMENTS_LEAD_IN) {
+            return;
+        }
+        for plan in parts(text, PLAN) {
+            self.take_plan(plan.to_owned(), false);
+        }
+        for skill in parts(text, SKILL) {
+            let title = skill.lines().next().unwrap_or("").to_owned();
+            if self.seen.insert(title) && self.skills.len() < self.settings.skills {
+                self.skills.push(skill.to_owned());
+            }
+        }
+    }
+}
+
+/// The result of a call that did not fail.
+fn result_of<'a>(
+    transcript: &'a Transcript,
+    entry: &Entry<'_>,
+    call: &ToolCall<'_>,
+) -> Option<Entry<'a>> {
+    let after = entry.seq() + 1;
+    let mut results = transcript.range(after..transcript.cut_at_or_after(after));
+    let answers = |result: &Entry<'_>| {
+        result.tool_result().is_some_and(|head| head.call_id == call.id && !head.is_error)
+    };
+    results.find(answers).filter(|result| !result.has(Flags::ERROR) && !result.text().is_empty())
+}
+
+/// The insides of the tags of a name, as [`untrusted`] writes them.
+fn parts<'a>(text: &'a str, tag: &str) -> impl Iterator<Item = &'a str> {
+    let (open, close) = (format!("<{tag} trust="), format!("\n</{tag}>"));
+    let mut rest = text;
+    std::iter::from_fn(move || {
+        let (_, after) = rest.split_once(open.as_str())?;
+        let (inside, after) = after.split_once(close.as_str())?;
+        rest = after;
+        inside.split_once('\n').map(|(_, body)| body)
+    })
+}
+
+fn excerpt(text: &str, limit_chars: u64) -> String {
+    let limit = Limit { min_keep_chars: limit_chars / 2, ..Limit::chars(limit_chars) };
+    truncate(text, limit, |count| format!("\n[{count} more characters]")).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use ctxhost_engine_api::testing::Conversation;
+
+    use super::*;
+
+    fn working() -> Conversation {
+        let mut talk = Conversation::new();
+        talk.user("go");
+        talk.calls(&[("p", "TodoWrite", r#"{"todos":["first","second"]}"#)]).result(
+            "p",
+            "TodoWrite",
+            "ok",
+        );
+        talk.calls(&[("s", "use_skill", r#"{"name":"pdf"}"#)]).result(
+            "s",
+            "use_skill",
+            "how to read a PDF",
+        );
+        for (id, tool, path) in
+            [("1", "read", "/a"), ("2", "read", "/b"), ("3", "edit", "/a"), ("4", "read", "/kept")]
+        {
+            talk.calls(&[(id, tool, &format!(r#"{{"path":"{path}"}}"#))]);
+            talk.result(id, tool, &format!("text of {path}"));
+        }
+        talk
+    }
+
+    fn put_back(talk: &Conversation, tail: u64, room_tokens: u64) -> String {
+        let agents = ["agent:helper (session c)".to_owned()];
+        let settings = AttachmentSettings::default();
+        render(&talk.transcript(), tail, &agents, &settings, room_tokens).unwrap_or_default()
+    }
+
+    #[test]
+    fn the_newest_comes_first_and_what_is_kept_does_not_come_twice() {
+        let talk = working();
+        let text = put_back(&talk, talk.len() - 2, 1_000);
+        let places = [
+            "TodoWrite",
+            "first",
+            "agent:helper",
+            "use_skill",
+            "/b\"})\ntext of /b",
+            "/a\"}) (changed after it was read)\ntext of /a",
+        ]
+        .map(|words| text.find(words));
+        assert!(places[0].is_none());
+        assert!(places[1..].iter().all(Option::is_some) && places[1..].is_sorted(), "{text}");
+        assert!(!text.contains("/kept"));
+    }
+
+    #[test]
+    fn plan_and_skills_survive_a_second_compaction() {
+        let mut next = Conversation::of_epoch(1);
+        let talk = working();
+        next.summary(&put_back(&talk, talk.len(), 1_000)).user("go on");
+        let text = put_back(&next, 2, 1_000);
+        assert!(text.contains("first") && text.contains("how to read a PDF"), "{text}");
+        assert!(!text.contains("text of /b"));
+        next.calls(&[("p", "update_plan", r#"{"plan":"third"}"#)]).result("p", "update_plan", "ok");
+        let text = put_back(&next, next.len(), 1_000);
+        assert!(text.contains("third") && !text.contains("first"), "{text}");
+        assert!(
+            !put_back(&next, 2, 1_000).contains("<plan"),
+            "the newest plan is kept word for word"
+        );
+    }
+
+    #[test]
+    fn each_and_all_keep_to_their_room_and_secrets_go() {
+        let mut talk = working();
+        let path = r#"{"path":"/env"}"#;
+        talk.calls(&[("e", "read", path)]).result(
+            "e",
+            "read",
+            &"token=abcdef123456 </file>\n".repeat(900),
+        );
+        for room_tokens in [0, 20, 100, 300, 1_000, 5_000] {
+            let text = put_back(&talk, talk.len(), room_tokens);
+            assert!(weighted_chars(&text) <= room_tokens * CHARS_PER_TOKEN, "{room_tokens}");
+            assert!(!text.contains("abcdef123456"));
+        }
+        let text = put_back(&talk, talk.len(), 100_000);
+        assert!(weighted_chars(&text) < 8_000 && text.contains("text of /b"));
+    }
+}

@@ -1,0 +1,225 @@
+//! The `boundary` engine: a threshold, and behind it a compact boundary.
+//!
+//! ```text
+//!  assemble   everything, old tool results cleared where that is free; says when the threshold is passed
+//!  compact    task · [summary] [acknowledgement] [attachments] · last turn
+//! ```
+//!
+//! The summary comes from running notes, else from a model, else from the conversation's own
+//! sentences. The host applies it; its budget stands above every threshold.
+
+#![forbid(unsafe_code)]
+#![cfg_attr(
+    test,
+    allow(
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::panic,
+        clippy::indexing_slicing,
+        clippy::single_range_in_vec_init
+    )
+)]
+
+mod settings;
+mod threshold;
+
+mod compaction;
+mod layout;
+mod sections;
+mod summary;
+
+mod attachments;
+mod notes;
+mod prompt;
+mod subagents;
+
+mod breaker;
+mod micro;
+mod previews;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use ctxhost_engine_api::serde_json::{self, Value};
+use ctxhost_engine_api::*;
+use ctxhost_engine_kit::text::grouped;
+use ctxhost_engine_kit::turns::Sessions;
+
+use breaker::Breaker;
+use layout::Aim;
+use micro::Micro;
+use notes::Notes;
+use previews::Previews;
+pub use settings::{
+    AttachmentSettings, MicroSettings, PERCENT_VARIABLE, Settings, ThresholdSettings,
+};
+use subagents::SubAgents;
+use threshold::{Room, threshold_tokens};
+
+/// The engine.
+#[derive(Debug)]
+pub struct Boundary {
+    host: Host,
+    settings: Settings,
+    sessions: Sessions<Memory>,
+    sub_agents: SubAgents,
+    compactions: AtomicU64,
+}
+
+/// What the engine knows of one session.
+#[derive(Debug, Default)]
+struct Memory {
+    previews: Previews,
+    micro: Micro,
+    breaker: Breaker,
+    notes: Notes,
+}
+
+impl ContextEngine for Boundary {
+    const INFO: Info =
+        Info::new("boundary", "Threshold and compact boundary", env!("CARGO_PKG_VERSION"));
+
+    fn create(host: Host, config: Value) -> Result<Self> {
+        let percent = std::env::var(PERCENT_VARIABLE).ok();
+        let settings = Settings::parse(&config, percent.as_deref())?;
+        Ok(Boundary {
+            host,
+            settings,
+            sessions: Sessions::default(),
+            sub_agents: SubAgents::default(),
+            compactions: AtomicU64::new(0),
+        })
+    }
+
+    /// Takes up the running notes where an earlier process left them.
+    async fn bootstrap(
+        &self,
+        transcript: Transcript,
+        request: BootstrapRequest,
+    ) -> Result<Bootstrapped> {
+        if !self.settings.session_memory {
+            return Ok(Bootstrapped::default());
+        }
+        let stored = self.host.kv_get(&Notes::key(&request.session)).await;
+        let stored = stored.inspect_err(|error| self.warn("read", error)).ok().flatten();
+        if let Some(notes) = stored.as_deref().and_then(Notes::parse) {
+            self.sessions.with(&request.session, |memory| memory.notes = notes);
+        }
+        let imported = self.take_note(&transcript, &request.session);
+        Ok(Bootstrapped { imported, reason: None })
+    }
+
+    async fn ingest(&self, transcript: Transcript, request: IngestRequest) -> Result<Ingested> {
+        let new = self.take_note(&transcript, &request.session);
+        Ok(Ingested { entries: new.min(request.entries.end - request.entries.start) })
+    }
+
+    async fn assemble(&self, transcript: Transcript, request: AssembleRequest) -> Result<Plan> {
+        let expires_ms = self.host.prompt_cache(&request.session).expires_ms;
+        let is_cold = expires_ms.is_some_and(|at_ms| request.now_ms >= at_ms);
+        let aim = self.aim(&Room::from(&request), 1);
+        Ok(self.sessions.with(&request.session, |memory| {
+            memory.assemble(&transcript, &aim, is_cold, &self.settings)
+        }))
+    }
+
+    async fn compact(&self, transcript: Transcript, request: CompactRequest) -> Result<Compaction> {
+        compaction::compact(self, &transcript, &request).await
+    }
+
+    async fn after_turn(&self, transcript: Transcript, request: AfterTurnRequest) -> Result<()> {
+        self.take_note(&transcript, &request.session);
+        self.store_notes(&request.session).await;
+        Ok(())
+    }
+
+    async fn prepare_subagent_spawn(
+        &self,
+        _: Transcript,
+        request: SubagentSpawnRequest,
+    ) -> Result<SpawnPrepared> {
+        self.sub_agents.begin(&request, self.host.now_ms());
+        Ok(SpawnPrepared { token: request.child.id })
+    }
+
+    async fn rollback_subagent_spawn(&self, request: SubagentRollbackRequest) -> Result<()> {
+        self.sub_agents.end(&request.token);
+        Ok(())
+    }
+
+    async fn on_subagent_ended(&self, request: SubagentEndedRequest) -> Result<()> {
+        self.sub_agents.end(&request.child.id);
+        Ok(())
+    }
+
+    fn status(&self) -> EngineStatus {
+        let details = serde_json::to_value(&self.settings).unwrap_or_default();
+        let compactions = self.compactions.load(Ordering::Relaxed);
+        EngineStatus { summary: String::new(), compactions, details }
+    }
+
+    async fn dispose(&self) {
+        self.sessions.clear();
+        self.sub_agents.clear();
+    }
+}
+
+impl Memory {
+    fn assemble(
+        &mut self,
+        transcript: &Transcript,
+        aim: &Aim,
+        is_cold: bool,
+        settings: &Settings,
+    ) -> Plan {
+        let threshold_tokens = aim.threshold_tokens;
+        self.previews.follow(transcript, aim.preview_tokens(settings));
+        self.micro.follow(transcript, &settings.micro);
+        let shown_tokens = self.micro.shown_tokens(transcript, &self.previews);
+        self.micro.decide(shown_tokens, threshold_tokens, is_cold, &settings.micro);
+        let mut plan = self.micro.plan(transcript, &self.previews);
+        let may_compact = settings.compaction
+            && settings.auto_compaction
+            && self.breaker.is_open(settings.breaker_failures).is_none();
+        if may_compact
+            && plan.estimated_tokens > threshold_tokens
+            && layout::choose(transcript, &self.previews, aim, settings).is_some()
+        {
+            plan.extras.compaction_wanted = Some(format!(
+                "{} tokens are over the threshold of {}",
+                grouped(plan.estimated_tokens),
+                grouped(threshold_tokens)
+            ));
+        }
+        plan
+    }
+}
+
+impl Boundary {
+    fn aim(&self, room: &Room, attempt: u32) -> Aim {
+        let threshold_tokens = threshold_tokens(room, &self.settings.threshold);
+        Aim { threshold_tokens, budget_tokens: room.budget_tokens, attempt }
+    }
+
+    /// Brings the running notes up to date and answers how many entries are new in them.
+    fn take_note(&self, transcript: &Transcript, session: &SessionRef) -> u64 {
+        if !self.settings.session_memory {
+            return 0;
+        }
+        self.sessions.with(session, |memory| memory.notes.follow(transcript))
+    }
+
+    async fn store_notes(&self, session: &SessionRef) {
+        if !self.settings.session_memory {
+            return;
+        }
+        let notes = self.sessions.with(session, |memory| memory.notes.to_json());
+        if let Err(error) = self.host.kv_put(&Notes::key(session), &notes).await {
+            self.warn("store", &error);
+        }
+    }
+
+    /// Notes that are lost are written anew from the transcript: a warning, not a failure.
+    fn warn(&self, action: &str, error: &EngineError) {
+        self.host.log(LogLevel::Warn, &format!("could not {action} the running notes: {error}"));
+    }
+}

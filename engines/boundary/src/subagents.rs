@@ -1,0 +1,86 @@
+//! Which sub-agents of a session are alive, so that a compaction does not forget them.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use ctxhost_engine_api::{SessionRef, SubagentSpawnRequest};
+
+/// The sub-agents of all sessions, by the id of the child's session.
+#[derive(Debug, Default)]
+pub(crate) struct SubAgents {
+    alive: Mutex<BTreeMap<String, SubAgent>>,
+}
+
+#[derive(Debug)]
+struct SubAgent {
+    parent_id: String,
+    key: String,
+    /// `None` where nobody said how long it may live.
+    expires_ms: Option<i64>,
+}
+
+impl SubAgents {
+    /// A sub-agent is about to start.
+    pub(crate) fn begin(&self, request: &SubagentSpawnRequest, now_ms: i64) {
+        let ttl_ms = i64::try_from(request.ttl_ms).unwrap_or(i64::MAX);
+        let agent = SubAgent {
+            parent_id: request.parent.id.clone(),
+            key: request.child.key.clone(),
+            expires_ms: (ttl_ms > 0).then(|| now_ms.saturating_add(ttl_ms)),
+        };
+        self.alive().insert(request.child.id.clone(), agent);
+    }
+
+    /// It ended, or never began.
+    pub(crate) fn end(&self, child_id: &str) {
+        self.alive().remove(child_id);
+    }
+
+    /// The living sub-agents of a session, one line each.
+    pub(crate) fn of(&self, parent: &SessionRef, now_ms: i64) -> Vec<String> {
+        let alive = self.alive();
+        let ours = alive.iter().filter(|(_, agent)| {
+            agent.parent_id == parent.id && agent.expires_ms.is_none_or(|at| now_ms < at)
+        });
+        ours.map(|(id, agent)| format!("{} (session {id})", agent.key).trim().to_owned()).collect()
+    }
+
+    /// Forgets everything.
+    pub(crate) fn clear(&self) {
+        self.alive().clear();
+    }
+
+    fn alive(&self) -> MutexGuard<'_, BTreeMap<String, SubAgent>> {
+        self.alive.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn session(id: &str) -> SessionRef {
+        SessionRef { id: id.into(), key: format!("agent:{id}") }
+    }
+
+    #[test]
+    fn lists_what_began_and_did_not_end() {
+        let agents = SubAgents::default();
+        for (child, ttl_ms) in [("a", 0), ("b", 1_000), ("c", 0)] {
+            let parent = session("parent");
+            let request = SubagentSpawnRequest {
+                parent,
+                child: session(child),
+                ttl_ms,
+                ..Default::default()
+            };
+            agents.begin(&request, 0);
+        }
+        agents.end("c");
+        agents.end("nobody");
+        let of = |id, now_ms| agents.of(&session(id), now_ms);
+        assert_eq!(of("parent", 999), ["agent:a (session a)", "agent:b (session b)"]);
+        assert_eq!(of("parent", 1_000).len(), 1);
+        assert!(of("other", 0).is_empty());
+    }
+}

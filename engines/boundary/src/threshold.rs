@@ -1,0 +1,100 @@
+//! When the window is full: the published rule, in the tokens that entries are counted in.
+//!
+//! The rule speaks of provider tokens, a request of a budget that the host has made of them:
+//!
+//! ```text
+//!  provider tokens   0 ───────────────── threshold ── buffer, output ── window
+//!  budget            0 ───────────────── here ─── budget   (= window - the host's reserve)
+//! ```
+
+use ctxhost_engine_api::{AssembleRequest, CompactRequest};
+
+use crate::settings::ThresholdSettings;
+
+/// What a request says of its room.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Room {
+    /// In tokens as entries count them.
+    pub(crate) budget_tokens: u64,
+    /// What the host holds free, in provider tokens.
+    pub(crate) reserve_tokens: u64,
+    /// The whole window, in provider tokens; 0 when unknown.
+    pub(crate) window_tokens: u64,
+}
+
+impl From<&AssembleRequest> for Room {
+    fn from(request: &AssembleRequest) -> Room {
+        Room {
+            budget_tokens: request.budget,
+            reserve_tokens: request.reserve_tokens,
+            window_tokens: request.model.window_tokens,
+        }
+    }
+}
+
+impl From<&CompactRequest> for Room {
+    fn from(request: &CompactRequest) -> Room {
+        Room {
+            budget_tokens: request.budget,
+            reserve_tokens: request.reserve_tokens,
+            window_tokens: request.model.window_tokens,
+        }
+    }
+}
+
+/// The size from which a transcript is compacted, in tokens as entries count them: the smaller of
+/// the rule and the host's budget.
+///
+/// The budget stands for the window without the reserve, so the rule takes the same share of it as
+/// of those. System prompt and tools are in the budget already; what they take moves the answer by
+/// less than a hundredth of the window. An unknown window leaves the budget alone.
+pub(crate) fn threshold_tokens(room: &Room, settings: &ThresholdSettings) -> u64 {
+    let usable_tokens = room.window_tokens.saturating_sub(room.reserve_tokens);
+    let rule_tokens = provider_tokens(room.window_tokens, settings);
+    if rule_tokens >= usable_tokens {
+        return room.budget_tokens;
+    }
+    let share = rule_tokens as f64 / usable_tokens as f64;
+    (room.budget_tokens as f64 * share) as u64
+}
+
+/// The rule itself, in provider tokens.
+fn provider_tokens(window_tokens: u64, settings: &ThresholdSettings) -> u64 {
+    let percent_of = |percent: u64| (window_tokens as f64 * percent as f64 / 100.0) as u64;
+    if settings.percent > 0 {
+        return percent_of(settings.percent);
+    }
+    let held_free = settings.output_tokens.saturating_add(settings.buffer_tokens);
+    window_tokens.saturating_sub(held_free).max(percent_of(settings.min_percent))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_rule_in_provider_tokens() {
+        let settings = ThresholdSettings::default();
+        for (window, tokens) in
+            [(200_000, 171_000), (100_000, 71_000), (64_000, 41_600), (32_000, 20_800), (0, 0)]
+        {
+            assert_eq!(provider_tokens(window, &settings), tokens, "{window}");
+        }
+        let by_percent = ThresholdSettings { percent: 30, ..settings };
+        assert_eq!(provider_tokens(200_000, &by_percent), 60_000);
+    }
+
+    #[test]
+    fn the_smaller_of_rule_and_budget_counts() {
+        let settings = ThresholdSettings::default();
+        let check = |window_tokens, reserve_tokens, budget_tokens, expected| {
+            let room = Room { budget_tokens, reserve_tokens, window_tokens };
+            assert_eq!(threshold_tokens(&room, &settings), expected, "{room:?}");
+        };
+        // 171,000 provider tokens at the host's margin of 1.2.
+        check(200_000, 20_000, 150_000, 142_500);
+        check(200_000, 40_000, 133_333, 133_333);
+        check(0, 0, 10_000, 10_000);
+        check(200_000, 20_000, 0, 0);
+    }
+}

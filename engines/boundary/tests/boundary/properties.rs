@@ -1,0 +1,91 @@
+//! What holds for any conversation, window and budget.
+
+use ctxhost_engine_api::serde_json::json;
+use ctxhost_engine_api::testing::generate::{Scene, Script, scenes};
+use ctxhost_engine_api::testing::{block_on, plan_fault};
+use ctxhost_engine_api::{Compaction, Flags, Plan, Transcript};
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+use crate::stage::Stage;
+
+/// Enough scenes that there is something to fold.
+fn transcripts() -> impl Strategy<Value = Transcript> {
+    vec(scenes(), 0..40).prop_map(|scenes: Vec<Scene>| {
+        let mut script = Script::new();
+        scenes.iter().for_each(|scene| script.play(scene));
+        script.finish().transcript()
+    })
+}
+
+fn compacted(stage: &Stage, transcript: &Transcript, budget: u64) -> Compaction {
+    block_on(stage.engine.compact(transcript.clone(), stage.request(transcript, budget))).unwrap()
+}
+
+fn kept(plan: &Plan, transcript: &Transcript) -> Vec<u64> {
+    plan.project(transcript).iter().filter_map(|item| item.entry()).map(|e| e.seq()).collect()
+}
+
+fn cost(plan: &Plan, transcript: &Transcript) -> u64 {
+    plan.project(transcript).iter().map(|item| item.tokens()).sum()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(96))]
+
+    #[test]
+    fn compactions_are_lawful_and_make_progress(
+        transcript in transcripts(),
+        share in 0.2f64..1.5,
+        attempt in 1u32..4,
+    ) {
+        let stage = Stage::new(json!({}));
+        let before = transcript.total_tokens();
+        let budget = (before as f64 * share) as u64;
+        let request = ctxhost_engine_api::CompactRequest {
+            attempt,
+            ..stage.request(&transcript, budget)
+        };
+        let answer = block_on(stage.engine.compact(transcript.clone(), request)).unwrap();
+        let Compaction::Plan(plan) = answer else { return Ok(()) };
+        prop_assert_eq!(plan_fault(&plan, &transcript), None);
+        let after = cost(&plan, &transcript);
+        prop_assert_eq!(after, plan.estimated_tokens);
+        prop_assert!(after as f64 <= budget as f64 * 0.95, "{} of {}", after, budget);
+        prop_assert!(before - after >= before.min(budget) / 20, "{} -> {}", before, after);
+
+        let kept = kept(&plan, &transcript);
+        let newest = transcript.newest_user_message().map(|entry| entry.seq());
+        let live = transcript.last().map_or(0, |entry| entry.frame());
+        for entry in transcript.iter() {
+            let must_stay = entry.has(Flags::PINNED)
+                || Some(entry.seq()) == newest
+                || entry.seq() >= live;
+            prop_assert!(!must_stay || kept.contains(&entry.seq()), "{:?} went", entry);
+            let whole = kept.contains(&entry.frame()) == kept.contains(&entry.seq());
+            prop_assert!(whole, "the frame of {:?} is cut", entry);
+        }
+    }
+
+    #[test]
+    fn the_same_conversation_gives_the_same_bytes(transcript in transcripts(), share in 0.2f64..1.5) {
+        let (one, other) = (Stage::new(json!({})), Stage::new(json!({})));
+        let budget = (transcript.total_tokens() as f64 * share) as u64;
+        let plan = one.assembled(&transcript, budget);
+        prop_assert_eq!(&plan, &one.assembled(&transcript, budget));
+        prop_assert_eq!(&plan, &other.assembled(&transcript, budget));
+        prop_assert_eq!(compacted(&one, &transcript, budget), compacted(&other, &transcript, budget));
+    }
+
+    #[test]
+    fn assembling_keeps_every_entry_and_never_grows(transcript in transcripts(), share in 0.05f64..1.5) {
+        let stage = Stage::new(json!({ "micro": { "keep_results": 1, "over_chars": 40 } }));
+        let budget = (transcript.total_tokens() as f64 * share) as u64;
+        let plan = stage.assembled(&transcript, budget);
+        prop_assert_eq!(plan_fault(&plan, &transcript), None);
+        prop_assert_eq!(kept(&plan, &transcript), (0..transcript.len() as u64).collect::<Vec<_>>());
+        let shown = cost(&plan, &transcript);
+        prop_assert!(shown <= transcript.total_tokens());
+        prop_assert_eq!(shown, plan.estimated_tokens);
+    }
+}
