@@ -88,7 +88,8 @@ pub(crate) fn choose(
     let aim_tokens = target_tokens.min(trigger_tokens);
     let first = attempt.saturating_sub(1).min(TAIL_HALVINGS);
     for halving in first..=TAIL_HALVINGS {
-        let tail = tail_start(transcript, trigger_tokens >> halving, settings);
+        let messages = if halving == 0 { settings.tail_messages } else { 0 };
+        let tail = tail_start(transcript, trigger_tokens >> halving, messages, settings);
         let cut = Cut::at(transcript, tail, &goal);
         if !cut.middle.is_empty() && cut.after_tokens() <= aim_tokens {
             return Some(cut);
@@ -112,8 +113,13 @@ pub(crate) fn after_tokens(
 }
 
 /// Where the tail begins: its share of the trigger, a frame more where that ends in the middle of
-/// one, back to the person's newest request where that is near, and a few messages at the least.
-pub(crate) fn tail_start(transcript: &Transcript, trigger_tokens: u64, settings: &Settings) -> u64 {
+/// one, back to the person's newest request where that is near, and `messages` at the least.
+pub(crate) fn tail_start(
+    transcript: &Transcript,
+    trigger_tokens: u64,
+    messages: u64,
+    settings: &Settings,
+) -> u64 {
     let tail_tokens = share_of(trigger_tokens, settings.tail_share);
     let overrun_tokens = share_of(tail_tokens, settings.tail_overrun);
     let earliest = cuts::tail_start(transcript, overrun_tokens);
@@ -122,7 +128,7 @@ pub(crate) fn tail_start(transcript: &Transcript, trigger_tokens: u64, settings:
     let tail = whole.max(earliest);
     let newest = transcript.newest_user_message().map_or(tail, |entry| entry.frame());
     let tail = if newest >= earliest { tail.min(newest) } else { tail };
-    let few = (transcript.len() as u64).saturating_sub(settings.tail_messages);
+    let few = (transcript.len() as u64).saturating_sub(messages);
     tail.min(transcript.cut_at_or_before(few))
 }
 
@@ -213,10 +219,10 @@ mod tests {
             "read",
             &WORDS.repeat(4_000),
         );
-        let tail = tail_start(&near.transcript(), 25_000, &Settings::default());
+        let tail = tail_start(&near.transcript(), 25_000, 8, &Settings::default());
         assert!(near.transcript().get(tail).unwrap().seq() <= 83);
         let far = session(40);
-        assert!(tail_start(&far.transcript(), 20_000, &Settings::default()) > 60);
+        assert!(tail_start(&far.transcript(), 20_000, 8, &Settings::default()) > 60);
     }
 
     #[test]

@@ -14,7 +14,13 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(
     test,
-    allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)
+    allow(
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::panic,
+        clippy::indexing_slicing,
+        clippy::single_range_in_vec_init
+    )
 )]
 
 mod compaction;
@@ -112,19 +118,33 @@ impl Memory {
     ) -> Plan {
         self.pruned.follow(transcript);
         let trigger_tokens = settings.trigger(request.model.window_tokens, request.budget);
-        let tokens = transcript.total_tokens().saturating_sub(self.pruned.saved_tokens());
-        if tokens > trigger_tokens {
-            let tail = cut::tail_start(transcript, trigger_tokens, settings);
-            let batch_tokens = share_of(trigger_tokens, settings.prune_batch_share);
-            if tokens > request.budget || self.pruned.is_due(transcript, tail, batch_tokens) {
-                self.pruned.prune_until(transcript, tail, settings);
-            }
-        }
+        self.relieve(transcript, request.budget, trigger_tokens, settings);
         let mut plan = self.pruned.plan(transcript);
         if plan.estimated_tokens > trigger_tokens {
             self.ask(transcript, request, settings, trigger_tokens, &mut plan);
         }
         plan
+    }
+
+    /// Prunes what is older than the tail, then what is older than its tokens alone.
+    fn relieve(
+        &mut self,
+        transcript: &Transcript,
+        budget_tokens: u64,
+        trigger_tokens: u64,
+        settings: &Settings,
+    ) {
+        let batch_tokens = share_of(trigger_tokens, settings.prune_batch_share);
+        for messages in [settings.tail_messages, 0] {
+            let tokens = transcript.total_tokens().saturating_sub(self.pruned.saved_tokens());
+            if tokens <= trigger_tokens {
+                return;
+            }
+            let tail = cut::tail_start(transcript, trigger_tokens, messages, settings);
+            if tokens > budget_tokens || self.pruned.is_due(transcript, tail, batch_tokens) {
+                self.pruned.prune_until(transcript, tail, settings);
+            }
+        }
     }
 
     /// Wants a compaction where one would help.

@@ -8,12 +8,14 @@ use std::sync::LazyLock;
 
 use ctxhost_engine_api::serde_json::{self, Value};
 use ctxhost_engine_api::transcript::tokens::weighted_chars;
-use ctxhost_engine_api::{Entry, Flags, Kind, Role, Transcript};
+use ctxhost_engine_api::{Entry, Flags, Kind, Transcript};
 use ctxhost_engine_kit::files::FileLedger;
 use ctxhost_engine_kit::redact::redact;
 use ctxhost_engine_kit::summary::{Sections, Speaker, extract, merge, passages, unwrap};
 use ctxhost_engine_kit::text::{cap, clip, one_line, prefix};
 use regex::Regex;
+
+use crate::prune::about;
 
 /// The headings of every summary, without or with a model. Files are put in by the engine itself.
 pub(crate) const HEADINGS: [&str; 9] = [
@@ -54,7 +56,10 @@ static DECIDED: LazyLock<Option<Regex>> = LazyLock::new(|| {
 /// Tells the middle in at most `limit_chars` weighted characters.
 pub(crate) fn write(transcript: &Transcript, middle: &[Range<u64>], limit_chars: u64) -> String {
     let told = passages(transcript, middle);
-    let newer = extract(&told);
+    let mut newer = extract(&told);
+    if newer.asks.is_empty() {
+        newer.asks.extend(transcript.newest_user_message().map(|entry| line(entry.text())));
+    }
     let mut sections = match previous(transcript, middle) {
         Some(older) => merge(Sections::parse(&without(&older, &PASSING)), newer),
         None => newer,
@@ -157,22 +162,20 @@ fn list<'a>(lines: impl ExactSizeIterator<Item = &'a String>) -> String {
     lines.map(|line| format!("- {line}")).collect::<Vec<_>>().join("\n")
 }
 
-/// Calls that failed and did not succeed when they were made again, the newest of them.
+/// Calls that failed and did not succeed when the like was tried again, the newest of them.
 fn failures(transcript: &Transcript, middle: &[Range<u64>]) -> Vec<String> {
     let mut asked: Vec<(String, String)> = Vec::new();
     let mut open: VecDeque<(String, String)> = VecDeque::new();
     for entry in middle.iter().flat_map(|gap| transcript.range(gap.clone())) {
         if entry.is_cut_point() {
-            let calls = entry.tool_calls().into_iter();
-            asked = calls.map(|c| (c.id.into(), format!("{} {}", c.name, c.arguments))).collect();
+            let calls = entry.tool_calls();
+            asked = calls.iter().map(|c| (c.id.to_string(), about(c))).collect();
         }
-        let Some(result) = entry.tool_result().filter(|_| entry.role() == Role::Tool) else {
-            continue;
-        };
+        let Some(result) = entry.tool_result() else { continue };
         let Some((_, call)) = asked.iter().find(|(id, _)| *id == result.call_id) else { continue };
         open.retain(|(earlier, _)| earlier != call);
         if entry.has(Flags::ERROR) {
-            open.push_back((call.clone(), format!("{}: {}", result.tool, line(entry.text()))));
+            open.push_back((call.clone(), format!("{}: {}", redact(call), line(entry.text()))));
         }
     }
     let skipped = open.len().saturating_sub(MAX_FAILURES);
@@ -227,7 +230,7 @@ mod tests {
 - None.
 
 ### Blocked
-- bash: password=[redacted:credential]
+- bash lint: password=[redacted:credential]
 
 ## Key Decisions
 - We go with a session table instead of cookies.

@@ -14,6 +14,7 @@ use ctxhost_engine_kit::text::{clip, grouped};
 use ctxhost_engine_kit::turns::Reading;
 
 use crate::settings::Settings;
+pub(crate) use line::about;
 
 /// The layer that notes name.
 const LAYER: &str = "pruning";

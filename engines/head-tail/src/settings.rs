@@ -21,8 +21,8 @@ pub struct Settings {
     pub head_share: f64,
     /// Share of the trigger that the newest messages take, word for word. Default 0.2.
     pub tail_share: f64,
-    /// How few messages the tail holds where they fit. Default 8: a tail of one long result says
-    /// nothing of what was going on.
+    /// How few messages the tail holds as long as everything else gives way. Default 8: a tail of one
+    /// long result says nothing of what was going on.
     pub tail_messages: u64,
     /// How many times its share the tail may take to end at a whole message or at the person's newest
     /// request. Default 1.5.

@@ -50,7 +50,8 @@ fn asked(transcript: &Transcript, entry: &Entry<'_>) -> String {
     }
 }
 
-fn about(call: &ToolCall<'_>) -> String {
+/// `grep "fn main" src`: a call as far as its arguments say what it was about.
+pub(crate) fn about(call: &ToolCall<'_>) -> String {
     let mut words = vec![call.name.to_string()];
     let mut add = |names: &[&str], quote: &str| {
         let value = call.string_argument(names).map(|value| one_line(&value));
