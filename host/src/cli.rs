@@ -40,7 +40,7 @@ enum Command {
     /// The engines that can fill the slot.
     #[command(subcommand)]
     Engines(engines::Engines),
-    /// The config file: checked, explained.
+    /// The config file: checked, explained, imported.
     #[command(subcommand)]
     Config(config::Config),
     Use(use_engine::Use),

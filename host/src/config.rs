@@ -18,6 +18,7 @@ mod check;
 mod edit;
 mod error;
 mod explain;
+pub mod import;
 mod places;
 mod plugins;
 mod tables;

@@ -1,4 +1,6 @@
-//! `ctxhost config`: the config file checked and explained.
+//! `ctxhost config`: the config file checked, explained, and made out of another agent's.
+
+mod import;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -11,7 +13,7 @@ use super::render::paint::Tone;
 use crate::config::{Config as Settings, FILE_NAME, explain};
 use crate::engine::Inspected;
 
-/// The config file: checked, explained.
+/// The config file: checked, explained, imported.
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum Config {
     /// Check every key and value, and open the engine of the slot and the bundled ones with their
@@ -19,6 +21,7 @@ pub(super) enum Config {
     Check,
     /// Show every setting with its value, its unit, its reason and where it comes from.
     Explain,
+    Import(import::Import),
 }
 
 impl Config {
@@ -27,10 +30,10 @@ impl Config {
         config_path: Option<&Path>,
         output: &mut Output,
     ) -> Result<ExitCode, Failure> {
-        let settings = load(config_path)?;
         match self {
-            Config::Check => check(&settings, output),
-            Config::Explain => show(&settings, output),
+            Config::Check => check(&load(config_path)?, output),
+            Config::Explain => show(&load(config_path)?, output),
+            Config::Import(command) => command.run(output),
         }
     }
 }

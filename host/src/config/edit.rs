@@ -57,7 +57,7 @@ pub fn set_slot(path: impl AsRef<Path>, id: &str) -> Result<SlotEdit, ConfigErro
     Ok(SlotEdit { path: path.to_owned(), before, after: id.to_owned(), old_text })
 }
 
-fn read(path: &Path) -> Result<Option<String>, ConfigError> {
+pub(super) fn read(path: &Path) -> Result<Option<String>, ConfigError> {
     match fs::read_to_string(path) {
         Ok(text) => Ok(Some(text)),
         Err(cause) if cause.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -96,7 +96,7 @@ fn fill(slots: &mut dyn TableLike, id: &str) -> Option<String> {
 }
 
 /// Replaces a file by writing a new one beside it, to the disk, and giving it the old one's name.
-fn replace(path: &Path, text: &str) -> io::Result<()> {
+pub(super) fn replace(path: &Path, text: &str) -> io::Result<()> {
     // A link stays a link: what it points to is replaced.
     let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let mut new_name = target.file_name().unwrap_or_default().to_owned();

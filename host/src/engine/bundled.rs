@@ -6,7 +6,7 @@ use ctxhost_engine_api::border::EngineDoor;
 pub const LEGACY: &str = "legacy";
 
 /// The ids of all bundled engines, in the order they are listed.
-pub const BUNDLED: [&str; 4] = [LEGACY, "window", "mask", "boundary"];
+pub const BUNDLED: [&str; 5] = [LEGACY, "window", "mask", "boundary", "head-tail"];
 
 /// The door of a bundled engine; `None` for any other id.
 pub fn bundled(id: &str) -> Option<EngineDoor> {
@@ -15,6 +15,7 @@ pub fn bundled(id: &str) -> Option<EngineDoor> {
         "window" => Some(EngineDoor::linked::<ctxhost_engine_window::Window>()),
         "mask" => Some(EngineDoor::linked::<ctxhost_engine_mask::Mask>()),
         "boundary" => Some(EngineDoor::linked::<ctxhost_engine_boundary::Boundary>()),
+        "head-tail" => Some(EngineDoor::linked::<ctxhost_engine_head_tail::HeadTail>()),
         _ => None,
     }
 }

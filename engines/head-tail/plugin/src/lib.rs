@@ -1,0 +1,5 @@
+//! The `head-tail` engine as a library that a host loads.
+
+#![forbid(unsafe_code)]
+
+ctxhost_engine_api::export_engine!(ctxhost_engine_head_tail::HeadTail);

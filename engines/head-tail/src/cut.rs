@@ -1,0 +1,238 @@
+//! Where the middle lies: behind the head, before the tail, around what must stay.
+
+use std::ops::Range;
+
+use ctxhost_engine_api::{Flags, Kind, Role, Transcript};
+use ctxhost_engine_kit::cuts;
+
+use crate::settings::{Settings, share_of};
+
+/// Less than this in no summary yet is not worth telling, in tokens.
+const LEAST_MIDDLE_TOKENS: u64 = 500;
+/// How often the tail is halved before only the newest frame is left of it.
+const TAIL_HALVINGS: u32 = 2;
+
+/// A decision: what stays, what is told, and how much room the telling has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Cut {
+    /// What is told, in rising order; empty where nothing is worth it.
+    pub(crate) middle: Vec<Range<u64>>,
+    /// What stays, in tokens.
+    pub(crate) kept_tokens: u64,
+    /// What the summary should take with its envelope, in tokens.
+    pub(crate) summary_tokens: u64,
+}
+
+impl Cut {
+    fn at(transcript: &Transcript, tail: u64, goal: &Goal<'_>) -> Cut {
+        let mut kept = cuts::protected_before(transcript, tail);
+        let head = head(transcript, goal);
+        kept.retain(|range| range.end > head.end);
+        kept.insert(0, 0..head.end.min(tail));
+        let mut middle = cuts::gaps(&kept, tail);
+        let entries = middle.iter().flat_map(|gap| transcript.range(gap.clone()));
+        let new = entries.filter(|entry| entry.kind() != Kind::CompactionSummary);
+        if new.map(|entry| entry.tokens()).sum::<u64>() < LEAST_MIDDLE_TOKENS {
+            middle.clear();
+        }
+        let middle_tokens = middle.iter().map(|gap| transcript.tokens(gap.clone())).sum();
+        Cut {
+            middle,
+            kept_tokens: transcript.total_tokens() - middle_tokens,
+            summary_tokens: goal.summary_tokens(middle_tokens),
+        }
+    }
+
+    /// What the live transcript costs afterwards if the summary keeps to its room, in tokens.
+    pub(crate) fn after_tokens(&self) -> u64 {
+        self.kept_tokens + self.summary_tokens
+    }
+
+    /// What stays, in order, before, between and behind the middle.
+    pub(crate) fn kept(&self, len: u64) -> Vec<Range<u64>> {
+        cuts::gaps(&self.middle, len)
+    }
+}
+
+/// What a compaction is to reach.
+struct Goal<'a> {
+    settings: &'a Settings,
+    trigger_tokens: u64,
+    budget_tokens: u64,
+}
+
+impl Goal<'_> {
+    /// A share of what is told, within its limits; never more than half of it, so that every
+    /// summary makes the transcript smaller.
+    fn summary_tokens(&self, middle_tokens: u64) -> u64 {
+        let Settings { summary_share, summary_min_tokens, summary_max_tokens, .. } = *self.settings;
+        share_of(middle_tokens, summary_share)
+            .clamp(summary_min_tokens, summary_max_tokens)
+            .min(share_of(self.budget_tokens, self.settings.summary_budget_share))
+            .min(middle_tokens / 2)
+    }
+}
+
+/// Chooses the longest tail with which everything falls below trigger and target, in tokens. In a
+/// repeated try the tail is shorter from the start. `None` where nothing presses and no middle is
+/// worth a summary.
+pub(crate) fn choose(
+    transcript: &Transcript,
+    trigger_tokens: u64,
+    budget_tokens: u64,
+    attempt: u32,
+    settings: &Settings,
+) -> Option<Cut> {
+    let goal = Goal { settings, trigger_tokens, budget_tokens };
+    let target_tokens = share_of(budget_tokens, settings.target_share);
+    let aim_tokens = target_tokens.min(trigger_tokens);
+    let first = attempt.saturating_sub(1).min(TAIL_HALVINGS);
+    for halving in first..=TAIL_HALVINGS {
+        let messages = if halving == 0 { settings.tail_messages } else { 0 };
+        let tail = tail_start(transcript, trigger_tokens >> halving, messages, settings);
+        let cut = Cut::at(transcript, tail, &goal);
+        if !cut.middle.is_empty() && cut.after_tokens() <= aim_tokens {
+            return Some(cut);
+        }
+    }
+    let is_pressed = transcript.total_tokens() > aim_tokens;
+    let tail = cuts::trailing_frame(transcript);
+    let cut = is_pressed.then(|| Cut::at(transcript, tail, &goal))?;
+    (!cut.middle.is_empty() || cut.kept_tokens > target_tokens).then_some(cut)
+}
+
+/// What a compaction would leave, in tokens.
+pub(crate) fn after_tokens(
+    transcript: &Transcript,
+    trigger_tokens: u64,
+    budget_tokens: u64,
+    settings: &Settings,
+) -> u64 {
+    choose(transcript, trigger_tokens, budget_tokens, 1, settings)
+        .map_or(u64::MAX, |cut| cut.after_tokens())
+}
+
+/// Where the tail begins: its share of the trigger, a frame more where that ends in the middle of
+/// one, back to the person's newest request where that is near, and `messages` at the least.
+pub(crate) fn tail_start(
+    transcript: &Transcript,
+    trigger_tokens: u64,
+    messages: u64,
+    settings: &Settings,
+) -> u64 {
+    let tail_tokens = share_of(trigger_tokens, settings.tail_share);
+    let overrun_tokens = share_of(tail_tokens, settings.tail_overrun);
+    let earliest = cuts::tail_start(transcript, overrun_tokens);
+    let within = cuts::tail_start(transcript, tail_tokens);
+    let whole = within.checked_sub(1).map_or(0, |seq| transcript.cut_at_or_before(seq));
+    let tail = whole.max(earliest);
+    let newest = transcript.newest_user_message().map_or(tail, |entry| entry.frame());
+    let tail = if newest >= earliest { tail.min(newest) } else { tail };
+    let few = (transcript.len() as u64).saturating_sub(messages);
+    tail.min(transcript.cut_at_or_before(few))
+}
+
+/// The first messages, as long as they fit their share and no compaction has been.
+fn head(transcript: &Transcript, goal: &Goal<'_>) -> Range<u64> {
+    // Kept for ever, the first steps would outlive the decisions that replaced them.
+    if transcript.iter().any(|entry| entry.kind() == Kind::CompactionSummary) {
+        return 0..0;
+    }
+    let limit_tokens = share_of(goal.trigger_tokens, goal.settings.head_share);
+    let (mut end, mut messages, mut spent_tokens) = (0, 0, 0);
+    while messages < goal.settings.head_messages && end < transcript.len() as u64 {
+        let next = transcript.cut_at_or_after(end + 1);
+        for entry in transcript.range(end..next) {
+            messages += u64::from(entry.role() != Role::System);
+            spent_tokens += if entry.has(Flags::PINNED) { 0 } else { entry.tokens() };
+        }
+        if spent_tokens > limit_tokens {
+            break;
+        }
+        end = next;
+    }
+    0..end
+}
+
+#[cfg(test)]
+mod tests {
+    use ctxhost_engine_api::testing::Conversation;
+
+    use super::*;
+
+    const WORDS: &str = "word ";
+
+    /// A task, its first answer, then rounds of a call and 1,000 tokens of result.
+    fn session(rounds: usize) -> Conversation {
+        let mut talk = Conversation::new();
+        talk.system("be careful").user("task").assistant("plan");
+        for round in 0..rounds {
+            let id = format!("c{round}");
+            talk.calls(&[(&id, "read", "{}")]).result(&id, "read", &WORDS.repeat(800));
+        }
+        talk
+    }
+
+    fn chosen(talk: &Conversation, trigger: u64, attempt: u32) -> Option<Cut> {
+        choose(&talk.transcript(), trigger, trigger * 2, attempt, &Settings::default())
+    }
+
+    #[test]
+    fn the_middle_lies_between_head_and_tail() {
+        let cut = chosen(&session(40), 20_000, 1).unwrap();
+        // Head: system, task, plan, and the first round to make three messages. Tail: 4,000 tokens
+        // and the frame they begin in.
+        assert_eq!(cut.middle, [5..75]);
+        assert!(cut.after_tokens() <= 20_000);
+    }
+
+    #[test]
+    fn after_the_first_compaction_the_head_is_history() {
+        let mut talk = Conversation::new();
+        talk.user("task").summary("## Decisions\n- one").assistant("plan");
+        for round in 0..40 {
+            let id = format!("c{round}");
+            talk.calls(&[(&id, "read", "{}")]).result(&id, "read", &WORDS.repeat(800));
+        }
+        assert_eq!(chosen(&talk, 20_000, 1).unwrap().middle[0].start, 1);
+    }
+
+    #[test]
+    fn each_try_keeps_a_shorter_tail_and_the_last_only_the_newest_frame() {
+        let talk = session(40);
+        let ends = [1, 2, 3].map(|attempt| chosen(&talk, 40_000, attempt).unwrap().middle[0].end);
+        assert!(ends[0] < ends[1] && ends[1] <= ends[2], "{ends:?}");
+        assert_eq!(chosen(&talk, 1_500, 1).unwrap().middle[0].end, talk.len() - 2);
+    }
+
+    #[test]
+    fn nothing_is_cut_where_nothing_presses() {
+        assert_eq!(chosen(&session(2), 100_000, 1), None);
+        assert_eq!(chosen(&Conversation::new(), 100, 1), None);
+    }
+
+    #[test]
+    fn the_newest_request_draws_the_tail_back_only_when_it_is_near() {
+        let mut near = session(40);
+        near.user("and now?").calls(&[("n", "read", "{}")]).result(
+            "n",
+            "read",
+            &WORDS.repeat(4_000),
+        );
+        let tail = tail_start(&near.transcript(), 25_000, 8, &Settings::default());
+        assert!(near.transcript().get(tail).unwrap().seq() <= 83);
+        let far = session(40);
+        assert!(tail_start(&far.transcript(), 20_000, 8, &Settings::default()) > 60);
+    }
+
+    #[test]
+    fn a_summary_takes_a_fifth_within_its_limits() {
+        let settings = Settings::default();
+        let goal = Goal { settings: &settings, trigger_tokens: 50_000, budget_tokens: 100_000 };
+        for (middle, summary) in [(600, 300), (5_000, 2_000), (30_000, 6_000), (90_000, 12_000)] {
+            assert_eq!(goal.summary_tokens(middle), summary);
+        }
+        let small = Goal { budget_tokens: 4_000, ..goal };
+        assert_eq!(small.summary_tokens(30_000), 1_000);
+    }
+}

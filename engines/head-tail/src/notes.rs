@@ -1,0 +1,294 @@
+//! The structured summary without a model: the conversation's own sentences under fixed headings.
+//!
+//! The headings are such that the kit reads them back, so each summary takes up the one before.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::sync::LazyLock;
+
+use ctxhost_engine_api::serde_json::{self, Value};
+use ctxhost_engine_api::transcript::tokens::weighted_chars;
+use ctxhost_engine_api::{Entry, Flags, Kind, Transcript};
+use ctxhost_engine_kit::files::FileLedger;
+use ctxhost_engine_kit::redact::redact;
+use ctxhost_engine_kit::summary::{Sections, Speaker, extract, merge, passages, unwrap};
+use ctxhost_engine_kit::text::{cap, clip, one_line, prefix};
+use regex::Regex;
+
+use crate::prune::about;
+
+/// The headings of every summary, without or with a model. Files are put in by the engine itself.
+pub(crate) const HEADINGS: [&str; 9] = [
+    "## Goal",
+    "## Progress",
+    "### Done",
+    "### In Progress",
+    "### Blocked",
+    "## Key Decisions",
+    NEXT_STEPS,
+    "## Critical Context",
+    "### Exact identifiers",
+];
+const NEXT_STEPS: &str = "## Next Steps";
+const FILES: &str = "## Relevant Files";
+
+/// True only of the moment a summary was written, so the next one does not take them up.
+const PASSING: [&str; 2] = ["### In Progress", "### Blocked"];
+
+/// Failures that a summary lists.
+const MAX_FAILURES: usize = 5;
+/// One line of what is going on or failed, in weighted characters.
+const LINE_CHARS: u64 = 240;
+/// Of a message only so much is read for a line; redaction costs by length.
+const READ_CHARS: u64 = 2_000;
+/// Each list of files takes at most this part of a summary, and at most so many characters.
+const FILE_LIST_PART: u64 = 8;
+const FILE_LIST_CHARS: u64 = 2_000;
+
+/// Tells a decision from a thing that was done.
+static DECIDED: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    Regex::new(
+        r"(?i)\b(?:decid(?:ed|e)|decision|chose|chosen|agreed|settled on|instead of|go(?:ing)? with|use|root cause|turns out|because)\b|决定|选择了|采用|改用|确定|方案|根本原因",
+    )
+    .ok()
+});
+
+/// Tells the middle in at most `limit_chars` weighted characters.
+pub(crate) fn write(transcript: &Transcript, middle: &[Range<u64>], limit_chars: u64) -> String {
+    let told = passages(transcript, middle);
+    let mut newer = extract(&told);
+    if newer.asks.is_empty() {
+        newer.asks.extend(transcript.newest_user_message().map(|entry| line(entry.text())));
+    }
+    let mut sections = match previous(transcript, middle) {
+        Some(older) => merge(Sections::parse(&without(&older, &PASSING)), newer),
+        None => newer,
+    };
+    let going_on = told.iter().rev().find(|passage| {
+        passage.speaker == Speaker::Assistant && passage.calls_tools && !passage.text.is_empty()
+    });
+    let going_on: Vec<String> = going_on.map(|passage| line(&passage.text)).into_iter().collect();
+    let failures = failures(transcript, middle);
+    let render = |sections: &Sections| {
+        with_files(&form(sections, &going_on, &failures), transcript, middle, limit_chars)
+    };
+    sections.fit(limit_chars.saturating_sub(weighted_chars(&render(&Sections::default()))));
+    cap(&render(&sections), limit_chars).into_owned()
+}
+
+/// What earlier compactions left in the middle, oldest first, without their envelopes.
+pub(crate) fn previous(transcript: &Transcript, middle: &[Range<u64>]) -> Option<String> {
+    let texts: Vec<_> = summaries(transcript, middle)
+        .map(|entry| redact(unwrap(entry.text())).into_owned())
+        .collect();
+    (!texts.is_empty()).then(|| texts.join("\n\n"))
+}
+
+/// The files of the middle and of the summaries in it.
+pub(crate) fn files(transcript: &Transcript, middle: &[Range<u64>]) -> FileLedger {
+    let mut ledger = FileLedger::default();
+    for earlier in summaries(transcript, middle) {
+        let raw: Value = serde_json::from_str(earlier.raw()).unwrap_or_default();
+        ledger.add_details(raw.get("details").unwrap_or(&Value::Null));
+        ledger.add_summary(unwrap(earlier.text()));
+    }
+    middle.iter().for_each(|gap| ledger.add_range(transcript, gap.clone()));
+    ledger
+}
+
+/// A summary with the files put in before its next steps.
+pub(crate) fn with_files(
+    summary: &str,
+    transcript: &Transcript,
+    middle: &[Range<u64>],
+    limit_chars: u64,
+) -> String {
+    let list_chars = (limit_chars / FILE_LIST_PART).min(FILE_LIST_CHARS);
+    let lists = files(transcript, middle).render(usize::try_from(list_chars).unwrap_or(0));
+    let lists = if lists.is_empty() { "- None.".into() } else { redact(&lists).into_owned() };
+    let section = format!("{FILES}\n{lists}");
+    match summary.split_once(NEXT_STEPS) {
+        Some((before, after)) => format!("{before}{section}\n\n{NEXT_STEPS}{after}"),
+        None => format!("{summary}\n\n{section}"),
+    }
+}
+
+/// A summary without the sections of some headings.
+pub(crate) fn without(summary: &str, headings: &[&str]) -> String {
+    let mut is_left_out = false;
+    let mut kept = String::new();
+    for line in summary.lines() {
+        if line.starts_with('#') {
+            is_left_out = headings.contains(&line.trim());
+        }
+        if !is_left_out {
+            kept.push_str(line);
+            kept.push('\n');
+        }
+    }
+    kept
+}
+
+fn summaries<'a>(
+    transcript: &'a Transcript,
+    middle: &'a [Range<u64>],
+) -> impl Iterator<Item = Entry<'a>> {
+    let entries = middle.iter().flat_map(|gap| transcript.range(gap.clone()));
+    entries.filter(|entry| entry.kind() == Kind::CompactionSummary)
+}
+
+fn form(sections: &Sections, going_on: &[String], failures: &[String]) -> String {
+    let is_decision = |line: &&String| DECIDED.as_ref().is_some_and(|words| words.is_match(line));
+    let (decided, done): (Vec<&String>, Vec<&String>) =
+        sections.decisions.iter().partition(is_decision);
+    let all = |lines: &[String]| list(lines.iter());
+    [
+        format!("## Goal\n{}", all(&sections.asks)),
+        format!("## Progress\n### Done\n{}", list(done.into_iter())),
+        format!("### In Progress\n{}", all(going_on)),
+        format!("### Blocked\n{}", all(failures)),
+        format!("## Key Decisions\n{}", list(decided.into_iter())),
+        format!("{NEXT_STEPS}\n{}", all(&sections.todos)),
+        format!("## Critical Context\n### Rules\n{}", all(&sections.constraints)),
+        format!("### Exact identifiers\n{}", all(&sections.identifiers)),
+    ]
+    .join("\n\n")
+}
+
+fn list<'a>(lines: impl ExactSizeIterator<Item = &'a String>) -> String {
+    if lines.len() == 0 {
+        return "- None.".into();
+    }
+    lines.map(|line| format!("- {line}")).collect::<Vec<_>>().join("\n")
+}
+
+/// Calls that failed and did not succeed when the like was tried again, the newest of them.
+fn failures(transcript: &Transcript, middle: &[Range<u64>]) -> Vec<String> {
+    let mut asked: Vec<(String, String)> = Vec::new();
+    let mut open: VecDeque<(String, String)> = VecDeque::new();
+    for entry in middle.iter().flat_map(|gap| transcript.range(gap.clone())) {
+        if entry.is_cut_point() {
+            let calls = entry.tool_calls();
+            asked = calls.iter().map(|c| (c.id.to_string(), about(c))).collect();
+        }
+        let Some(result) = entry.tool_result() else { continue };
+        let Some((_, call)) = asked.iter().find(|(id, _)| *id == result.call_id) else { continue };
+        open.retain(|(earlier, _)| earlier != call);
+        if entry.has(Flags::ERROR) {
+            open.push_back((call.clone(), format!("{}: {}", redact(call), line(entry.text()))));
+        }
+    }
+    let skipped = open.len().saturating_sub(MAX_FAILURES);
+    open.into_iter().skip(skipped).map(|(_, line)| line).collect()
+}
+
+fn line(text: &str) -> String {
+    let text = one_line(&redact(prefix(text, READ_CHARS, 1)));
+    if text.is_empty() { "no output".into() } else { clip(&text, LINE_CHARS).into_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use ctxhost_engine_api::testing::Conversation;
+
+    use super::*;
+
+    fn session() -> Conversation {
+        let mut talk = Conversation::new();
+        talk.user("Fix the login in /srv/app/login.rs. Never touch the schema.");
+        talk.calls(&[("a", "read", r#"{"path":"/srv/app/login.rs"}"#)]).result("a", "read", "x");
+        talk.assistant("We go with a session table instead of cookies. Fixed the redirect.");
+        talk.calls(&[("b", "bash", r#"{"command":"cargo test"}"#)])
+            .failure("b", "bash", "2 failed");
+        talk.calls(&[("c", "bash", r#"{"command":"lint"}"#)]).failure(
+            "c",
+            "bash",
+            "password=hunter2hunter2",
+        );
+        talk.calls(&[("d", "bash", r#"{"command":"cargo test"}"#)]).result("d", "bash", "ok");
+        talk.assistant("Next step: write the changelog.").user("Now deploy it to /srv/app/live");
+        talk
+    }
+
+    fn whole(talk: &Conversation) -> Vec<Range<u64>> {
+        vec![0..talk.len()]
+    }
+
+    #[test]
+    fn the_same_conversation_gives_the_same_form() {
+        let talk = session();
+        let told = write(&talk.transcript(), &whole(&talk), 16_000);
+        let expected = "\
+## Goal
+- Now deploy it to /srv/app/live
+
+## Progress
+### Done
+- Fixed the redirect.
+
+### In Progress
+- None.
+
+### Blocked
+- bash lint: password=[redacted:credential]
+
+## Key Decisions
+- We go with a session table instead of cookies.
+
+## Relevant Files
+<read-files>
+/srv/app/login.rs
+</read-files>
+
+## Next Steps
+- Next step: write the changelog.
+
+## Critical Context
+### Rules
+- Never touch the schema.
+
+### Exact identifiers
+- /srv/app/live";
+        assert_eq!(told, expected);
+        assert!(HEADINGS.iter().all(|heading| told.contains(heading)));
+    }
+
+    #[test]
+    fn the_next_summary_takes_up_the_last_one_and_drops_what_has_passed() {
+        let first = session();
+        let told = write(&first.transcript(), &whole(&first), 16_000);
+        let mut talk = Conversation::of_epoch(1);
+        talk.summary(&told).user("Rename the table").assistant("Renamed the table to sessions.");
+        let again = write(&talk.transcript(), &whole(&talk), 16_000);
+        for kept in [
+            "Fixed the redirect.",
+            "Never touch the schema.",
+            "/srv/app/login.rs",
+            "Renamed the table",
+        ] {
+            assert!(again.contains(kept), "{kept} in {again}");
+        }
+        assert!(!again.contains("redacted"), "what was blocked then is history");
+        assert!(!again.contains("Now deploy it"), "the person has spoken again");
+        assert_eq!(again.matches("<read-files>").count(), 1);
+    }
+
+    #[test]
+    fn a_small_room_is_kept_to() {
+        let talk = session();
+        for limit in [0, 100, 600, 900] {
+            let told = write(&talk.transcript(), &whole(&talk), limit);
+            assert!(weighted_chars(&told) <= limit, "{limit}");
+        }
+    }
+
+    #[test]
+    fn files_stand_before_the_next_steps_of_any_summary() {
+        let talk = session();
+        let add = |summary| with_files(summary, &talk.transcript(), &whole(&talk), 16_000);
+        assert!(
+            add("## Goal\n- x\n\n## Next Steps\n- y").contains("</read-files>\n\n## Next Steps")
+        );
+        assert!(add("free words").ends_with("</read-files>"));
+    }
+}

@@ -1,0 +1,114 @@
+//! What one line says of an old result: the tool, what it was asked, how it came out, how much it was.
+
+use std::sync::LazyLock;
+
+use ctxhost_engine_api::{Entry, Flags, ToolCall, Transcript};
+use ctxhost_engine_kit::text::{clip, grouped, one_line, suffix};
+use regex::Regex;
+
+/// One argument in a line, in weighted characters: enough for a path or a command.
+const ARGUMENT_CHARS: u64 = 100;
+/// The end of an output in which it names its exit code, in weighted characters.
+const EXIT_CODE_CHARS: u64 = 400;
+
+/// The arguments that say what a call was about, in the order a line shows them.
+const PATTERNS: [&str; 3] = ["pattern", "query", "regex"];
+const COMMANDS: [&str; 3] = ["command", "cmd", "script"];
+const PLACES: [&str; 4] = ["path", "file_path", "filePath", "url"];
+
+static EXIT_CODE: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    Regex::new(r"(?i)\bexit(?:ed)?(?: with)?(?: code| status)?:? (\d{1,3})\b").ok()
+});
+
+/// `[old output left out: bash cargo test -> exit code 101, 48 lines, 12,408 chars]`
+pub(super) fn of(transcript: &Transcript, entry: &Entry<'_>, is_repeated: bool) -> String {
+    let asked = asked(transcript, entry);
+    if is_repeated {
+        return format!("[old output left out: {asked}; the same was printed again later]");
+    }
+    let text = entry.text();
+    let lines = text.lines().count();
+    let plural = if lines == 1 { "" } else { "s" };
+    let chars = grouped(text.chars().count() as u64);
+    let image = if entry.has(Flags::IMAGES) { ", with an image" } else { "" };
+    let outcome = outcome(entry);
+    format!(
+        "[old output left out: {asked} -> {outcome}, {} line{plural}, {chars} chars{image}]",
+        grouped(lines as u64)
+    )
+}
+
+/// The tool and what it was asked.
+fn asked(transcript: &Transcript, entry: &Entry<'_>) -> String {
+    let Some(result) = entry.tool_result() else { return "a tool".into() };
+    let earlier = transcript.range(entry.frame()..entry.seq()).rev();
+    let call = earlier.flat_map(|e| e.tool_calls()).find(|call| call.id == result.call_id);
+    match call {
+        Some(call) => about(&call),
+        None if result.tool.is_empty() => "a tool".into(),
+        None => result.tool.into_owned(),
+    }
+}
+
+/// `grep "fn main" src`: a call as far as its arguments say what it was about.
+pub(crate) fn about(call: &ToolCall<'_>) -> String {
+    let mut words = vec![call.name.to_string()];
+    let mut add = |names: &[&str], quote: &str| {
+        let value = call.string_argument(names).map(|value| one_line(&value));
+        let value = value.filter(|value| !value.is_empty());
+        words.extend(value.map(|value| format!("{quote}{}{quote}", clip(&value, ARGUMENT_CHARS))));
+    };
+    add(&PATTERNS, "\"");
+    add(&COMMANDS, "");
+    add(&PLACES, "");
+    let offset = call.arguments_value().get("offset").and_then(|value| value.as_u64());
+    words.extend(offset.filter(|offset| *offset > 1).map(|offset| format!("from line {offset}")));
+    words.join(" ")
+}
+
+fn outcome(entry: &Entry<'_>) -> String {
+    let end = suffix(entry.text(), EXIT_CODE_CHARS, 1);
+    let code = EXIT_CODE.as_ref().and_then(|pattern| pattern.captures_iter(end).last());
+    match code.and_then(|found| found.get(1)) {
+        Some(code) => format!("exit code {}", code.as_str()),
+        None if entry.has(Flags::ERROR) => "error".into(),
+        None => "ok".into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ctxhost_engine_api::testing::Conversation;
+
+    use super::*;
+
+    fn check(call: (&str, &str), text: &str, failed: bool, expected: &str) {
+        let mut talk = Conversation::new();
+        talk.calls(&[("a", call.0, call.1)]);
+        if failed {
+            talk.failure("a", call.0, text)
+        } else {
+            talk.result("a", call.0, text)
+        };
+        let transcript = talk.transcript();
+        let line = of(&transcript, &transcript.get(1).unwrap(), false);
+        assert_eq!(line, format!("[old output left out: {expected}]"));
+    }
+
+    #[test]
+    fn the_pattern_compiles() {
+        assert!(EXIT_CODE.is_some());
+    }
+
+    #[test]
+    fn a_line_names_tool_subject_outcome_and_size() {
+        let grep = ("grep", r#"{"path":"src","pattern":"fn main"}"#);
+        check(grep, "a\nb\n", false, r#"grep "fn main" src -> ok, 2 lines, 4 chars"#);
+        let read = ("read", r#"{"path":"a.rs","offset":40,"limit":9}"#);
+        check(read, "x", false, "read a.rs from line 40 -> ok, 1 line, 1 chars");
+        let bash = ("bash", r#"{"command":"cargo  test\n-q"}"#);
+        let text = "error\n\nCommand exited with code 101";
+        check(bash, text, true, "bash cargo test -q -> exit code 101, 3 lines, 35 chars");
+        check(("edit", "{}"), "no match", true, "edit -> error, 1 line, 8 chars");
+    }
+}

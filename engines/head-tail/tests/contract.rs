@@ -1,0 +1,151 @@
+//! The `head-tail` engine keeps the contract of engines and, for any transcript, what must stay.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
+
+use std::sync::Arc;
+
+use ctxhost_engine_api::border::{EngineDoor, EngineHandle};
+use ctxhost_engine_api::serde_json::{Value, json};
+use ctxhost_engine_api::testing::generate::transcripts;
+use ctxhost_engine_api::testing::{ContractOptions, ScriptedHost, block_on, contract, plan_fault};
+use ctxhost_engine_api::{
+    AssembleRequest, CompactRequest, Compaction, Flags, Item, ModelRef, Plan, Transcript,
+};
+use ctxhost_engine_head_tail::HeadTail;
+use proptest::prelude::*;
+
+/// Notes as a good model writes them.
+const NOTES: &str = "## Goal\n- go on\n## Progress\n### Done\n- all\n### In Progress\n- None.\n### Blocked\n- None.\n## Key Decisions\n- None.\n## Next Steps\n- more\n## Critical Context\n- None.\n### Exact identifiers\n- None.";
+
+fn engine(config: Value) -> EngineHandle {
+    let host = ScriptedHost::new();
+    host.answer_always(NOTES);
+    EngineDoor::linked::<HeadTail>().create(Arc::new(host), &config).unwrap()
+}
+
+/// Settings under which even the smallest transcript is pruned and compacted.
+fn eager() -> Value {
+    json!({
+        "threshold_share": 0.3, "tail_messages": 1, "head_messages": 1, "prune_result_chars": 10,
+        "prune_arguments_chars": 10, "keep_argument_chars": 5, "prune_batch_share": 0.01,
+    })
+}
+
+#[test]
+fn keeps_the_contract() {
+    let offline = json!({ "use_model": false, "head_messages": 0 });
+    for (config, completion) in
+        [(json!({}), Some("no notes at all")), (eager(), Some(NOTES)), (offline, None)]
+    {
+        let completion = completion.map(str::to_owned);
+        let options = ContractOptions { config, completion, ..ContractOptions::default() };
+        let report = contract(EngineDoor::linked::<HeadTail>(), &options);
+        assert!(report.passed(), "{report}");
+    }
+}
+
+fn assembled(engine: &EngineHandle, transcript: &Transcript, budget: u64) -> Plan {
+    let model = ModelRef { window_tokens: budget * 2, ..ModelRef::default() };
+    let request = AssembleRequest { budget, model, ..AssembleRequest::default() };
+    block_on(engine.assemble(transcript.clone(), request)).unwrap()
+}
+
+fn compacted(engine: &EngineHandle, transcript: &Transcript, budget: u64) -> Option<Plan> {
+    let model = ModelRef { window_tokens: budget * 2, ..ModelRef::default() };
+    let request = CompactRequest { budget, model, attempt: 1, ..CompactRequest::default() };
+    match block_on(engine.compact(transcript.clone(), request)).unwrap() {
+        Compaction::Plan(plan) => Some(plan),
+        _ => None,
+    }
+}
+
+fn cost(plan: &Plan, transcript: &Transcript) -> u64 {
+    plan.project(transcript).iter().map(Item::tokens).sum()
+}
+
+/// Positions that a plan shows word for word.
+fn word_for_word(plan: &Plan, transcript: &Transcript) -> Vec<u64> {
+    let items = plan.project(transcript);
+    let kept = items.iter().filter(|item| matches!(item, Item::Kept(_)));
+    kept.filter_map(|item| Some(item.entry()?.seq())).collect()
+}
+
+/// No frame is cut, and what must stay stays.
+fn holds_what_must_stay(plan: &Plan, transcript: &Transcript) {
+    let items = plan.project(transcript);
+    let shown: Vec<u64> = items.iter().filter_map(|item| Some(item.entry()?.seq())).collect();
+    for frame in transcript.iter().filter(|entry| entry.is_cut_point()) {
+        let end = transcript.cut_at_or_after(frame.seq() + 1);
+        let count = shown.iter().filter(|seq| (frame.seq()..end).contains(seq)).count() as u64;
+        assert!(count == 0 || count == end - frame.seq(), "a cut in {}..{end}", frame.seq());
+    }
+    let exact = word_for_word(plan, transcript);
+    for entry in transcript.iter().filter(|entry| entry.has(Flags::PINNED)) {
+        assert!(exact.contains(&entry.seq()), "pinned {} went", entry.seq());
+    }
+    if let Some(newest) = transcript.newest_user_message() {
+        assert!(exact.contains(&newest.seq()), "the newest request went");
+    }
+    for entry in transcript.last().map(|last| last.frame()).into_iter() {
+        assert!(shown.contains(&entry), "the trailing frame went");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(96))]
+
+    #[test]
+    fn plans_are_sound_for_any_transcript(generated in transcripts(), share in 1u64..12) {
+        let transcript = generated.transcript();
+        let budget = transcript.total_tokens() * share / 8 + 1;
+        let engine = engine(eager());
+        let plan = assembled(&engine, &transcript, budget);
+        prop_assert_eq!(plan_fault(&plan, &transcript), None);
+        prop_assert_eq!(cost(&plan, &transcript), plan.estimated_tokens);
+        holds_what_must_stay(&plan, &transcript);
+        prop_assert_eq!(plan, assembled(&engine, &transcript, budget));
+    }
+
+    #[test]
+    fn compactions_get_smaller_and_keep_what_must_stay(
+        generated in transcripts(), share in 1u64..12, uses_model: bool,
+    ) {
+        let transcript = generated.transcript();
+        let budget = transcript.total_tokens() * share / 8 + 1;
+        let mut config = eager();
+        config["use_model"] = json!(uses_model);
+        let engine = engine(config);
+        if let Some(plan) = compacted(&engine, &transcript, budget) {
+            prop_assert_eq!(plan_fault(&plan, &transcript), None);
+            holds_what_must_stay(&plan, &transcript);
+            prop_assert!(cost(&plan, &transcript) < transcript.total_tokens());
+            prop_assert_eq!(cost(&plan, &transcript), plan.estimated_tokens);
+        }
+    }
+
+    #[test]
+    fn a_growing_session_keeps_its_pruned_bytes(generated in transcripts()) {
+        let engine = engine(eager());
+        let whole = generated.transcript();
+        let budget = whole.total_tokens() / 2 + 1;
+        let mut log = ctxhost_engine_api::transcript::log::TranscriptLog::new(0);
+        let mut lines: Vec<(u64, String)> = Vec::new();
+        for entry in generated.entries {
+            log.append(entry);
+            let transcript = log.snapshot();
+            let plan = assembled(&engine, &transcript, budget);
+            let items = plan.project(&transcript);
+            let text_at = |seq: u64| items.iter().find_map(|item| {
+                (item.entry()?.seq() == seq).then(|| item.text().into_owned())
+            });
+            for (seq, text) in &lines {
+                let shown = text_at(*seq);
+                prop_assert_eq!(shown.as_ref(), Some(text));
+            }
+            lines = items.iter().filter_map(|item| match item {
+                Item::Retold { entry, text } => Some((entry.seq(), (*text).to_owned())),
+                _ => None,
+            }).collect();
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! The table of `openclaw.json`. Retired keys of older versions stand beside today's.
+
+use super::shape::Ours::{Flag, Text};
+use super::shape::Shape;
+use super::{Row, Table, Turn};
+
+pub(super) const TABLE: Table = Table {
+    rows: ROWS,
+    territory: &[
+        "agents.defaults.compaction",
+        "agents.defaults.contextPruning",
+        "agents.defaults.contextLimits",
+        "plugins.slots",
+    ],
+};
+
+const fn to(key: &'static str, path: &'static str, shape: Shape) -> Row {
+    Row { key, turn: Turn::To(path, shape) }
+}
+
+const fn none(key: &'static str, reason: &'static str) -> Row {
+    Row { key, turn: Turn::None(reason) }
+}
+
+const ANY: Shape = Shape::Whole(0, u64::MAX);
+const SOME: Shape = Shape::Whole(1, u64::MAX);
+
+const FOREIGN_PLUGIN: &str = "about plugins of OpenClaw, which cannot run here";
+
+/// Of two keys that end at one setting the later row counts: a switch of its own before a mode, a cap
+/// before a window.
+#[rustfmt::skip]
+const ROWS: &[Row] = &[
+    none("agents.defaults.compaction.enabled", "a compaction comes only when a request would not fit, and cannot be switched off"),
+    to("agents.defaults.compaction.mode", "plugins.entries.legacy.config.compaction.quality_guard", Shape::Word(&[("default", Flag(false)), ("safeguard", Flag(true))])),
+    none("agents.defaults.compaction.provider", "who compacts is the engine of the slot: plugins.slots.context_engine"),
+    to("agents.defaults.compaction.model", "plugins.entries.legacy.config.compaction.model", Shape::Text),
+    none("agents.defaults.compaction.thinkingLevel", "the model's own setting decides how it thinks over a summary"),
+    to("agents.defaults.compaction.keepRecentTokens", "plugins.entries.legacy.config.compaction.keep_recent_tokens", SOME),
+    to("agents.defaults.compaction.identifierPolicy", "plugins.entries.legacy.config.compaction.identifier_policy", Shape::Word(&[("strict", Text("strict")), ("off", Text("off"))])),
+    none("agents.defaults.compaction.identifierInstructions", "identifiers are found and checked by rule; write custom_instructions instead"),
+    to("agents.defaults.compaction.recentTurnsPreserve", "plugins.entries.legacy.config.compaction.recent_turns", Shape::Whole(0, 12)),
+    to("agents.defaults.compaction.qualityGuard.enabled", "plugins.entries.legacy.config.compaction.quality_guard", Shape::Flag),
+    to("agents.defaults.compaction.qualityGuard.maxRetries", "plugins.entries.legacy.config.compaction.quality_retries", Shape::Clamped(0, 3)),
+    none("agents.defaults.compaction.midTurnPrecheck.enabled", "every request is checked before it is sent, within a turn as well"),
+    none("agents.defaults.compaction.postIndexSync", "ctxhost keeps no memory index"),
+    none("agents.defaults.compaction.postCompactionSections", "sections of AGENTS.md are not chosen by heading"),
+    to("agents.defaults.compaction.timeoutSeconds", "timeouts.compact_ms", Shape::Seconds),
+    none("agents.defaults.compaction.maxActiveTranscriptBytes", "a session file may grow; what is sent is bounded by tokens"),
+    none("agents.defaults.compaction.memoryFlush.**", "ctxhost runs no turn of its own before a compaction"),
+    none("agents.defaults.compaction.notifyUser", "every result names its engine and its compactions"),
+    to("agents.defaults.compaction.reserveTokens", "budget.reserve_tokens", Shape::Largest(1, u64::MAX)),
+    to("agents.defaults.compaction.reserveTokensFloor", "budget.reserve_tokens", Shape::Largest(1, u64::MAX)),
+    to("agents.defaults.compaction.maxHistoryShare", "plugins.entries.legacy.config.compaction.history_share", Shape::Share),
+    to("agents.defaults.compaction.customInstructions", "plugins.entries.legacy.config.compaction.custom_instructions", Shape::Text),
+
+    to("agents.defaults.contextPruning.mode", "plugins.entries.legacy.config.pruning.mode", Shape::Word(&[("off", Text("off")), ("cache-ttl", Text("cache-ttl"))])),
+    to("agents.defaults.contextPruning.ttl", "plugins.entries.legacy.config.pruning.ttl_ms", Shape::Duration),
+    to("agents.defaults.contextPruning.tools.allow", "plugins.entries.legacy.config.pruning.allow", Shape::List),
+    to("agents.defaults.contextPruning.tools.deny", "plugins.entries.legacy.config.pruning.deny", Shape::List),
+    to("agents.defaults.contextPruning.hardClear.enabled", "plugins.entries.legacy.config.pruning.hard_clear", Shape::Flag),
+    to("agents.defaults.contextPruning.hardClear.placeholder", "plugins.entries.legacy.config.pruning.placeholder", Shape::Text),
+    to("agents.defaults.contextPruning.keepLastAssistants", "plugins.entries.legacy.config.pruning.keep_last_assistants", ANY),
+    to("agents.defaults.contextPruning.softTrimRatio", "plugins.entries.legacy.config.pruning.soft_share", Shape::Share),
+    to("agents.defaults.contextPruning.hardClearRatio", "plugins.entries.legacy.config.pruning.hard_share", Shape::Share),
+    to("agents.defaults.contextPruning.minPrunableToolChars", "plugins.entries.legacy.config.pruning.hard_min_chars", ANY),
+    to("agents.defaults.contextPruning.softTrim.maxChars", "plugins.entries.legacy.config.pruning.soft_over_chars", SOME),
+    to("agents.defaults.contextPruning.softTrim.headChars", "plugins.entries.legacy.config.pruning.soft_head_chars", ANY),
+    to("agents.defaults.contextPruning.softTrim.tailChars", "plugins.entries.legacy.config.pruning.soft_tail_chars", ANY),
+
+    none("agents.defaults.contextLimits.postCompactionMaxChars", "no text of the workspace is put in after a compaction"),
+    to("agents.defaults.contextTokens", "model.default_window_tokens", SOME),
+    to("models.providers.*.models.*.contextWindow", "models.*/*.window_tokens", SOME),
+    to("models.providers.*.models.*.contextTokens", "models.*/*.window_tokens", SOME),
+
+    to("plugins.enabled", "plugins.enabled", Shape::Flag),
+    to("plugins.slots.contextEngine", "plugins.slots.context_engine", Shape::Engine),
+    to("plugins.slots.memory", "plugins.slots.memory", Shape::NoMemory),
+    none("plugins.allow", FOREIGN_PLUGIN),
+    none("plugins.deny", FOREIGN_PLUGIN),
+    none("plugins.entries.*.**", FOREIGN_PLUGIN),
+];
