@@ -11,18 +11,23 @@ pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the tests have a parent").into()
 }
 
-/// The library of a bundled engine: `legacy`, `window` or `mask`. Built at the first call.
+/// The library of a bundled engine, by its id. Built at the first call.
 pub fn bundled_library(id: &str) -> PathBuf {
     let package = format!("ctxhost-engine-{id}-plugin");
     build(&root(), &["-p", &package], &target_folder());
-    target_folder().join("debug").join(format!("lib{id}.so"))
+    target_folder().join("debug").join(library_name(id))
 }
 
 /// The same, optimised: for measurements.
 pub fn bundled_library_release(id: &str) -> PathBuf {
     let package = format!("ctxhost-engine-{id}-plugin");
     build(&root(), &["--release", "-p", &package], &target_folder());
-    target_folder().join("release").join(format!("lib{id}.so"))
+    target_folder().join("release").join(library_name(id))
+}
+
+/// The file of an engine's library, as cargo names it.
+fn library_name(id: &str) -> String {
+    format!("lib{}.so", id.replace('-', "_"))
 }
 
 /// The library of the example engine, built as its README says. Built at the first call.

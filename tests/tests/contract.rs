@@ -35,6 +35,16 @@ fn mask_linked() {
 }
 
 #[test]
+fn boundary_linked() {
+    check(bundled("boundary").unwrap());
+}
+
+#[test]
+fn head_tail_linked() {
+    check(bundled("head-tail").unwrap());
+}
+
+#[test]
 fn legacy_loaded() {
     check(loaded(&bundled_library("legacy")));
 }
@@ -47,6 +57,16 @@ fn window_loaded() {
 #[test]
 fn mask_loaded() {
     check(loaded(&bundled_library("mask")));
+}
+
+#[test]
+fn boundary_loaded() {
+    check(loaded(&bundled_library("boundary")));
+}
+
+#[test]
+fn head_tail_loaded() {
+    check(loaded(&bundled_library("head-tail")));
 }
 
 #[test]

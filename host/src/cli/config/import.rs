@@ -51,5 +51,5 @@ fn write(import: &import::Import, path: &Path, output: &mut Output) -> Result<()
     for (key, there, imported) in &merged.kept {
         text += &format!("kept  {key} = {there}  (imported: {imported})\n");
     }
-    output.print(&text)
+    Ok(output.print(&text)?)
 }
