@@ -139,8 +139,9 @@ fn summaries<'a>(
 
 fn form(sections: &Sections, going_on: &[String], failures: &[String]) -> String {
     let is_decision = |line: &&String| DECIDED.as_ref().is_some_and(|words| words.is_match(line));
+    let is_past = |line: &&String| !sections.todos.contains(line);
     let (decided, done): (Vec<&String>, Vec<&String>) =
-        sections.decisions.iter().partition(is_decision);
+        sections.decisions.iter().filter(is_past).partition(is_decision);
     let all = |lines: &[String]| list(lines.iter());
     [
         format!("## Goal\n{}", all(&sections.asks)),

@@ -15,6 +15,7 @@ use std::path::Path;
 use toml_edit::Value;
 
 use super::error::ConfigError;
+use crate::engine::Timeouts;
 
 pub use document::{Merged, merge, render};
 
@@ -122,6 +123,7 @@ pub fn import(agent: Agent, name: &str, text: &str) -> Result<Import, ConfigErro
     if agent == Agent::Hermes {
         hermes::choose_engine(&mut import);
     }
+    import.raise_cap();
     import.settings.sort_by_key(|setting| setting.rank);
     Ok(import)
 }
@@ -156,6 +158,18 @@ impl Import {
             Some(_) => {}
             None => self.settings.push(setting),
         }
+    }
+
+    /// A compaction that may take longer than our cap for all of it raises the cap as well.
+    fn raise_cap(&mut self) {
+        let cap_ms = i64::try_from(Timeouts::default().compact_cap_ms).unwrap_or(i64::MAX);
+        let is_over = |setting: &&Imported| {
+            setting.path == ["timeouts", "compact_ms"]
+                && setting.value.as_integer().is_some_and(|ms| ms > cap_ms)
+        };
+        let over = self.settings.iter().find(is_over).cloned();
+        let path = vec!["timeouts".to_owned(), "compact_cap_ms".to_owned()];
+        self.settings.extend(over.map(|over| Imported { path, ..over }));
     }
 
     fn leave_out(&mut self, key: String, reason: &str) {

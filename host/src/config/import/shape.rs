@@ -5,9 +5,11 @@ use toml_edit::{Array, Value};
 
 use crate::engine::{BUNDLED, LEGACY};
 
+const MINUTE_MS: u64 = 60_000;
+
 /// Milliseconds of the units that a duration may name.
 const UNITS_MS: [(&str, u64); 5] =
-    [("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3_600_000), ("d", 86_400_000)];
+    [("ms", 1), ("s", 1_000), ("m", MINUTE_MS), ("h", 3_600_000), ("d", 86_400_000)];
 
 /// How a value is read and written.
 #[derive(Clone, Copy, Debug)]
@@ -32,7 +34,7 @@ pub(super) enum Shape {
     List,
     /// Seconds; we count milliseconds.
     Seconds,
-    /// `5m`, `1h30m`, or a bare number of minutes; we count milliseconds.
+    /// `5m`, `1h30m`, or a bare number of minutes; ours is written in one unit, such as `90m`.
     Duration,
     /// The id of a bundled engine, or `none`.
     Engine,
@@ -69,8 +71,11 @@ impl Shape {
                 word.map(|(_, ours)| ours.value())
             }
             Shape::List => list(theirs),
-            Shape::Seconds => whole(theirs).and_then(|s| number(s.checked_mul(1_000)?)),
-            Shape::Duration => duration_ms(theirs).and_then(number),
+            Shape::Seconds => {
+                let seconds = whole(theirs).filter(|seconds| *seconds > 0);
+                seconds.and_then(|seconds| number(seconds.checked_mul(1_000)?))
+            }
+            Shape::Duration => duration_ms(theirs).map(|ms| lapse(ms).into()),
             Shape::Engine => engine(theirs).map(Value::from),
             Shape::NoMemory => theirs.as_str().filter(|id| is_none(id)).map(|_| "none".into()),
         };
@@ -96,7 +101,8 @@ impl Shape {
             Shape::Whole(least, most) | Shape::Largest(least, most) => {
                 format!("a whole number from {least} to {most} can be carried over")
             }
-            Shape::Clamped(..) | Shape::Seconds => "a whole number can be carried over".into(),
+            Shape::Clamped(..) => "a whole number can be carried over".into(),
+            Shape::Seconds => "a whole number of at least 1 can be carried over".into(),
             Shape::Share => "a share above 0 and at most 1 can be carried over".into(),
             Shape::ClampedShare(..) => "a number can be carried over".into(),
             Shape::Text => "only text can be carried over".into(),
@@ -142,11 +148,11 @@ fn list(theirs: &Theirs) -> Option<Value> {
 /// Numbers with their units, one after the other.
 fn duration_ms(theirs: &Theirs) -> Option<u64> {
     if let Some(minutes) = whole(theirs) {
-        return minutes.checked_mul(60_000);
+        return minutes.checked_mul(MINUTE_MS);
     }
     let text = theirs.as_str()?.trim().to_ascii_lowercase();
     if let Ok(minutes) = text.parse::<u64>() {
-        return minutes.checked_mul(60_000);
+        return minutes.checked_mul(MINUTE_MS);
     }
     let (mut rest, mut total_ms) = (text.as_str(), 0u64);
     while !rest.is_empty() {
@@ -159,6 +165,11 @@ fn duration_ms(theirs: &Theirs) -> Option<u64> {
         rest = after;
     }
     (total_ms > 0).then_some(total_ms)
+}
+
+/// A time as the engine `legacy` writes it.
+fn lapse(ms: u64) -> String {
+    if ms.is_multiple_of(MINUTE_MS) { format!("{}m", ms / MINUTE_MS) } else { format!("{ms}ms") }
 }
 
 fn engine(theirs: &Theirs) -> Option<&'static str> {
@@ -207,6 +218,7 @@ mod tests {
             (Shape::Whole(1, u64::MAX), json!(0), "at least 1"),
             (Shape::Whole(0, 12), json!(13), "from 0 to 12"),
             (Shape::Whole(0, 12), json!(1.5), "from 0 to 12"),
+            (Shape::Seconds, json!(0), "at least 1"),
             (Shape::Share, json!(75), "at most 1"),
             (Shape::Text, json!(3), "only text"),
             (Shape::List, json!([1]), "a list of texts"),

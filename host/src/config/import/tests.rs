@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::config::Config;
 
 /// A key of theirs with a value, and what becomes of it: `Ok` our TOML, `Err` words of the reason.
 type Case = (&'static str, Value, Result<&'static str, &'static str>);
@@ -46,12 +47,12 @@ fn openclaw_cases() -> Vec<Case> {
         (
             "agents.defaults.compaction.identifierPolicy",
             json!("custom"),
-            Err("only strict and off"),
+            Ok("L.compaction.identifier_policy = \"custom\""),
         ),
         (
             "agents.defaults.compaction.identifierInstructions",
             json!("x"),
-            Err("custom_instructions"),
+            Ok("L.compaction.identifier_instructions = \"x\""),
         ),
         (
             "agents.defaults.compaction.recentTurnsPreserve",
@@ -73,7 +74,7 @@ fn openclaw_cases() -> Vec<Case> {
         (
             "agents.defaults.compaction.postCompactionSections",
             json!(["Red Lines"]),
-            Err("AGENTS.md"),
+            Ok("L.compaction.workspace_sections = [\"Red Lines\"]"),
         ),
         (
             "agents.defaults.compaction.timeoutSeconds",
@@ -108,7 +109,7 @@ fn openclaw_cases() -> Vec<Case> {
             json!("cache-ttl"),
             Ok("L.pruning.mode = \"cache-ttl\""),
         ),
-        ("agents.defaults.contextPruning.ttl", json!("1h30m"), Ok("L.pruning.ttl_ms = 5400000")),
+        ("agents.defaults.contextPruning.ttl", json!("1h30m"), Ok("L.pruning.ttl = \"90m\"")),
         ("agents.defaults.contextPruning.ttl", json!("soon"), Err("5m")),
         (
             "agents.defaults.contextPruning.tools.allow",
@@ -161,7 +162,11 @@ fn openclaw_cases() -> Vec<Case> {
             json!(900),
             Ok("L.pruning.soft_tail_chars = 900"),
         ),
-        ("agents.defaults.contextLimits.postCompactionMaxChars", json!(1_800), Err("workspace")),
+        (
+            "agents.defaults.contextLimits.postCompactionMaxChars",
+            json!(1_800),
+            Ok("L.compaction.workspace_rules_chars = 1800"),
+        ),
         ("agents.defaults.contextTokens", json!(90_000), Ok("model.default_window_tokens = 90000")),
         (
             "models.providers.p.models.m.contextWindow",
@@ -258,8 +263,6 @@ fn check(agent: Agent, (key, value, expected): &Case) {
     Config::parse("ctxhost.toml", &render(&import)).unwrap();
 }
 
-use crate::config::Config;
-
 #[test]
 fn every_row_of_openclaw() {
     openclaw_cases().iter().for_each(|case| check(Agent::OpenClaw, case));
@@ -328,6 +331,14 @@ window_tokens = 150000
     let left: Vec<&str> = import.left_out.iter().map(|left_out| left_out.key.as_str()).collect();
     assert_eq!(left, ["agents.defaults.model", "models", "gateway"]);
     assert!(!format!("{import:?}").contains("secret"));
+}
+
+#[test]
+fn a_long_time_for_compactions_raises_the_cap_for_all_of_it() {
+    let import = imported(Agent::Hermes, &nested("auxiliary.compression.timeout", &json!(2_000)));
+    let config = Config::parse("ctxhost.toml", &render(&import)).unwrap();
+    assert_eq!(config.timeouts.compact_ms, 2_000_000);
+    assert_eq!(config.timeouts.compact_cap_ms, 2_000_000);
 }
 
 #[test]
