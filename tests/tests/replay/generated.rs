@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use ctxhost_engine_api::testing::generate::{GeneratedTranscript, Script};
 use serde_json::{Value, json};
 
-/// Turns of the session. With some 1,400 tokens each, a window of 64k has to fold twice.
+/// Turns of the session. The words of the model alone are some 1,000 tokens each, so a window of 64k has
+/// to fold more than once.
 pub(crate) const TURNS: usize = 60;
 
 /// The module a turn is about: an identifier that summaries must keep to the letter.
@@ -61,10 +62,12 @@ fn turn(script: Script, number: usize) -> Script {
         8 => script.orphan("a result whose call is gone"),
         _ => script,
     };
-    script.assistant(&format!("The importer module {number} loses no records."))
+    // What the model said itself no layer shortens: only a compaction makes room for more.
+    let told = listing(number + 2, 90);
+    script.assistant(&format!("The importer module {number} loses no records.\n\n{told}"))
 }
 
-/// Tool output: plain words, so that no line of it is an identifier.
+/// Plain words, so that no line of it is an identifier.
 fn listing(seed: usize, lines: usize) -> String {
     const WORDS: [&str; 8] =
         ["record", "kept", "merged", "skipped", "row", "batch", "checked", "quiet"];
