@@ -49,13 +49,18 @@ pub fn fixtures_target() -> PathBuf {
     target_folder().join("fixtures")
 }
 
-/// The folder of recorded real sessions, where this machine has it.
+/// The folder of recorded real sessions, where this machine has it: beside the project, or where
+/// `CTXHOST_FIXTURES` says.
 pub fn shared_fixtures() -> Option<PathBuf> {
-    let folder = root().join("../shared/fixtures");
+    let beside = || root().join("../shared/fixtures");
+    let folder = std::env::var_os("CTXHOST_FIXTURES").map_or_else(beside, PathBuf::from);
     if folder.is_dir() {
         return Some(folder);
     }
-    eprintln!("SKIPPED: {} is not there, so no real session was read", folder.display());
+    eprintln!(
+        "SKIPPED: {} is not there, so no real session was read; set CTXHOST_FIXTURES",
+        folder.display()
+    );
     None
 }
 

@@ -7,7 +7,7 @@ use ctxhost_engine_api::ModelRef;
 
 use super::config::nearest;
 use super::failure::Failure;
-use super::opening::unopened;
+use super::opening::{self, unopened};
 use super::output::Output;
 use super::render::phrase::grouped;
 use crate::config::Config;
@@ -90,7 +90,9 @@ fn completer(config: &Config) -> Result<Option<Arc<dyn Completer>>, Failure> {
     let Some(summariser) = &config.summariser else { return Ok(None) };
     let api_key = match &summariser.api_key_env {
         Some(name) => std::env::var(name).map_err(|_| {
-            Failure::caller(format!("the key for [summariser] is missing: {name} is not set"))
+            let message = format!("the key for [summariser] is missing: {name} is not set");
+            let place = opening::place(config, "summariser.api_key_env").unwrap_or_default();
+            Failure::caller(message).hint(format!("{place} names this variable"))
         })?,
         None => String::new(),
     };

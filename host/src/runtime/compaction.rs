@@ -53,6 +53,8 @@ pub struct CompactionOutcome {
     pub folded: Vec<FoldedEntry>,
     /// What stands for them.
     pub summary: String,
+    /// What the engine said of it: who wrote the summary, and what did not go as it should.
+    pub said: String,
     /// Time inside engines.
     pub took: Duration,
 }
@@ -68,6 +70,7 @@ impl CompactionOutcome {
             after_tokens: view.total_tokens(),
             folded: Vec::new(),
             summary: String::new(),
+            said: String::new(),
             took: Duration::ZERO,
         }
     }
@@ -246,6 +249,9 @@ fn apply(
     outcome.after_tokens = lawful.tokens;
     outcome.folded = folded(&view, &lawful.plan);
     outcome.summary = inserted_text(&lawful.plan);
+    if let Compaction::Plan(plan) = &served.value {
+        outcome.said = said(plan);
+    }
     Ok(())
 }
 
@@ -270,6 +276,13 @@ fn folded(view: &Transcript, plan: &Plan) -> Vec<FoldedEntry> {
         next = range.end;
     }
     entries
+}
+
+/// The notes of what was put in, then those of the whole plan.
+fn said(plan: &Plan) -> String {
+    let inserted = plan.ops.iter().filter(|op| matches!(op.action, Action::Insert { .. }));
+    let notes = inserted.filter_map(|op| op.note.as_ref()).chain(&plan.extras.notes);
+    notes.map(|note| note.detail.as_str()).collect::<Vec<_>>().join("; ")
 }
 
 fn inserted_text(plan: &Plan) -> String {

@@ -147,7 +147,7 @@ impl Observer {
     fn compaction(&mut self, outcome: &CompactionOutcome) {
         let turn = self.turns.len() as u64;
         let (applied, reason) = match &outcome.verdict {
-            Verdict::Applied => (true, String::new()),
+            Verdict::Applied => (true, outcome.said.clone()),
             Verdict::Rejected { reason } | Verdict::NotTried { reason } => (false, reason.clone()),
         };
         self.rejected += u64::from(!applied);
