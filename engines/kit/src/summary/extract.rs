@@ -7,16 +7,16 @@ use regex::Regex;
 
 use super::asks::{asks, is_answer};
 use super::sections::{LINE_LIMIT_CHARS, MAX_DECISIONS, MAX_LINES};
-use super::sentences::sentences;
+use super::sentences::{sentences, without_bullet};
 use super::{Passage, Sections, Speaker};
 use crate::identifiers;
-use crate::text::clip;
+use crate::text::{clip, one_line};
 
 /// Identifiers come from the newest messages: they belong to the work at hand.
 const IDENTIFIER_MESSAGES: usize = 10;
 /// The first sentence of an answer tells what was done where it is at least so long, in weighted
 /// characters; a shorter one is a greeting.
-const MIN_REPORT_CHARS: u64 = 24;
+const MIN_REPORT_CHARS: u64 = 32;
 
 static DECISION: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(
@@ -40,6 +40,14 @@ static CONSTRAINT: LazyLock<Option<Regex>> = LazyLock::new(|| {
 static NARRATION: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(
         r"(?i)^(?:(?:ok(?:ay)?|good|great|perfect|now|first|actually|wait|hmm|alright|so|and|then)\b[\s,.!:-]*)*(?:let me\b|let us\b|i(?:'ll| will| need to| should| want to| am going to|'m going to) (?:now |first |then |also )?(?:look|check|read|see|find|search|view|examine|take|start|try|run|get|identify|verify|understand)\b)|^(?:让我|我来看|我先)",
+    )
+    .ok()
+});
+
+/// How answers begin that only agree.
+static AGREEMENT: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    Regex::new(
+        r"(?i)^(?:yes|no|yep|right|exactly|correct|indeed|sure|ah|oh|i see|i have|you(?:'re| are) right|good (?:point|question|catch)|great question|now i|that(?:'s| is))\b|^(?:对|是的|好的|没错)",
     )
     .ok()
 });
@@ -80,6 +88,7 @@ fn decisions(passages: &[Passage<'_>]) -> Vec<String> {
         let reports = is_first
             && is_answer(passage)
             && !ends_in_question(sentence)
+            && !holds(&AGREEMENT, sentence)
             && weighted_chars(sentence) >= MIN_REPORT_CHARS;
         reports || decided(passage, sentence)
     })
@@ -95,7 +104,7 @@ fn newest_identifiers(passages: &[Passage<'_>]) -> Vec<String> {
 }
 
 /// The newest sentences that are wanted, in the order they were said, each once. `is_wanted` hears
-/// whether a sentence is the first of its message.
+/// whether a message begins with the sentence.
 fn newest_lines(
     passages: &[Passage<'_>],
     max: usize,
@@ -103,11 +112,16 @@ fn newest_lines(
 ) -> Vec<String> {
     let mut found: Vec<String> = Vec::new();
     for passage in passages.iter().rev() {
-        for (at, sentence) in sentences(&passage.text).iter().enumerate().rev() {
+        let sentences = sentences(&passage.text);
+        let begins_with = |sentence: &String| {
+            let is_first = sentences.first() == Some(sentence);
+            is_first && one_line(without_bullet(passage.text.trim_start())).starts_with(sentence)
+        };
+        for sentence in sentences.iter().rev() {
             if found.len() == max {
                 break;
             }
-            if holds(&NARRATION, sentence) || !is_wanted(passage, sentence, at == 0) {
+            if !is_wanted(passage, sentence, begins_with(sentence)) || holds(&NARRATION, sentence) {
                 continue;
             }
             let line = clip(sentence, LINE_LIMIT_CHARS).into_owned();
@@ -138,7 +152,7 @@ pub(super) mod tests {
 
     #[test]
     fn patterns_compile() {
-        for pattern in [&DECISION, &TODO, &CONSTRAINT, &NARRATION] {
+        for pattern in [&DECISION, &TODO, &CONSTRAINT, &NARRATION, &AGREEMENT] {
             assert!(pattern.is_some());
         }
     }
