@@ -64,7 +64,7 @@ pub fn extract_before(passages: &[Passage<'_>], is_answered_later: bool) -> Sect
         decisions: decisions(passages),
         todos: newest_lines(passages, MAX_LINES, |passage, sentence, _| {
             let asks_back = passage.speaker == Speaker::Assistant && ends_in_question(sentence);
-            passage.speaker != Speaker::Tool && !asks_back && holds(&TODO, sentence)
+            !asks_back && holds(&TODO, sentence)
         }),
         constraints: newest_lines(passages, MAX_LINES, |passage, sentence, _| {
             passage.speaker == Speaker::User && holds(&CONSTRAINT, sentence)
@@ -90,7 +90,7 @@ fn decisions(passages: &[Passage<'_>]) -> Vec<String> {
             && !ends_in_question(sentence)
             && !holds(&AGREEMENT, sentence)
             && weighted_chars(sentence) >= MIN_REPORT_CHARS;
-        reports || decided(passage, sentence)
+        reports || holds(&DECISION, sentence)
     })
 }
 
@@ -103,7 +103,7 @@ fn newest_identifiers(passages: &[Passage<'_>]) -> Vec<String> {
     identifiers::extract(texts, identifiers::MAX_IDENTIFIERS)
 }
 
-/// The newest sentences that are wanted, in the order they were said, each once. `is_wanted` hears
+/// The newest sentences of person and model that are wanted, in the order they were said, each once. `is_wanted` hears
 /// whether a message begins with the sentence.
 fn newest_lines(
     passages: &[Passage<'_>],
@@ -111,7 +111,7 @@ fn newest_lines(
     is_wanted: impl Fn(&Passage<'_>, &str, bool) -> bool,
 ) -> Vec<String> {
     let mut found: Vec<String> = Vec::new();
-    for passage in passages.iter().rev() {
+    for passage in passages.iter().rev().filter(|passage| passage.speaker != Speaker::Tool) {
         let sentences = sentences(&passage.text);
         let begins_with = |sentence: &String| {
             let is_first = sentences.first() == Some(sentence);

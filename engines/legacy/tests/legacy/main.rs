@@ -12,8 +12,11 @@ mod stage;
 
 mod appendix;
 mod compaction;
+mod cuts;
+mod documented;
 mod laws;
 mod layers;
 mod persistence;
 mod recorded;
 mod summariser;
+mod tokens;
