@@ -45,7 +45,8 @@ fn sources(folder: &Path, into: &mut String) {
 /// Names that look like those of our tests: three words at least.
 fn test_names(book: &str) -> BTreeSet<&str> {
     let is_name = |name: &&str| {
-        name.matches('_').count() >= 2 && name.chars().all(|c| c.is_ascii_lowercase() || c == '_' || c.is_ascii_digit())
+        name.matches('_').count() >= 2
+            && name.chars().all(|c| c.is_ascii_lowercase() || c == '_' || c.is_ascii_digit())
     };
     quoted(book).filter(is_name).collect()
 }

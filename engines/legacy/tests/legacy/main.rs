@@ -16,6 +16,7 @@ mod cuts;
 mod documented;
 mod laws;
 mod layers;
+mod parts;
 mod persistence;
 mod recorded;
 mod summariser;

@@ -1,7 +1,7 @@
 //! Cases 1 to 8: what a text and a message cost.
 
-use ctxhost_engine_api::transcript::tokens::{self, weighted_chars};
 use ctxhost_engine_api::Message;
+use ctxhost_engine_api::transcript::tokens::{self, weighted_chars};
 use ctxhost_engine_kit::text::weighted;
 use serde_json::{Value, json};
 
