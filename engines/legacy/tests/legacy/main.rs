@@ -11,6 +11,7 @@
 mod stage;
 
 mod appendix;
+mod broken_store;
 mod compaction;
 mod cuts;
 mod documented;
