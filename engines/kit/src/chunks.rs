@@ -145,7 +145,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::sample::Sample;
+    use ctxhost_engine_api::testing::Conversation;
 
     const LIMITS: ChunkLimits = ChunkLimits {
         base_ratio: 0.4,
@@ -184,10 +184,10 @@ mod tests {
 
     #[test]
     fn case_27_a_call_and_its_result_stay_together() {
-        let mut sample = Sample::default();
-        sample.user(&"u".repeat(4_000)).call("1", "read", json!({}));
-        sample.result("1", "read", &"r".repeat(3_976), false).user(&"v".repeat(4_000));
-        let transcript = sample.0.snapshot();
+        let mut sample = Conversation::new();
+        sample.user(&"u".repeat(4_000)).calls(&[("1", "read", &json!({}).to_string())]);
+        sample.result("1", "read", &"r".repeat(3_976)).user(&"v".repeat(4_000));
+        let transcript = sample.transcript();
         let groups = groups(&transcript, &[0..4]);
         assert_eq!(groups[1].range, 1..3);
         assert_eq!(sizes(&LIMITS.chunks(&groups, 1_200)), [1, 1, 1]);
@@ -229,10 +229,10 @@ mod tests {
 
     #[test]
     fn case_32_a_pair_goes_as_a_whole() {
-        let mut sample = Sample::default();
-        sample.user("first").call("1", "read", json!({}));
-        sample.result("1", "read", "text", false).user("last");
-        let groups = groups(&sample.0.snapshot(), &[0..4]);
+        let mut sample = Conversation::new();
+        sample.user("first").calls(&[("1", "read", &json!({}).to_string())]);
+        sample.result("1", "read", "text").user("last");
+        let groups = groups(&sample.transcript(), &[0..4]);
         assert_eq!(prune_oldest(&groups, 1, 2).groups, 2);
         assert_eq!(groups[2].range, 3..4);
     }

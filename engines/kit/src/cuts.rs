@@ -62,15 +62,15 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::sample::Sample;
+    use ctxhost_engine_api::testing::Conversation;
 
     fn sample() -> Transcript {
-        let mut sample = Sample::default();
+        let mut sample = Conversation::new();
         sample.user("task").assistant("plan");
-        sample.call("1", "read", json!({})).result("1", "read", "text", false);
-        sample.user("and now?").call("2", "exec", json!({}));
-        sample.result("2", "exec", &"x".repeat(4_000), false);
-        sample.0.snapshot()
+        sample.calls(&[("1", "read", &json!({}).to_string())]).result("1", "read", "text");
+        sample.user("and now?").calls(&[("2", "exec", &json!({}).to_string())]);
+        sample.result("2", "exec", &"x".repeat(4_000));
+        sample.transcript()
     }
 
     #[test]

@@ -114,11 +114,11 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::sample::Sample;
+    use ctxhost_engine_api::testing::Conversation;
 
     #[test]
     fn case_36_reads_writes_and_edits_are_told_apart() {
-        let mut sample = Sample::default();
+        let mut sample = Conversation::new();
         for (tool, path) in [
             ("read", "/b"),
             ("write", "/c"),
@@ -127,9 +127,11 @@ mod tests {
             ("mcp__fs__read", "/m"),
             ("exec", "/x"),
         ] {
-            sample.call("1", tool, json!({"path": path})).result("1", tool, "ok", false);
+            sample
+                .calls(&[("1", tool, &json!({"path": path}).to_string())])
+                .result("1", tool, "ok");
         }
-        let ledger = FileLedger::of(&sample.0.snapshot(), 0..12);
+        let ledger = FileLedger::of(&sample.transcript(), 0..12);
         assert_eq!(ledger.read(), ["/b", "/m"]);
         assert_eq!(ledger.modified(), ["/a", "/c"]);
     }

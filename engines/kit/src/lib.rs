@@ -25,6 +25,3 @@ pub mod seed;
 pub mod text;
 
 pub mod settings;
-
-#[cfg(test)]
-mod sample;

@@ -103,13 +103,13 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::sample::Sample;
+    use ctxhost_engine_api::testing::Conversation;
 
-    fn sample() -> Sample {
-        let mut sample = Sample::default();
+    fn sample() -> Conversation {
+        let mut sample = Conversation::new();
         sample.user("Fix the login in /srv/app/login.rs. Never touch the schema. 必须保留日志。");
-        sample.call("1", "read", json!({"path": "/srv/app/login.rs"}));
-        sample.result("1", "read", "commit deadbeefcafe", false);
+        sample.calls(&[("1", "read", &json!({"path": "/srv/app/login.rs"}).to_string())]);
+        sample.result("1", "read", "commit deadbeefcafe");
         sample.assistant("I decided to use a session table instead of cookies. Next step: tests.");
         sample.user("Now deploy it with password=hunter2hunter2");
         sample
@@ -117,7 +117,7 @@ mod tests {
 
     #[test]
     fn the_same_entries_give_the_same_bytes_in_five_sections() {
-        let transcript = sample().0.snapshot();
+        let transcript = sample().transcript();
         let once = extract(&passages(&transcript, &[0..5])).render();
         assert_eq!(once, extract(&passages(&transcript, &[0..5])).render());
         let expected = "\
@@ -149,7 +149,7 @@ mod tests {
             if !text.is_empty() {
                 sample.summary(&text);
             }
-            let transcript = sample.0.snapshot();
+            let transcript = sample.transcript();
             let ranges = [0..transcript.len() as u64];
             let newer = extract(&passages(&transcript, &ranges));
             let whole =

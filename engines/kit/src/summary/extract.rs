@@ -7,16 +7,16 @@ use regex::Regex;
 
 use super::asks::{asks, is_answer};
 use super::sections::{LINE_LIMIT_CHARS, MAX_DECISIONS, MAX_LINES};
-use super::sentences::sentences;
+use super::sentences::{sentences, without_bullet};
 use super::{Passage, Sections, Speaker};
 use crate::identifiers;
-use crate::text::clip;
+use crate::text::{clip, one_line};
 
 /// Identifiers come from the newest messages: they belong to the work at hand.
 const IDENTIFIER_MESSAGES: usize = 10;
 /// The first sentence of an answer tells what was done where it is at least so long, in weighted
 /// characters; a shorter one is a greeting.
-const MIN_REPORT_CHARS: u64 = 24;
+const MIN_REPORT_CHARS: u64 = 32;
 
 static DECISION: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(
@@ -44,6 +44,14 @@ static NARRATION: LazyLock<Option<Regex>> = LazyLock::new(|| {
     .ok()
 });
 
+/// How answers begin that only agree.
+static AGREEMENT: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    Regex::new(
+        r"(?i)^(?:yes|no|yep|right|exactly|correct|indeed|sure|ah|oh|i see|i have|you(?:'re| are) right|good (?:point|question|catch)|great question|now i|that(?:'s| is))\b|^(?:对|是的|好的|没错)",
+    )
+    .ok()
+});
+
 /// The five sections of passages that stand oldest first, with nothing behind them.
 pub fn extract(passages: &[Passage<'_>]) -> Sections {
     extract_before(passages, false)
@@ -56,7 +64,7 @@ pub fn extract_before(passages: &[Passage<'_>], is_answered_later: bool) -> Sect
         decisions: decisions(passages),
         todos: newest_lines(passages, MAX_LINES, |passage, sentence, _| {
             let asks_back = passage.speaker == Speaker::Assistant && ends_in_question(sentence);
-            passage.speaker != Speaker::Tool && !asks_back && holds(&TODO, sentence)
+            !asks_back && holds(&TODO, sentence)
         }),
         constraints: newest_lines(passages, MAX_LINES, |passage, sentence, _| {
             passage.speaker == Speaker::User && holds(&CONSTRAINT, sentence)
@@ -80,8 +88,9 @@ fn decisions(passages: &[Passage<'_>]) -> Vec<String> {
         let reports = is_first
             && is_answer(passage)
             && !ends_in_question(sentence)
+            && !holds(&AGREEMENT, sentence)
             && weighted_chars(sentence) >= MIN_REPORT_CHARS;
-        reports || decided(passage, sentence)
+        reports || holds(&DECISION, sentence)
     })
 }
 
@@ -94,20 +103,25 @@ fn newest_identifiers(passages: &[Passage<'_>]) -> Vec<String> {
     identifiers::extract(texts, identifiers::MAX_IDENTIFIERS)
 }
 
-/// The newest sentences that are wanted, in the order they were said, each once. `is_wanted` hears
-/// whether a sentence is the first of its message.
+/// The newest sentences of person and model that are wanted, in the order they were said, each once. `is_wanted` hears
+/// whether a message begins with the sentence.
 fn newest_lines(
     passages: &[Passage<'_>],
     max: usize,
     is_wanted: impl Fn(&Passage<'_>, &str, bool) -> bool,
 ) -> Vec<String> {
     let mut found: Vec<String> = Vec::new();
-    for passage in passages.iter().rev() {
-        for (at, sentence) in sentences(&passage.text).iter().enumerate().rev() {
+    for passage in passages.iter().rev().filter(|passage| passage.speaker != Speaker::Tool) {
+        let sentences = sentences(&passage.text);
+        let begins_with = |sentence: &String| {
+            let is_first = sentences.first() == Some(sentence);
+            is_first && one_line(without_bullet(passage.text.trim_start())).starts_with(sentence)
+        };
+        for sentence in sentences.iter().rev() {
             if found.len() == max {
                 break;
             }
-            if holds(&NARRATION, sentence) || !is_wanted(passage, sentence, at == 0) {
+            if !is_wanted(passage, sentence, begins_with(sentence)) || holds(&NARRATION, sentence) {
                 continue;
             }
             let line = clip(sentence, LINE_LIMIT_CHARS).into_owned();
@@ -138,7 +152,7 @@ pub(super) mod tests {
 
     #[test]
     fn patterns_compile() {
-        for pattern in [&DECISION, &TODO, &CONSTRAINT, &NARRATION] {
+        for pattern in [&DECISION, &TODO, &CONSTRAINT, &NARRATION, &AGREEMENT] {
             assert!(pattern.is_some());
         }
     }

@@ -4,6 +4,9 @@ use super::Sections;
 use super::sections::{MAX_ASKS, MAX_DECISIONS, MAX_LINES};
 use crate::identifiers::MAX_IDENTIFIERS;
 
+/// Opens a task that the newest stretch of conversation did not speak of.
+const EARLIER: &str = "(earlier) ";
+
 /// The sections of an older summary carried into a newer one.
 #[must_use]
 pub fn merge(older: Sections, newer: Sections) -> Sections {
@@ -11,11 +14,18 @@ pub fn merge(older: Sections, newer: Sections) -> Sections {
     let asks = if newer.asks.is_empty() { older.asks } else { newer.asks };
     Sections {
         decisions: append(older.decisions, newer.decisions, MAX_DECISIONS),
-        todos: append(older.todos, newer.todos, MAX_LINES),
+        todos: append(aged(older.todos), newer.todos, MAX_LINES),
         constraints: append(older.constraints, newer.constraints, MAX_LINES),
         asks: asks.into_iter().take(MAX_ASKS).collect(),
         identifiers: prepend(newer.identifiers, older.identifiers),
     }
+}
+
+/// Marks what an earlier summary left to do. What is marked already was not spoken of since the
+/// summary before, so it is done or given up: a stale task that is done again costs more than a hint.
+fn aged(todos: Vec<String>) -> Vec<String> {
+    let fresh = todos.into_iter().filter(|line| !line.starts_with(EARLIER));
+    fresh.map(|line| format!("{EARLIER}{line}")).collect()
 }
 
 fn append(mut older: Vec<String>, newer: Vec<String>, max: usize) -> Vec<String> {
@@ -33,6 +43,7 @@ fn prepend(mut newer: Vec<String>, older: Vec<String>) -> Vec<String> {
 
 /// What makes two lines the same: their letters and digits.
 fn key(line: &str) -> String {
+    let line = line.strip_prefix(EARLIER).unwrap_or(line);
     line.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).collect()
 }
 
@@ -65,5 +76,15 @@ mod tests {
         let asked = |text: &str| Sections { asks: vec![text.into()], ..Sections::default() };
         assert_eq!(merge(asked("a"), asked("b")).asks, ["b"]);
         assert_eq!(merge(asked("a"), Sections::default()).asks, ["a"]);
+    }
+
+    #[test]
+    fn a_task_that_nobody_speaks_of_fades_out() {
+        let left = |text: &str| Sections { todos: vec![text.into()], ..Sections::default() };
+        let once = merge(left("Write the docs."), left("Run the tests."));
+        assert_eq!(once.todos, ["(earlier) Write the docs.", "Run the tests."]);
+        let twice = merge(once, left("write the docs"));
+        assert_eq!(twice.todos, ["(earlier) Run the tests.", "write the docs"]);
+        assert_eq!(merge(twice, Sections::default()).todos, ["(earlier) write the docs"]);
     }
 }

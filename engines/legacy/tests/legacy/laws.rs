@@ -191,7 +191,7 @@ fn worked(steps: &[Step]) -> Transcript {
     for (at, step) in steps.iter().enumerate() {
         match step {
             Step::User(size) => drop(talk.user(&format!("ask {at} {}", "w ".repeat(size / 2)))),
-            Step::Assistant(size) => drop(talk.assistant(&"done. ".repeat(size / 6 + 1))),
+            Step::Assistant(size) => drop(talk.assistant(&"done so far ".repeat(size / 12 + 1))),
             Step::Tools(sizes) => {
                 let ids: Vec<String> = (0..sizes.len()).map(|n| format!("{at}-{n}")).collect();
                 let calls: Vec<_> = ids.iter().map(|id| (id.as_str(), "exec", "{}")).collect();

@@ -11,9 +11,14 @@
 mod stage;
 
 mod appendix;
+mod broken_store;
 mod compaction;
+mod cuts;
+mod documented;
 mod laws;
 mod layers;
+mod parts;
 mod persistence;
 mod recorded;
 mod summariser;
+mod tokens;

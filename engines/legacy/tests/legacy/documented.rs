@@ -1,0 +1,105 @@
+//! The book of the engine, held against the engine: every setting, every case, every test it names.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use ctxhost_engine_legacy::settings::Settings;
+use serde_json::Value;
+
+/// How many cases the facts record.
+const CASES: u32 = 107;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn book() -> String {
+    fs::read_to_string(root().join("docs/legacy.md")).unwrap()
+}
+
+/// The rows of the table under a heading, each as its cells.
+fn rows<'b>(book: &'b str, heading: &str) -> Vec<Vec<&'b str>> {
+    let (_, rest) = book.split_once(&format!("\n## {heading}\n")).expect(heading);
+    let section = rest.split("\n## ").next().unwrap_or(rest);
+    let lines = section.lines().filter(|line| line.starts_with('|') && !line.starts_with("|--"));
+    lines.skip(1).map(|line| line.trim_matches('|').split(" | ").map(str::trim).collect()).collect()
+}
+
+/// Whatever stands between backticks.
+fn quoted(text: &str) -> impl Iterator<Item = &str> {
+    text.split('`').skip(1).step_by(2)
+}
+
+fn sources(folder: &Path, into: &mut String) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            sources(&path, into);
+        } else if path.extension().is_some_and(|ending| ending == "rs") {
+            into.push_str(&fs::read_to_string(&path).unwrap());
+        }
+    }
+}
+
+/// Names that look like those of our tests: three words at least.
+fn test_names(book: &str) -> BTreeSet<&str> {
+    let is_name = |name: &&str| {
+        name.matches('_').count() >= 2
+            && name.chars().all(|c| c.is_ascii_lowercase() || c == '_' || c.is_ascii_digit())
+    };
+    quoted(book).filter(is_name).collect()
+}
+
+#[test]
+fn every_setting_is_in_the_book_with_its_default() {
+    let book = book();
+    let written = rows(&book, "Settings");
+    let settings = serde_json::to_value(Settings::default()).unwrap();
+    let mut expected = BTreeSet::new();
+    for (table, members) in settings.as_object().unwrap() {
+        for (key, value) in members.as_object().unwrap() {
+            expected.insert((format!("`{table}.{key}`"), format!("`{}`", shown(value))));
+        }
+    }
+    let told: BTreeSet<_> =
+        written.iter().map(|row| (row[0].to_owned(), row[1].to_owned())).collect();
+    let missing: Vec<_> = expected.difference(&told).collect();
+    let stale: Vec<_> = told.difference(&expected).collect();
+    assert!(missing.is_empty() && stale.is_empty(), "missing: {missing:#?}\nstale: {stale:#?}");
+}
+
+fn shown(value: &Value) -> String {
+    value.to_string()
+}
+
+#[test]
+fn every_case_is_in_the_book_once() {
+    let book = book();
+    let mut cases: Vec<u32> = Vec::new();
+    for row in rows(&book, "Cases") {
+        for part in row[0].split(", ") {
+            let (first, last) = part.split_once('-').unwrap_or((part, part));
+            cases.extend(first.parse::<u32>().unwrap()..=last.parse::<u32>().unwrap());
+        }
+    }
+    cases.sort_unstable();
+    assert_eq!(cases, (1..=CASES).collect::<Vec<_>>());
+}
+
+#[test]
+fn every_test_that_the_book_names_is_there() {
+    let mut code = String::new();
+    for folder in ["engines/kit", "engines/legacy", "engine-api/src", "host/src", "tests/tests"] {
+        sources(&root().join(folder), &mut code);
+    }
+    let book = book();
+    let settings = serde_json::to_string(&Settings::default()).unwrap();
+    let names = test_names(&book);
+    let unknown: Vec<_> = names
+        .iter()
+        .filter(|name| !code.contains(&format!("fn {name}(")) && !settings.contains(**name))
+        .collect();
+    assert!(unknown.is_empty(), "{unknown:?}");
+    assert!(names.len() > 40, "{}", names.len());
+}
