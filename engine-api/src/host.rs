@@ -2,8 +2,6 @@
 
 use std::future::Future;
 
-use abi_stable::std_types::{RString, RVec};
-use async_ffi::FutureExt as _;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -224,7 +222,7 @@ impl Host {
     /// Reads a value of this engine's own store.
     pub async fn kv_get(&self, key: &str) -> Result<Option<String>> {
         let value = from_abi(self.object.0.kv_get(key.into()).await)?;
-        Ok(value.into_option().map(RString::into_string))
+        Ok(value.into_option().map(|value| value.into_string()))
     }
 
     /// Writes a value of this engine's own store. Durable when the future is ready.
@@ -240,18 +238,18 @@ impl Host {
     /// Lists the keys of this engine's own store that begin with `prefix`, sorted.
     pub async fn kv_list(&self, prefix: &str) -> Result<Vec<String>> {
         let keys = from_abi(self.object.0.kv_list(prefix.into()).await)?;
-        Ok(keys.into_iter().map(RString::into_string).collect())
+        Ok(keys.into_iter().map(|key| key.into_string()).collect())
     }
 
     /// Stores bytes and answers their handle: 64 hex digits of their SHA-256.
     pub async fn blob_put(&self, bytes: Vec<u8>) -> Result<String> {
-        Ok(from_abi(self.object.0.blob_put(RVec::from(bytes)).await)?.into_string())
+        Ok(from_abi(self.object.0.blob_put(bytes.into()).await)?.into_string())
     }
 
     /// Reads the bytes of a handle.
     pub async fn blob_get(&self, handle: &str) -> Result<Option<Vec<u8>>> {
         let bytes = from_abi(self.object.0.blob_get(handle.into()).await)?;
-        Ok(bytes.into_option().map(RVec::into_vec))
+        Ok(bytes.into_option().map(|bytes| bytes.into_vec()))
     }
 
     /// Waits.
@@ -261,15 +259,7 @@ impl Host {
 
     /// Runs a task in the background. The host tracks it and cancels it at dispose.
     pub fn spawn(&self, session: &SessionRef, task: impl Future<Output = ()> + Send + 'static) {
-        let guarded = async move {
-            // A panic ends the task alone; the hook of the library has already logged it.
-            let task = async {
-                task.await;
-                Ok(())
-            };
-            let _ = guard::guarded(task).await;
-        };
-        self.object.0.spawn(session.id.as_str().into(), guarded.into_ffi());
+        self.object.0.spawn(session.id.as_str().into(), guard::task(task));
     }
 
     /// Reads the session beyond the live transcript.

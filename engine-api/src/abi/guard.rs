@@ -6,6 +6,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
+use async_ffi::{FfiFuture, FutureExt as _};
+
 use crate::error::{EngineError, ErrorKind, Result};
 
 /// Runs `work`; a panic becomes an error that keeps the panic's message.
@@ -16,6 +18,19 @@ pub(crate) fn catch<T>(work: impl FnOnce() -> T) -> Result<T> {
 /// Makes a future whose polls and drops never unwind.
 pub(crate) fn guarded<T>(future: impl Future<Output = Result<T>> + Send + 'static) -> Guarded<T> {
     Guarded { future: Some(Box::pin(future)) }
+}
+
+/// Makes a background task that crosses. A panic ends the task alone; the hook of its library has
+/// logged it by then.
+pub(crate) fn task(future: impl Future<Output = ()> + Send + 'static) -> FfiFuture<()> {
+    let work = guarded(async {
+        future.await;
+        Ok(())
+    });
+    async move {
+        let _ = work.await;
+    }
+    .into_ffi()
 }
 
 type BoxedFuture<T> = Pin<Box<dyn Future<Output = Result<T>> + Send>>;

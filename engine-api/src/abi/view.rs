@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use abi_stable::StableAbi;
 use abi_stable::sabi_trait;
+use abi_stable::sabi_trait::TD_Opaque;
 use abi_stable::std_types::{RArc, RSlice, RStr};
 
 /// Entries per chunk. Part of the ABI: an engine finds entry `i` in chunk `i / CHUNK_ENTRIES`.
@@ -134,4 +135,39 @@ fn outlive(text: &str) -> RStr<'static> {
     // `texts` for as long as the entry is in `entries`; a boxed str never moves; clones of a chunk
     // clone the `Arc`; and `entries()` hands the text out for no longer than the chunk is borrowed.
     unsafe { RStr::from_raw_parts(text.as_ptr(), text.len()) }
+}
+
+/// A snapshot of a log: its chunks as they were, shared with it.
+pub(crate) struct Snapshot {
+    chunks: Vec<Arc<Chunk>>,
+    len: usize,
+    epoch: u64,
+}
+
+impl Snapshot {
+    pub(crate) fn new(chunks: Vec<Arc<Chunk>>, len: usize, epoch: u64) -> Self {
+        Snapshot { chunks, len, epoch }
+    }
+
+    pub(crate) fn into_object(self) -> TranscriptObj {
+        TranscriptObj(AbiTranscript_TO::from_ptr(RArc::new(self), TD_Opaque))
+    }
+}
+
+impl AbiTranscript for Snapshot {
+    fn len(&self) -> usize {
+        self.len
+    }
+
+    fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
+    fn chunk(&self, k: usize) -> RSlice<'_, AbiEntry<'_>> {
+        let entries = self.chunks.get(k).map_or(&[][..], |chunk| chunk.entries());
+        // The tail chunk may have grown since the snapshot was taken only as a copy of its own, so
+        // what is here is what was here; the cut guards the length all the same.
+        let here = self.len.saturating_sub(k.saturating_mul(CHUNK_ENTRIES)).min(entries.len());
+        RSlice::from_slice(entries.get(..here).unwrap_or(&[]))
+    }
 }

@@ -6,14 +6,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use abi_stable::sabi_trait::TD_Opaque;
-use abi_stable::std_types::{RArc, RSlice};
-
 use super::{Flags, Kind, Role, Transcript};
-use crate::abi::view::{
-    AbiEntry, AbiTranscript, AbiTranscript_TO, CHUNK_ENTRIES, Chunk, EntryHead, EntryTexts,
-    TranscriptObj,
-};
+use crate::abi::view::{AbiEntry, CHUNK_ENTRIES, Chunk, EntryHead, EntryTexts, Snapshot};
 
 /// An entry that is about to be appended.
 #[derive(Clone, Debug)]
@@ -129,8 +123,8 @@ impl TranscriptLog {
 
     /// A snapshot of all entries so far; costs one pointer for each thousand of them.
     pub fn snapshot(&self) -> Transcript {
-        let snapshot = Snapshot { chunks: self.chunks.clone(), len: self.len, epoch: self.epoch };
-        Transcript::new(TranscriptObj(AbiTranscript_TO::from_ptr(RArc::new(snapshot), TD_Opaque)))
+        let snapshot = Snapshot::new(self.chunks.clone(), self.len, self.epoch);
+        Transcript::new(snapshot.into_object())
     }
 
     fn push(&mut self, head: EntryHead, texts: EntryTexts) {
@@ -200,29 +194,5 @@ impl std::fmt::Debug for TranscriptLog {
             .field("len", &self.len)
             .field("tokens", &self.tokens)
             .finish_non_exhaustive()
-    }
-}
-
-struct Snapshot {
-    chunks: Vec<Arc<Chunk>>,
-    len: usize,
-    epoch: u64,
-}
-
-impl AbiTranscript for Snapshot {
-    fn len(&self) -> usize {
-        self.len
-    }
-
-    fn epoch(&self) -> u64 {
-        self.epoch
-    }
-
-    fn chunk(&self, k: usize) -> RSlice<'_, AbiEntry<'_>> {
-        let entries = self.chunks.get(k).map_or(&[][..], |chunk| chunk.entries());
-        // The tail chunk may have grown since the snapshot was taken only as a copy of its own, so
-        // what is here is what was here; the cut guards the length all the same.
-        let here = self.len.saturating_sub(k.saturating_mul(CHUNK_ENTRIES)).min(entries.len());
-        RSlice::from_slice(entries.get(..here).unwrap_or(&[]))
     }
 }
