@@ -5,6 +5,8 @@
 use std::collections::BTreeMap;
 
 use ctxhost::config::Config;
+use ctxhost_engine_boundary::Settings as Boundary;
+use ctxhost_engine_head_tail::settings::Settings as HeadTail;
 use ctxhost_engine_legacy::settings::Settings as Legacy;
 use ctxhost_engine_mask::Settings as Mask;
 use ctxhost_engine_window::Settings as Window;
@@ -77,13 +79,20 @@ fn every_setting_of_legacy_stands_there_with_its_default() {
 }
 
 #[test]
-fn every_setting_of_window_stands_there_with_its_default() {
-    assert_eq!(differences(&example(), "window", Window::default()), [""; 0]);
+fn every_setting_of_the_others_stands_there_with_its_default() {
+    let config = example();
+    let mut found = differences(&config, "window", Window::default());
+    found.extend(differences(&config, "mask", Mask::default()));
+    found.extend(differences(&config, "boundary", Boundary::default()));
+    found.extend(differences(&config, "head-tail", HeadTail::default()));
+    assert_eq!(found, [""; 0]);
 }
 
 #[test]
-fn every_setting_of_mask_stands_there_with_its_default() {
-    assert_eq!(differences(&example(), "mask", Mask::default()), [""; 0]);
+fn no_bundled_engine_is_forgotten() {
+    for id in ctxhost::engine::BUNDLED {
+        assert!(example().entry(id).is_some(), "{EXAMPLE} lacks [plugins.entries.{id}.config]");
+    }
 }
 
 #[test]
@@ -101,16 +110,9 @@ fn a_missing_a_different_and_an_unknown_setting_are_named_with_their_line() {
 }
 
 #[test]
-fn config_check_succeeds() {
+fn config_check_opens_every_engine_with_its_table() {
     let arguments = ["--config", EXAMPLE, "config", "check"];
     let output = ctxhost_tests::ctxhost().args(arguments).output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(0), "{said}");
-}
-
-#[test]
-fn window_and_mask_take_their_tables() {
-    // `config check` opens the engine of the slot alone, which is `legacy`.
-    Window::parse(example().engine_config("window")).unwrap();
-    Mask::parse(example().engine_config("mask")).unwrap();
 }

@@ -46,11 +46,15 @@ pub(super) fn load(given: Option<&Path>) -> Result<Settings, Failure> {
     }
 }
 
-/// The nearest config of this folder and those above; one below this folder is named from here.
+/// The nearest config of this folder and those above.
 pub(super) fn nearest() -> Option<PathBuf> {
-    let here = std::env::current_dir().ok()?;
-    let found = Settings::discover(&here)?;
-    Some(found.strip_prefix(&here).map(Path::to_owned).unwrap_or(found))
+    Settings::discover(std::env::current_dir().ok()?).map(from_here)
+}
+
+/// A path below this folder is named from here.
+pub(super) fn from_here(path: PathBuf) -> PathBuf {
+    let here = std::env::current_dir().unwrap_or_default();
+    path.strip_prefix(&here).map(Path::to_owned).unwrap_or(path)
 }
 
 fn check(settings: &Settings, output: &mut Output) -> Result<ExitCode, Failure> {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use ctxhost_engine_api::ModelRef;
 
-use super::config::nearest;
+use super::config::{from_here, nearest};
 use super::failure::Failure;
 use super::opening::{self, unopened};
 use super::output::Output;
@@ -58,7 +58,7 @@ pub(super) fn find_config(
     if let Some(path) = given {
         return Ok(Config::load(path)?);
     }
-    let beside = || session.canonicalize().ok()?.parent().and_then(Config::discover);
+    let beside = || Config::discover(session.canonicalize().ok()?.parent()?).map(from_here);
     match nearest().or_else(beside) {
         Some(path) => {
             output.remark(&format!("config {}", path.display()));
