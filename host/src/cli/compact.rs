@@ -9,6 +9,7 @@ use super::opening::unlisted;
 use super::output::Output;
 use super::setup;
 use super::window::parse_tokens;
+use crate::engine::OnEngineError;
 use crate::runtime::roster::Roster;
 use crate::runtime::{ByHand, CompactionOutcome, Verdict, compact_by_hand};
 use crate::session::Session;
@@ -46,10 +47,14 @@ impl Compact {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let outcomes = runtime.block_on(async {
             let roster = Roster::of(&config);
-            let name = self.engine.clone().unwrap_or_else(|| config.slot().engine);
+            let name = setup::engine_or_slot(self.engine.as_deref(), &config, output)?;
             let spec = roster.spec(&config, &name);
             let spec = spec.map_err(|error| unlisted(&config, &name, error))?;
-            let (setup, window) = setup::of(&config, &roster, session.model(), self.window)?;
+            let (mut setup, window) = setup::of(&config, &roster, session.model(), self.window)?;
+            if self.engine.is_some() {
+                // Who names an engine wants that one or none in their session.
+                setup.on_error = OnEngineError::Fail;
+            }
             let wish = ByHand { focus: self.focus.clone(), now_ms: now_ms() };
             let compaction = compact_by_hand(session, &spec, &setup, &wish).await;
             compaction.map_err(|error| setup::broken_off(&config, &name, &window, error))
@@ -77,15 +82,22 @@ impl Compact {
         let written = if self.dry_run { "dry run - nothing written\n" } else { "" };
         match &outcome.verdict {
             Verdict::Applied => format!(
-                "{written}{engine}: {before_tokens} -> {after_tokens} tokens, {} entries folded\n\n\
+                "{written}{engine}: {before_tokens} -> {after_tokens} tokens, {} entries folded{}\n\n\
                  {summary}\n",
                 folded.len(),
+                stood_in(outcome),
             ),
             Verdict::Rejected { reason } | Verdict::NotTried { reason } => {
                 format!("{written}{engine}: not compacted: {reason}\n")
             }
         }
     }
+}
+
+/// Says so where another engine than the configured one made it.
+fn stood_in(outcome: &CompactionOutcome) -> String {
+    let why = outcome.fallback.as_ref();
+    why.map(|why| format!("\nit stood in for another engine: {why}")).unwrap_or_default()
 }
 
 /// Milliseconds since 1970; those of `SOURCE_DATE_EPOCH` where it is set, so that a run can be

@@ -7,7 +7,7 @@ use clap::builder::NonEmptyStringValueParser;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::failure::Failure;
-use super::opening::{self, unlisted};
+use super::opening::unlisted;
 use super::output::Output;
 use super::render;
 use super::setup;
@@ -77,15 +77,12 @@ impl Replay {
         &self,
         recorded: &Recorded,
         config: &Config,
-        output: &Output,
+        output: &mut Output,
     ) -> Result<Report, Failure> {
         let roster = Roster::of(config);
         let model = recorded.session.model();
         let (setup, window) = setup::of(config, &roster, model, self.window)?;
-        let names = self.engine_names(config);
-        if self.names_engines() {
-            names.iter().try_for_each(|name| opening::find(config, name).map(drop))?;
-        }
+        let names = self.engine_names(config, output)?;
         let mut runs: Vec<Run> = Vec::new();
         for name in &names {
             let spec = roster.spec(config, name).map_err(|error| unlisted(config, name, error))?;
@@ -100,18 +97,16 @@ impl Replay {
         Ok(Report { session: facts(&self.file, recorded), window, runs })
     }
 
-    /// Whether engines were asked for by name. Then another one in their place would be no answer;
-    /// where the slot decides, its fallback is what the agent would meet too.
-    fn names_engines(&self) -> bool {
-        self.engine.is_some() || !self.engines.is_empty()
-    }
-
-    /// The engines that were asked for; without any, the one of the slot.
-    fn engine_names(&self, config: &Config) -> Vec<String> {
-        match (&self.engine, self.engines.is_empty()) {
-            (Some(engine), _) => vec![engine.clone()],
-            (None, false) => self.engines.clone(),
-            (None, true) => vec![config.slot().engine],
+    /// The engines that were asked for; without any, the one of the slot. An engine asked for by name
+    /// must be there: another one in its place would be no answer. Where the slot decides, its
+    /// fallback is what the agent would meet too.
+    fn engine_names(&self, config: &Config, output: &mut Output) -> Result<Vec<String>, Failure> {
+        let named = self.engine.iter().chain(&self.engines);
+        let names = named.map(|name| setup::engine_or_slot(Some(name), config, output));
+        let names = names.collect::<Result<Vec<_>, _>>()?;
+        match names.is_empty() {
+            true => Ok(vec![setup::engine_or_slot(None, config, output)?]),
+            false => Ok(names),
         }
     }
 

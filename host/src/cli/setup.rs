@@ -68,6 +68,24 @@ pub(super) fn find_config(
     }
 }
 
+/// The engine that was named, once it is known that it may serve; else that of the slot, and why it is
+/// another than the config says.
+pub(super) fn engine_or_slot(
+    named: Option<&str>,
+    config: &Config,
+    output: &mut Output,
+) -> Result<String, Failure> {
+    if let Some(name) = named {
+        opening::find(config, name)?;
+        return Ok(name.to_owned());
+    }
+    let slot = config.slot();
+    if let Some(reason) = &slot.reason {
+        output.remark(&format!("the slot says {:?}, but {reason}", slot.configured));
+    }
+    Ok(slot.engine)
+}
+
 /// Why a run ended early: with which engine, and where its window came from.
 pub(super) fn broken_off(
     config: &Config,

@@ -36,7 +36,7 @@ pub(super) fn together(config: &Config) -> Result<(), ConfigError> {
         return Err(clash(config, &keys, message, "raise the cap, or lower compact_ms"));
     }
     for (id, entry) in &config.plugins.entries {
-        if entry.isolation == Isolation::Inline && entry.path.is_some() {
+        if entry.isolation == Some(Isolation::Inline) && entry.path.is_some() {
             let key = places::dotted(&["plugins", "entries", id, "isolation"]);
             let message = format!("`{id}` comes from a file, and only bundled engines run inline");
             return Err(clash(config, &[&key], message, "write isolation = \"lane\""));

@@ -65,8 +65,8 @@ pub struct Entry {
     pub path: Option<PathBuf>,
     /// The digest its library must have, in hex.
     pub sha256: Option<String>,
-    /// Where its code runs.
-    pub isolation: Isolation,
+    /// Where its code runs; unset, bundled engines run inline and others on a lane.
+    pub isolation: Option<Isolation>,
     /// Its own settings, unread.
     pub config: toml::Table,
 }
@@ -77,7 +77,7 @@ impl Default for Entry {
             enabled: true,
             path: None,
             sha256: None,
-            isolation: Isolation::default(),
+            isolation: None,
             config: toml::Table::new(),
         }
     }

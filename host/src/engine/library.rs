@@ -14,9 +14,9 @@
 
 use std::fs;
 use std::io::Write as _;
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::mem::ManuallyDrop;
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use ctxhost_engine_api::border::{
     ABI_MAJOR, AdmitError, EngineDoor, META_BYTES, Meta, ROOT_SYMBOL, decode_meta, magic,
@@ -24,6 +24,7 @@ use ctxhost_engine_api::border::{
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 use object::{Object as _, ObjectSection as _, ObjectSegment as _};
 use sha2::{Digest as _, Sha256};
+use tempfile::NamedTempFile;
 
 /// The largest library that is read, in bytes. A debug build of a large engine has some 30 MB.
 const MAX_LIBRARY_BYTES: u64 = 512 * 1024 * 1024;
@@ -215,23 +216,22 @@ impl Inspected {
     ///
     /// [`LoadError`].
     pub fn load(self, copies: &Path) -> Result<EngineDoor, LoadError> {
-        let copy = PrivateCopy::write(copies, &self.sha256, &self.image)
+        let copy = private_copy(copies, &self.sha256, &self.image)
             .map_err(|source| LoadError::NoCopy { folder: copies.into(), source })?;
         let path = self.path;
         // SAFETY: constructors of the library run here. The operator named this file as an engine;
         // its bytes were checked to be a complete library of this platform that carries the metadata
         // of `export_engine!`, and the copy that is opened cannot change any more.
-        let library = unsafe { Library::open(Some(&copy.path), RTLD_NOW | RTLD_LOCAL) };
+        let library = unsafe { Library::open(Some(copy.path()), RTLD_NOW | RTLD_LOCAL) };
         drop(copy);
-        let library = library.map_err(|error| LoadError::Refused {
+        // Never dropped, whatever follows: see above.
+        let library = ManuallyDrop::new(library.map_err(|error| LoadError::Refused {
             path: path.clone(),
             reason: shorten(&error.to_string()),
-        })?;
+        })?);
         // SAFETY: only the address of the symbol is taken; `EngineDoor::admit` checks what is there.
         let symbol = unsafe { library.get::<*const ()>(ROOT_SYMBOL.as_bytes()) };
         let symbol = symbol.map_err(|_| LoadError::NoSymbol { path: path.clone() })?.into_raw();
-        // The handle is leaked on purpose: see above.
-        std::mem::forget(library);
         // SAFETY: the address is that of the root symbol of a library that was just made permanent.
         let door = unsafe { EngineDoor::admit(symbol.cast_const().cast()) };
         let door = door.map_err(|source| {
@@ -313,32 +313,19 @@ fn check_build(path: &Path, meta: &Meta) -> Result<(), LoadError> {
     }
 }
 
-/// A copy with an inode of its own: the linker answers a path, a hard link or a symlink it knows
-/// with the image it already has, and a file that is overwritten in place kills the process.
-struct PrivateCopy {
-    path: PathBuf,
-}
-
-impl PrivateCopy {
-    fn write(folder: &Path, sha256: &str, image: &[u8]) -> std::io::Result<PrivateCopy> {
-        static COPIES: AtomicU64 = AtomicU64::new(0);
-        private_folder(folder)?;
-        let number = COPIES.fetch_add(1, Ordering::Relaxed);
-        let name = format!("{sha256}-{}-{number}.so", std::process::id());
-        let copy = PrivateCopy { path: folder.join(name) };
-        let mut file =
-            fs::OpenOptions::new().write(true).create_new(true).mode(0o500).open(&copy.path)?;
-        file.write_all(image)?;
-        file.sync_all()?;
-        Ok(copy)
-    }
-}
-
-impl Drop for PrivateCopy {
-    /// The mapping outlives the name; without the name nothing is left behind.
-    fn drop(&mut self) {
-        let _ = fs::remove_file(&self.path);
-    }
+/// A copy with an inode and a name of its own: the linker answers a path, a hard link or a symlink it
+/// knows with the image it already has, and a file that is overwritten in place kills the process. The
+/// mapping outlives the name; dropped, the copy leaves nothing behind.
+fn private_copy(folder: &Path, sha256: &str, image: &[u8]) -> std::io::Result<NamedTempFile> {
+    private_folder(folder)?;
+    let mut copy = tempfile::Builder::new()
+        .prefix(sha256)
+        .suffix(".so")
+        .permissions(fs::Permissions::from_mode(0o500))
+        .tempfile_in(folder)?;
+    copy.write_all(image)?;
+    copy.as_file().sync_all()?;
+    Ok(copy)
 }
 
 /// Creates a folder that only its owner may enter, with its parents.

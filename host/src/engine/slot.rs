@@ -221,6 +221,7 @@ impl Slot {
         request: CompactRequest,
     ) -> Result<Served<Compaction>, SlotError> {
         let began = Instant::now();
+        self.refuse_while_quarantined("compact")?;
         let engine = self.effective();
         let first = engine.compact(view.clone(), request.clone()).await;
         let (answer, engine) = match first {
@@ -285,16 +286,22 @@ impl Slot {
                 }
             }
         }
-        if self.on_error == OnEngineError::Fail
-            && let Some(record) = self.quarantined()
-        {
-            let error = EngineError::failed(format!("in quarantine: {}", record.reason));
-            return Err(SlotError::engine(&record.id, operation, error));
-        }
+        self.refuse_while_quarantined(operation)?;
         match ask(self.legacy.clone()).await {
             Ok(value) => Ok(self.served(&self.legacy, value, began.elapsed())),
             Err(error) if is_answer(error.kind) => Err(SlotError::answer(error)),
             Err(error) => Err(SlotError::engine(self.legacy.id(), operation, error)),
+        }
+    }
+
+    /// Where the operator wants failures and the configured engine has failed, nobody stands in.
+    fn refuse_while_quarantined(&self, operation: &'static str) -> Result<(), SlotError> {
+        match self.quarantined().filter(|_| self.on_error == OnEngineError::Fail) {
+            Some(record) => {
+                let error = EngineError::failed(format!("in quarantine: {}", record.reason));
+                Err(SlotError::engine(&record.id, operation, error))
+            }
+            None => Ok(()),
         }
     }
 

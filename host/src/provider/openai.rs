@@ -70,12 +70,22 @@ impl OpenAiCompleter {
 
 impl Completer for OpenAiCompleter {
     fn complete(&self, request: CompletionRequest) -> BoxFuture<Result<Completion>> {
-        let wire = self.wire.clone();
-        let task = self.runtime.spawn(async move { wire.complete(request).await });
+        let (wire, runtime) = (self.wire.clone(), self.runtime.clone());
         Box::pin(async move {
+            let task = runtime.spawn(async move { wire.complete(request).await });
+            // A call that is given up gives up its request too.
+            let _aborts = AbortOnDrop(task.abort_handle());
             let died = |_| EngineError::new(ErrorKind::Cancelled, "the host is shutting down");
             task.await.map_err(died)?
         })
+    }
+}
+
+struct AbortOnDrop(tokio::task::AbortHandle);
+
+impl Drop for AbortOnDrop {
+    fn drop(&mut self) {
+        self.0.abort();
     }
 }
 

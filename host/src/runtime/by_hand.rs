@@ -36,7 +36,10 @@ pub async fn compact_by_hand(
     let mut conversation = Conversation::new(session, &setup.law);
     let known = Arc::new(KnownSession::default());
     conversation.view().iter().for_each(|entry| known.grew(&entry));
-    let slot = setup.open_slot(engine, &Clock::default(), known)?;
+    // One moment for all of it, so that a run can be repeated.
+    let clock = Clock::recorded();
+    clock.set(wish.now_ms);
+    let slot = setup.open_slot(engine, &clock, known)?;
     let shaper = setup.shaper(&slot);
     shaper.bootstrap(&conversation).await?;
     let mut outcomes = Vec::new();

@@ -55,6 +55,8 @@ pub struct CompactionOutcome {
     pub summary: String,
     /// What the engine said of it: who wrote the summary, and what did not go as it should.
     pub said: String,
+    /// Why it was not the configured engine that made it.
+    pub fallback: Option<String>,
     /// Time inside engines.
     pub took: Duration,
 }
@@ -71,6 +73,7 @@ impl CompactionOutcome {
             folded: Vec::new(),
             summary: String::new(),
             said: String::new(),
+            fallback: None,
             took: Duration::ZERO,
         }
     }
@@ -143,6 +146,7 @@ async fn run(
         Err(other) => return Err(other.into()),
     };
     outcome.engine = served.engine.clone();
+    outcome.fallback = served.fallback.clone();
     outcome.took = served.took;
     match judge(shaper, &view, &served, outcome.before_tokens) {
         Ok(lawful) => {

@@ -43,6 +43,7 @@ pub async fn replay(
     mut on_progress: impl FnMut(Progress),
 ) -> Result<Run, RuntimeError> {
     let clock = Clock::recorded();
+    clock.set(recorded.branch().first().map_or(0, |record| record.timestamp_ms()));
     let sessions = Arc::new(KnownSession::default());
     let slot = setup.open_slot(engine, &clock, sessions.clone())?;
     let shaper = setup.shaper(&slot);

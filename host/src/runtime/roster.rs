@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use crate::config::Config;
-use crate::engine::{BUNDLED, EngineSpec, Isolation, LEGACY, Source, inspect};
+use crate::engine::{BUNDLED, EngineSpec, LEGACY, Source, inspect};
 
 /// Why a name is no engine.
 #[derive(Debug, thiserror::Error)]
@@ -47,8 +47,8 @@ pub struct Roster {
 }
 
 impl Roster {
-    /// Looks for engines. Files are read, never loaded. A name in the entries wins over a file in a
-    /// folder, and a bundled engine over neither: a config may replace one by a file.
+    /// Looks for engines. Files are read, never loaded. A name in the entries wins over a bundled
+    /// engine, and that over a file in a folder: only an entry replaces one by a file.
     pub fn of(config: &Config) -> Roster {
         let mut engines = BTreeMap::new();
         for id in BUNDLED {
@@ -96,8 +96,12 @@ impl Roster {
         if name.contains('/') || name.ends_with(".so") {
             let mut spec = EngineSpec::file("", Path::new(name), serde_json::json!({}));
             // An engine that the config knows by its id keeps its settings when named by path.
+            // So does what the config forbids or pins of it.
             if let Ok(found) = inspect(Path::new(name)) {
-                spec.config = config.engine_config(&found.meta.id);
+                let id = &found.meta.id;
+                permit(config, id)?;
+                spec.config = config.engine_config(id);
+                spec.sha256 = config.entry(id).and_then(|entry| entry.sha256.clone());
             }
             return Ok(spec);
         }
@@ -106,9 +110,7 @@ impl Roster {
             installed: self.engines.keys().cloned().collect(),
         };
         let engine = self.engines.get(name).ok_or_else(unknown)?;
-        if let (Some(reason), Source::Bundled) = (&engine.problem, &engine.source) {
-            return Err(RosterError::Refused { name: name.into(), reason: reason.clone() });
-        }
+        permit(config, name)?;
         let settings = config.engine_config(name);
         let mut spec = match &engine.source {
             Source::Bundled => EngineSpec::bundled(name, settings),
@@ -116,8 +118,8 @@ impl Roster {
         };
         if let Some(entry) = config.entry(name) {
             spec.sha256 = entry.sha256.clone();
-            if engine.source != Source::Bundled {
-                spec.isolation = Isolation::Lane;
+            if let Some(isolation) = entry.isolation {
+                spec.isolation = isolation;
             }
         }
         Ok(spec)
@@ -126,6 +128,14 @@ impl Roster {
     /// The engine that serves where no other can.
     pub fn legacy(&self, config: &Config) -> EngineSpec {
         EngineSpec::bundled(LEGACY, config.engine_config(LEGACY))
+    }
+}
+
+/// Refuses an engine that the config rules out. The bundled one cannot be: everything ends there.
+fn permit(config: &Config, id: &str) -> Result<(), RosterError> {
+    match config.plugins.refusal(id).filter(|_| id != LEGACY) {
+        Some(reason) => Err(RosterError::Refused { name: id.into(), reason }),
+        None => Ok(()),
     }
 }
 

@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, HashSet};
 use std::ops::Range;
 
-use ctxhost_engine_api::{Action, Note, Transcript};
+use ctxhost_engine_api::transcript::tokens;
+use ctxhost_engine_api::{Action, Message, Note, Transcript};
 
 use super::prefix::PrefixMeter;
 use super::report::{CompactionRow, DroppedRow, EngineFacts, Point, Run, Totals, TurnRow};
@@ -195,11 +196,12 @@ impl Observer {
             match &op.action {
                 Action::Keep(_) => {}
                 Action::ReplaceText { seq, text } => {
-                    let after = ctxhost_engine_api::transcript::tokens::estimate(text);
+                    let after = tokens::estimate(text);
                     self.report(&shaped.view, *seq, note, after, &mut layers);
                 }
-                Action::ReplaceRaw { seq, .. } => {
-                    self.report(&shaped.view, *seq, note, 0, &mut layers);
+                Action::ReplaceRaw { seq, raw } => {
+                    let after = tokens::message(&Message::parse(raw, ""));
+                    self.report(&shaped.view, *seq, note, after, &mut layers);
                 }
                 Action::Insert { .. } => continue,
                 Action::Drop(range) => {
@@ -211,6 +213,8 @@ impl Observer {
             gone.push(self.report_gone(&shaped.view, gap, &left_out, &mut layers));
             next = range.end.max(next);
         }
+        let rest = next..shaped.view.len() as u64;
+        gone.push(self.report_gone(&shaped.view, rest, &left_out, &mut layers));
         self.gone = gone;
         layers
     }
