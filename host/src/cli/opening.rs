@@ -27,12 +27,19 @@ pub(super) fn find(config: &Config, name: &str) -> Result<Option<Inspected>, Fai
     }
     let spec =
         Roster::of(config).spec(config, name).map_err(|error| unlisted(config, name, error))?;
-    match &spec.source {
-        Source::Bundled => Ok(None),
+    let found = match &spec.source {
+        Source::Bundled => None,
         Source::File(path) => {
-            read(&spec, path).map(Some).map_err(|error| unopened(config, name, error))
+            Some(read(&spec, path).map_err(|error| unopened(config, name, error))?)
         }
+    };
+    let id = found.as_ref().map_or(name, |file| file.meta.id.as_str());
+    // Naming an engine in the slot is permission enough; elsewhere the list of the welcome counts.
+    if id == LEGACY || id == config.slot().engine || config.plugins.welcomes(id) {
+        return Ok(found);
     }
+    let reason = "plugins.allow does not name it".into();
+    Err(unlisted(config, name, RosterError::Refused { name: id.into(), reason }))
 }
 
 fn read(spec: &EngineSpec, path: &Path) -> Result<Inspected, OpenError> {

@@ -274,13 +274,13 @@ pub const SETTINGS: &[Setting] = &[
         "timeouts.after_turn_ms",
         MS,
         Allowed::Whole(1),
-        "runs in the background after a turn; nobody waits for it",
+        "for the end of a turn, which comes with the agent loop; a replay ends none",
     ),
     setting(
         "timeouts.maintain_ms",
         MS,
         Allowed::Whole(1),
-        "housekeeping in the background; nobody waits for it",
+        "for housekeeping, which comes with the agent loop; a replay does none",
     ),
     setting(
         "timeouts.subagent_ms",
