@@ -9,9 +9,11 @@ pub fn frame_around(transcript: &Transcript, seq: u64) -> Range<u64> {
     transcript.cut_at_or_before(seq)..transcript.cut_at_or_after(seq + 1)
 }
 
-/// Where the newest frame begins: what the model is about to answer.
+/// Where the newest frame begins: what the model is about to answer. A result without its call can never
+/// be sent, so the frame is looked for before it.
 pub fn trailing_frame(transcript: &Transcript) -> u64 {
-    transcript.last().map_or(0, |entry| entry.frame())
+    let newest = transcript.iter().rev().find(|entry| !entry.has(Flags::ORPHAN));
+    newest.map_or(0, |entry| entry.frame())
 }
 
 /// Where a tail of at most `keep_tokens` begins; it holds the trailing frame, whatever that costs.

@@ -3,7 +3,7 @@
 use ctxhost_engine_api::serde_json::json;
 use ctxhost_engine_api::testing::generate::{Scene, Script, scenes};
 use ctxhost_engine_api::testing::{block_on, plan_fault};
-use ctxhost_engine_api::{Compaction, Flags, Plan, Transcript};
+use ctxhost_engine_api::{Compaction, Flags, Plan, Role, Transcript};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -56,11 +56,14 @@ proptest! {
 
         let kept = kept(&plan, &transcript);
         let newest = transcript.newest_user_message().map(|entry| entry.seq());
-        let live = transcript.last().map_or(0, |entry| entry.frame());
+        // As the law has it: a result without its call can never be sent and is no live round.
+        let last = transcript.iter().rev().find(|entry| !entry.has(Flags::ORPHAN));
+        let last = last.filter(|last| last.role() == Role::Tool || last.has(Flags::TOOL_CALLS));
+        let live = last.map_or(transcript.len() as u64, |entry| entry.frame());
         for entry in transcript.iter() {
             let must_stay = entry.has(Flags::PINNED)
                 || Some(entry.seq()) == newest
-                || entry.seq() >= live;
+                || (entry.seq() >= live && !entry.has(Flags::ORPHAN));
             prop_assert!(!must_stay || kept.contains(&entry.seq()), "{:?} went", entry);
             let whole = kept.contains(&entry.frame()) == kept.contains(&entry.seq());
             prop_assert!(whole, "the frame of {:?} is cut", entry);
