@@ -1,0 +1,43 @@
+//! A provider that can be asked: what the runtime sees of it.
+
+use ctxhost_engine_api::transcript::tokens;
+use futures_util::future::BoxFuture;
+
+use super::failure::ProviderError;
+use super::message::AssistantMessage;
+use super::request::{ModelRequest, StreamPart};
+
+/// A provider. Dropping a future of it gives the request up.
+pub trait Client: Send + Sync + std::fmt::Debug {
+    /// Its name in the config.
+    fn name(&self) -> &str;
+
+    /// The name of its dialect, as sessions write it.
+    fn api(&self) -> &'static str;
+
+    /// Asks a model; `parts` hears the answer while it comes.
+    ///
+    /// Waits and asks again where the provider says so or where it is overloaded, within the settings.
+    /// A request of which parts were heard is never repeated.
+    ///
+    /// # Errors
+    ///
+    /// [`ProviderError`], of the last attempt.
+    fn answer<'a>(
+        &'a self,
+        request: &'a ModelRequest,
+        parts: &'a mut (dyn FnMut(StreamPart<'_>) + Send),
+    ) -> BoxFuture<'a, Result<AssistantMessage, ProviderError>>;
+
+    /// The prompt tokens of a request, counted by the provider where it can, or estimated.
+    ///
+    /// # Errors
+    ///
+    /// [`ProviderError`].
+    fn count<'a>(&'a self, request: &'a ModelRequest) -> BoxFuture<'a, Result<u64, ProviderError>> {
+        let texts = request.messages.iter().flat_map(|message| message.content());
+        let all = serde_json::to_string(&texts.collect::<Vec<_>>()).unwrap_or_default();
+        let count = tokens::estimate(&request.system) + tokens::estimate(&all);
+        Box::pin(async move { Ok(count) })
+    }
+}

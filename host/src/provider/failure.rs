@@ -1,0 +1,88 @@
+//! Why a model gave no answer: one reason, by which the runtime decides what to do.
+
+use serde::{Deserialize, Serialize};
+
+/// Why a model gave no answer (openclaw-facts 4.15).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Reason {
+    /// The request is larger than the model's window. Compaction helps, another model does not.
+    ContextOverflow,
+    /// The history is not what the dialect demands. Repair helps, compaction does not.
+    MalformedHistory,
+    /// More output was asked for than the model gives. A smaller limit helps.
+    OutputLimit,
+    /// The window is too small to work in.
+    WindowTooSmall,
+    /// No money, no plan, no credit.
+    Billing,
+    /// The key is missing or wrong.
+    Auth,
+    /// The key may not do this, for good.
+    AuthPermanent,
+    /// Too many requests or tokens in a while.
+    RateLimit,
+    /// The provider has too much to do.
+    Overloaded,
+    /// The provider failed.
+    ServerError,
+    /// It took too long.
+    Timeout,
+    /// Nobody answered at the address.
+    Connection,
+    /// The certificate is wrong.
+    TlsCertificate,
+    /// There is no such model.
+    ModelNotFound,
+    /// What the request refers to is no longer there.
+    SessionExpired,
+    /// The request is wrong in another way.
+    Format,
+    /// An answer with nothing in it.
+    EmptyResponse,
+    /// The stream broke off.
+    StreamCut,
+    /// An answer that is none: not the dialect's JSON.
+    Nonsense,
+    /// Whoever asked gave up.
+    Cancelled,
+    /// Anything else.
+    Unclassified,
+}
+
+/// What a provider said when it refused.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Refusal {
+    /// The HTTP status; `None` for an error inside a stream.
+    pub status: Option<u16>,
+    /// The provider's code or type, such as `context_length_exceeded`.
+    pub code: String,
+    /// The innermost message.
+    pub message: String,
+}
+
+/// A request that got no answer.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{provider}/{model}: {message}")]
+pub struct ProviderError {
+    /// Why.
+    pub reason: Reason,
+    /// The provider, as the config names it.
+    pub provider: String,
+    /// The model.
+    pub model: String,
+    /// The HTTP status, where there was one.
+    pub status: Option<u16>,
+    /// The provider's code.
+    pub code: String,
+    /// What happened and what to do next.
+    pub message: String,
+    /// How long the provider asked to wait, in milliseconds.
+    pub retry_after_ms: Option<u64>,
+    /// The size of the request as the provider counted it, where it said so.
+    pub observed_tokens: Option<u64>,
+    /// The limit that the provider named.
+    pub limit_tokens: Option<u64>,
+    /// Whether parts of an answer had come already: such a request is not repeated by the wire.
+    pub began: bool,
+}
