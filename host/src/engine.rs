@@ -24,5 +24,5 @@ pub use lane::Isolation;
 pub use library::{Inspected, LoadError, inspect};
 pub use live::{EngineSpec, LiveEngine, OpenError, Source};
 pub use quarantine::{Quarantine, QuarantineRecord};
-pub use slot::{OnEngineError, Served, Slot, SlotError};
+pub use slot::{OnEngineError, Served, Serving, Slot, SlotError};
 pub use timeouts::Timeouts;

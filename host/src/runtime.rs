@@ -25,5 +25,5 @@ pub mod roster;
 pub use by_hand::{ByHand, compact_by_hand};
 pub use compaction::{CompactionOutcome, Verdict};
 pub use conversation::Conversation;
-pub use request::{Ask, RuntimeError, Shaped, Shaper};
+pub use request::{Ask, Compacting, RuntimeError, Shaped, Shaper};
 pub use setup::Setup;

@@ -22,6 +22,7 @@ mod parse;
 mod record;
 pub mod recording;
 mod tree;
+mod undo;
 mod wording;
 
 #[cfg(test)]

@@ -105,6 +105,7 @@ impl From<RuntimeError> for Failure {
         match error {
             RuntimeError::Slot(SlotError::Open(error)) => error.into(),
             RuntimeError::Session(error) => error.into(),
+            RuntimeError::CompactionOwed { .. } => Failure::caller(error.to_string()),
             RuntimeError::CannotFit(error) => Failure::caller(error.to_string())
                 .hint("replay against a larger window with --window"),
             RuntimeError::Slot(SlotError::Answer { error }) => Failure::caller(error.to_string()),

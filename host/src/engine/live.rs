@@ -253,6 +253,55 @@ impl LiveEngine {
         self.lane.run(&call, self.handle.maintain(view, request)).await
     }
 
+    /// A sub-agent is about to start.
+    pub async fn prepare_subagent_spawn(
+        &self,
+        view: Transcript,
+        mut request: SubagentSpawnRequest,
+    ) -> Result<SpawnPrepared> {
+        let call = self.begin(self.timeouts.subagent_ms, &view);
+        request.call = call.id;
+        self.lane.run(&call, self.handle.prepare_subagent_spawn(view, request)).await
+    }
+
+    /// A spawn that was prepared failed.
+    pub async fn rollback_subagent_spawn(
+        &self,
+        mut request: SubagentRollbackRequest,
+    ) -> Result<()> {
+        let limit = Limit::fixed(Duration::from_millis(self.timeouts.subagent_ms));
+        let call = self.calls.begin(limit, None);
+        request.call = call.id;
+        self.lane.run(&call, self.handle.rollback_subagent_spawn(request)).await
+    }
+
+    /// A sub-agent ended.
+    pub async fn on_subagent_ended(&self, mut request: SubagentEndedRequest) -> Result<()> {
+        let limit = Limit::fixed(Duration::from_millis(self.timeouts.subagent_ms));
+        let call = self.calls.begin(limit, None);
+        request.call = call.id;
+        self.lane.run(&call, self.handle.on_subagent_ended(request)).await
+    }
+
+    /// The tools it offers to the model of a session.
+    pub async fn tools(&self, session: SessionRef) -> Result<Vec<ToolSpec>> {
+        let limit = Limit::fixed(Duration::from_millis(self.timeouts.subagent_ms));
+        let call = self.calls.begin(limit, None);
+        let handle = self.handle.clone();
+        self.lane.run(&call, async move { handle.tools(&session) }).await
+    }
+
+    /// The model called one of its tools.
+    pub async fn call_tool(
+        &self,
+        view: Transcript,
+        mut request: ToolCallRequest,
+    ) -> Result<ToolAnswer> {
+        let call = self.begin(self.timeouts.after_turn_ms, &view);
+        request.call = call.id;
+        self.lane.run(&call, self.handle.call_tool(view, request)).await
+    }
+
     /// What it says of itself.
     pub async fn status(&self) -> Result<EngineStatus> {
         let limit = Limit::fixed(Duration::from_millis(self.timeouts.subagent_ms));

@@ -2,6 +2,7 @@
 //! the name of the one that did.
 
 use std::future::Future;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
@@ -84,9 +85,21 @@ impl<T> Served<T> {
     }
 }
 
+/// One engine in one slot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Serving {
+    slot: u64,
+    engine: String,
+}
+
+/// Slots opened so far by this process.
+static SLOTS: AtomicU64 = AtomicU64::new(0);
+
 /// The context-engine slot of a host.
 #[derive(Debug)]
 pub struct Slot {
+    /// Which slot of this process it is.
+    number: u64,
     configured: String,
     /// `None` where the bundled engine itself is configured, or the configured one did not open.
     chosen: Option<Arc<LiveEngine>>,
@@ -113,6 +126,7 @@ impl Slot {
         let delegate: Weak<LiveEngine> = Arc::downgrade(&bundled);
         environment.delegate_to(delegate);
         let mut slot = Slot {
+            number: SLOTS.fetch_add(1, Ordering::Relaxed),
             configured: chosen.id.clone(),
             chosen: None,
             legacy: bundled,
@@ -145,6 +159,12 @@ impl Slot {
             Some(engine) if self.quarantine.reason(engine.id()).is_none() => engine,
             _ => &self.legacy,
         }
+    }
+
+    /// Which engine of which slot serves the next call: what must be told of a session anew when it
+    /// changes.
+    pub fn serving(&self) -> Serving {
+        Serving { slot: self.number, engine: self.effective().id().into() }
     }
 
     /// Why the configured engine does not serve; `None` where it does.
@@ -205,6 +225,32 @@ impl Slot {
         self.serve("after_turn", |engine| {
             let (view, request) = (view.clone(), request.clone());
             async move { engine.after_turn(view, request).await }
+        })
+        .await
+    }
+
+    /// A turn is final.
+    pub async fn commit_turn(
+        &self,
+        view: &Transcript,
+        request: CommitTurnRequest,
+    ) -> Result<Served<Committed>, SlotError> {
+        self.serve("commit_turn", |engine| {
+            let (view, request) = (view.clone(), request.clone());
+            async move { engine.commit_turn(view, request).await }
+        })
+        .await
+    }
+
+    /// Time for housekeeping.
+    pub async fn maintain(
+        &self,
+        view: &Transcript,
+        request: MaintainRequest,
+    ) -> Result<Served<Maintained>, SlotError> {
+        self.serve("maintain", |engine| {
+            let (view, request) = (view.clone(), request.clone());
+            async move { engine.maintain(view, request).await }
         })
         .await
     }

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use ctxhost_engine_api::Trigger;
 
-use super::compaction::{self, CompactionOutcome, Verdict, Wanted};
+use super::compaction::{self, CompactionOutcome, Wanted};
 use super::conversation::Conversation;
 use super::known_session::KnownSession;
-use super::request::{MAX_COMPACTIONS, RuntimeError};
+use super::request::RuntimeError;
 use super::setup::Setup;
 use crate::engine::{Clock, EngineSpec};
 use crate::session::Session;
@@ -33,26 +33,19 @@ pub async fn compact_by_hand(
     setup: &Setup,
     wish: &ByHand,
 ) -> Result<Vec<CompactionOutcome>, RuntimeError> {
+    let known = Arc::new(KnownSession::of(&session));
     let mut conversation = Conversation::new(session, &setup.law);
-    let known = Arc::new(KnownSession::default());
-    conversation.view().iter().for_each(|entry| known.grew(&entry));
     // One moment for all of it, so that a run can be repeated.
     let clock = Clock::recorded();
     clock.set(wish.now_ms);
     let slot = setup.open_slot(engine, &clock, known)?;
     let shaper = setup.shaper(&slot);
-    shaper.bootstrap(&conversation).await?;
-    let mut outcomes = Vec::new();
-    for attempt in 1..=MAX_COMPACTIONS {
-        shaper.ingest(&mut conversation).await?;
-        let trigger = Trigger::Manual;
-        let wanted = Wanted { trigger, attempt, focus: wish.focus.clone(), now_ms: wish.now_ms };
-        let outcome = compaction::attempt(&shaper, &mut conversation, wanted).await?;
-        let ended = !matches!(outcome.verdict, Verdict::Rejected { .. });
-        outcomes.push(outcome);
-        if ended {
-            break;
-        }
-    }
-    Ok(outcomes)
+    shaper.bootstrap(&mut conversation).await?;
+    let wanted = Wanted {
+        trigger: Trigger::Manual,
+        focus: wish.focus.clone(),
+        now_ms: wish.now_ms,
+        ..Wanted::default()
+    };
+    compaction::insist(&shaper, &mut conversation, wanted).await
 }

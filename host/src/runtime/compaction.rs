@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::conversation::Conversation;
 use super::hook::{self, ComingCompaction, HookDecision};
-use super::request::{RuntimeError, Shaper};
+use super::request::{MAX_COMPACTIONS, RuntimeError, Shaper};
 use crate::engine::{Served, SlotError};
 use crate::law::{self, Lawful, progress};
 use crate::session::NewCompaction;
@@ -108,8 +108,28 @@ pub(super) struct Wanted {
     pub(super) now_ms: i64,
 }
 
+/// Tries compactions that grow bolder, until one is applied or no more makes sense. The last outcome says
+/// how it ended.
+pub(super) async fn insist(
+    shaper: &Shaper<'_>,
+    conversation: &mut Conversation,
+    wanted: Wanted,
+) -> Result<Vec<CompactionOutcome>, RuntimeError> {
+    let mut outcomes = Vec::new();
+    for attempt in 1..=MAX_COMPACTIONS {
+        shaper.ingest(conversation).await?;
+        let outcome = attempt_one(shaper, conversation, Wanted { attempt, ..wanted.clone() }).await?;
+        let ended = !matches!(outcome.verdict, Verdict::Rejected { .. });
+        outcomes.push(outcome);
+        if ended {
+            break;
+        }
+    }
+    Ok(outcomes)
+}
+
 /// Tries one compaction. Whatever goes wrong, the session is as it was.
-pub(super) async fn attempt(
+pub(super) async fn attempt_one(
     shaper: &Shaper<'_>,
     conversation: &mut Conversation,
     wanted: Wanted,

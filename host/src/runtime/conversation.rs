@@ -3,9 +3,11 @@
 use ctxhost_engine_api::transcript::log::TranscriptLog;
 use ctxhost_engine_api::{SessionRef, Transcript};
 
+use crate::engine::Serving;
 use crate::law::progress::Breaker;
 use crate::law::{Anchors, LawSettings};
-use crate::session::{NewCompaction, Record, Session, SessionError};
+use crate::provider::ChatMessage;
+use crate::session::{NewCompaction, Record, RecordBody, Session, SessionError};
 
 /// A session, its live transcript, and what compaction remembers of it.
 #[derive(Debug)]
@@ -14,6 +16,8 @@ pub struct Conversation {
     log: TranscriptLog,
     /// Entries of the live transcript that the engine has been told of.
     pub(super) ingested: u64,
+    /// Which engine that was.
+    told: Option<Serving>,
     pub(super) breaker: Breaker,
     /// Where what must stay is in the live transcript.
     anchors: Anchors,
@@ -26,7 +30,15 @@ impl Conversation {
         let reference = SessionRef { id: session.header().id().to_owned(), key: String::new() };
         let log = session.live(0);
         let breaker = Breaker::new(law);
-        Conversation { session, log, ingested: 0, breaker, anchors: Anchors::default(), reference }
+        Conversation {
+            session,
+            log,
+            ingested: 0,
+            told: None,
+            breaker,
+            anchors: Anchors::default(),
+            reference,
+        }
     }
 
     /// How engines name it.
@@ -42,6 +54,17 @@ impl Conversation {
     /// What the model could see now.
     pub fn view(&self) -> Transcript {
         self.log.snapshot()
+    }
+
+    /// Whether this engine knows of the session.
+    pub(super) fn is_told(&self, serving: &Serving) -> bool {
+        self.told.as_ref() == Some(serving)
+    }
+
+    /// This engine has been told of the session, of no entry yet.
+    pub(super) fn told(&mut self, serving: Serving) {
+        self.told = Some(serving);
+        self.ingested = 0;
     }
 
     /// Where what must stay is in the live transcript. Costs what is new.
@@ -61,6 +84,49 @@ impl Conversation {
             self.log.append(entry);
         }
         Ok(())
+    }
+
+    /// Appends a message that is said now, and answers the id of its record.
+    ///
+    /// # Errors
+    ///
+    /// Whatever the session's file answers; nothing is appended then.
+    pub fn say(&mut self, message: &ChatMessage, now_ms: i64) -> Result<String, SessionError> {
+        let json = serde_json::to_string(message)
+            .map_err(|error| SessionError::Body { reason: error.to_string() })?;
+        let id = self.session.append_at(RecordBody::message(&json)?, now_ms)?;
+        if let Some(entry) = self.session.entry(&id) {
+            self.log.append(entry);
+        }
+        Ok(id)
+    }
+
+    /// Appends a record that no model sees.
+    ///
+    /// # Errors
+    ///
+    /// Whatever the session's file answers; nothing is appended then.
+    pub fn note(&mut self, body: RecordBody, now_ms: i64) -> Result<String, SessionError> {
+        self.session.append_at(body, now_ms)
+    }
+
+    /// Takes the newest compaction back; whether there was one.
+    ///
+    /// # Errors
+    ///
+    /// Whatever the session's file answers; the live transcript is as before then.
+    pub(super) fn undo_compaction(&mut self) -> Result<bool, SessionError> {
+        let undone = self.session.undo_compaction()?.is_some();
+        if undone {
+            self.log = self.session.live(self.log.epoch() + 1);
+            (self.ingested, self.told) = (0, None);
+        }
+        Ok(undone)
+    }
+
+    /// What the live transcript takes, in bytes of its messages.
+    pub(super) fn live_bytes(&self) -> u64 {
+        self.view().iter().map(|entry| entry.raw().len() as u64).sum()
     }
 
     /// Records a compaction and begins the next epoch.

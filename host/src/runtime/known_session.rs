@@ -1,13 +1,17 @@
 //! What engines may know of a session beside its live transcript: its history, and when the
 //! provider's cache was last touched.
 
-use std::sync::{Mutex, MutexGuard};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard};
 
+use ctxhost_engine_api::transcript::log::NewEntry;
 use ctxhost_engine_api::{
-    Entry, HistoryEntry, HistoryPage, HistoryRequest, PromptCache, SessionRef,
+    Entry, HistoryEntry, HistoryPage, HistoryRequest, Kind, PromptCache, SessionRef,
 };
 
+use super::conversation::Conversation;
 use crate::engine::SessionView;
+use crate::session::Session;
 
 /// The most entries a page holds, whatever is asked for.
 const MAX_PAGE_ENTRIES: usize = 1_000;
@@ -29,6 +33,15 @@ struct Known {
 }
 
 impl KnownSession {
+    /// All that was ever said on the branch where a session stands, folded away or not.
+    pub(super) fn of(session: &Session) -> KnownSession {
+        let known = KnownSession::default();
+        let entries = session.branch().into_iter().filter_map(|record| record.to_entry());
+        let said = entries.filter(|entry| entry.kind != Kind::CompactionSummary);
+        known.known().entries.extend(said.map(remembered));
+        known
+    }
+
     /// A request began.
     pub(super) fn touched(&self, now_ms: i64) {
         self.known().last_touch_ms = Some(now_ms);
@@ -64,5 +77,69 @@ impl SessionView for KnownSession {
         let last_touch_ms = self.known().last_touch_ms;
         let expires_ms = last_touch_ms.map(|touch| touch + CACHE_TTL_MS);
         PromptCache { last_touch_ms, expires_ms, ..PromptCache::default() }
+    }
+}
+
+fn remembered(entry: NewEntry) -> HistoryEntry {
+    HistoryEntry {
+        id: entry.id,
+        role: entry.role.name().into(),
+        text: entry.text,
+        timestamp_ms: entry.timestamp_ms,
+        tokens: entry.tokens,
+    }
+}
+
+/// The sessions of a runtime, by id.
+#[derive(Default)]
+pub(super) struct KnownSessions {
+    sessions: Mutex<HashMap<String, Arc<KnownSession>>>,
+}
+
+impl KnownSessions {
+    /// A session is opened.
+    pub(super) fn opened(&self, session: &Session) {
+        let known = Arc::new(KnownSession::of(session));
+        self.sessions().insert(session.header().id().to_owned(), known);
+    }
+
+    /// A session is closed.
+    pub(super) fn closed(&self, id: &str) {
+        self.sessions().remove(id);
+    }
+
+    /// Something was said: the newest entry of the live transcript.
+    pub(super) fn grew(&self, conversation: &Conversation) {
+        if let (Some(known), Some(entry)) =
+            (self.get(&conversation.reference().id), conversation.view().last())
+        {
+            known.grew(&entry);
+        }
+    }
+
+    /// A request began.
+    pub(super) fn touched(&self, id: &str, now_ms: i64) {
+        if let Some(known) = self.get(id) {
+            known.touched(now_ms);
+        }
+    }
+
+    fn get(&self, id: &str) -> Option<Arc<KnownSession>> {
+        self.sessions().get(id).cloned()
+    }
+
+    fn sessions(&self) -> MutexGuard<'_, HashMap<String, Arc<KnownSession>>> {
+        self.sessions.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+}
+
+impl SessionView for KnownSessions {
+    fn history(&self, request: &HistoryRequest) -> HistoryPage {
+        let known = self.get(&request.session.id);
+        known.map(|known| known.history(request)).unwrap_or_default()
+    }
+
+    fn prompt_cache(&self, session: &SessionRef) -> PromptCache {
+        self.get(&session.id).map(|known| known.prompt_cache(session)).unwrap_or_default()
     }
 }

@@ -52,7 +52,7 @@ pub async fn replay(
     let mut conversation =
         Conversation::new(Session::in_memory(recorded.header().clone()), &setup.law);
     let mut observer = Observer::new(setup.budget_tokens);
-    shaper.bootstrap(&conversation).await?;
+    shaper.bootstrap(&mut conversation).await?;
     for record in branch {
         let now_ms = record.timestamp_ms();
         clock.set(now_ms);

@@ -33,6 +33,16 @@ pub enum RuntimeError {
     /// The session could not be written.
     #[error(transparent)]
     Session(#[from] SessionError),
+    /// The request does not fit and compactions are left to the person.
+    #[error(
+        "the next request needs {tokens} tokens and {budget_tokens} are free; compact the session (/compact, or `ctxhost compact`)"
+    )]
+    CompactionOwed {
+        /// What it needs, as entries count.
+        tokens: u64,
+        /// What it may take.
+        budget_tokens: u64,
+    },
 }
 
 /// What is asked of an engine.
@@ -44,6 +54,22 @@ pub struct Ask {
     pub available_tools: Vec<String>,
     /// Now, in milliseconds since 1970.
     pub now_ms: i64,
+    /// Why a compaction that it needs is wanted.
+    pub trigger: Trigger,
+    /// When the host may compact for it by itself.
+    pub compacting: Compacting,
+}
+
+/// When the host may compact by itself on the way to a request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Compacting {
+    /// Where the request does not fit, and where its engine would like to.
+    #[default]
+    WhenWanted,
+    /// Only where the request does not fit.
+    WhenNeeded,
+    /// Never: a request that does not fit is an error, and a person compacts by hand.
+    Never,
 }
 
 /// A request that obeys the law, and the truth about how it came to be.
@@ -95,10 +121,11 @@ impl Shaper<'_> {
     /// # Errors
     ///
     /// [`RuntimeError::Slot`].
-    pub async fn bootstrap(&self, conversation: &Conversation) -> Result<(), RuntimeError> {
+    pub async fn bootstrap(&self, conversation: &mut Conversation) -> Result<(), RuntimeError> {
         let session = conversation.reference().clone();
         let request = BootstrapRequest { session, ..BootstrapRequest::default() };
         self.slot.bootstrap(&conversation.view(), request).await?;
+        conversation.told(self.slot.serving());
         Ok(())
     }
 
@@ -119,7 +146,8 @@ impl Shaper<'_> {
             let assembled = self.assemble(conversation, &view, ask, allowance_tokens).await?;
             work.took += assembled.served.took;
             let fits = assembled.lawful.tokens <= self.budget_tokens;
-            if fits && (attempt > 1 || assembled.wants_compaction().is_none()) {
+            let may_improve = attempt == 1 && ask.compacting == Compacting::WhenWanted;
+            if fits && !(may_improve && assembled.wants_compaction()) {
                 return Ok(assembled.into_shaped(view, work));
             }
             if !fits && self.slot.effective().info().owns_compaction {
@@ -129,6 +157,10 @@ impl Shaper<'_> {
                 let less_tokens = overshoot_tokens.max(assembled.put_back_tokens(&view));
                 allowance_tokens = allowance_tokens.saturating_sub(less_tokens);
                 continue;
+            }
+            if ask.compacting == Compacting::Never {
+                let (tokens, budget_tokens) = (assembled.lawful.tokens, self.budget_tokens);
+                return Err(RuntimeError::CompactionOwed { tokens, budget_tokens });
             }
             if attempt > MAX_COMPACTIONS
                 || !self.compact(conversation, attempt, ask, &mut work).await?
@@ -142,6 +174,22 @@ impl Shaper<'_> {
         self.last_rung(conversation, work)
     }
 
+    /// Whether the next request would be better for a compaction, or would not fit without one.
+    ///
+    /// # Errors
+    ///
+    /// [`RuntimeError`].
+    pub(super) async fn wants_compaction(
+        &self,
+        conversation: &mut Conversation,
+        ask: &Ask,
+    ) -> Result<bool, RuntimeError> {
+        self.ingest(conversation).await?;
+        let view = conversation.view();
+        let assembled = self.assemble(conversation, &view, ask, self.budget_tokens).await?;
+        Ok(assembled.lawful.tokens > self.budget_tokens || assembled.wants_compaction())
+    }
+
     /// Tries a compaction; whether it makes sense to assemble again.
     async fn compact(
         &self,
@@ -151,12 +199,12 @@ impl Shaper<'_> {
         work: &mut Work,
     ) -> Result<bool, RuntimeError> {
         let wanted = Wanted {
-            trigger: Trigger::Threshold,
+            trigger: ask.trigger,
             attempt,
             now_ms: ask.now_ms,
             ..Wanted::default()
         };
-        let outcome = compaction::attempt(self, conversation, wanted).await?;
+        let outcome = compaction::attempt_one(self, conversation, wanted).await?;
         work.took += outcome.took;
         let goes_on = outcome.verdict.allows_another();
         work.compactions.push(outcome);
@@ -164,11 +212,14 @@ impl Shaper<'_> {
         Ok(goes_on)
     }
 
-    /// Tells the engine of the entries it has not seen.
+    /// Tells the engine of the entries it has not seen; of all of them where another one serves now.
     pub(super) async fn ingest(
         &self,
         conversation: &mut Conversation,
     ) -> Result<Duration, RuntimeError> {
+        if !conversation.is_told(&self.slot.serving()) {
+            self.bootstrap(conversation).await?;
+        }
         let view = conversation.view();
         let entries = conversation.ingested..view.len() as u64;
         if entries.is_empty() {
@@ -208,6 +259,7 @@ impl Shaper<'_> {
                 Ok(lawful) => return Ok(Assembled { served, lawful }),
                 Err(violation) => {
                     self.slot.refuse(&served.engine, "assemble", &violation.to_string())?;
+                    self.ingest(conversation).await?;
                 }
             }
         }
@@ -251,8 +303,8 @@ struct Assembled {
 }
 
 impl Assembled {
-    fn wants_compaction(&self) -> Option<&str> {
-        self.served.value.extras.compaction_wanted.as_deref()
+    fn wants_compaction(&self) -> bool {
+        self.served.value.extras.compaction_wanted.is_some()
     }
 
     fn put_back_tokens(&self, view: &Transcript) -> u64 {

@@ -1,0 +1,212 @@
+//! An agent's runtime: sessions are opened, words are sent, compactions asked for, events heard.
+//!
+//! ```no_run
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! use ctxhost::config::Config;
+//! use ctxhost::runtime::Runtime;
+//!
+//! let runtime = Runtime::of(&Config::load("ctxhost.toml")?)?;
+//! let session = runtime.create_session("notes.jsonl".as_ref(), ".".as_ref())?;
+//! let reply = runtime.send(&session, "What is in this folder?").await?;
+//! println!("{}", reply.message.text());
+//! runtime.finish().await;
+//! # Ok(())
+//! # }
+//! ```
+
+mod builder;
+mod housekeeping;
+mod sessions;
+mod settings;
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+
+use ctxhost_engine_api::Trigger;
+use tokio::sync::{Mutex as AsyncMutex, broadcast};
+use tokio_util::task::TaskTracker;
+
+use super::accounting::Accounting;
+use super::compaction::CompactionOutcome;
+use super::conversation::Conversation;
+use super::event::{Event, What};
+use super::failover::{Failover, ModelChoice};
+use super::hook::CompactionHook;
+use super::known_session::KnownSessions;
+use super::lane::Lanes;
+use super::setup::Setup;
+use super::turn::{self, Reply, Turn, TurnError, Words};
+use crate::engine::{Clock, EngineSpec, Slot, SlotError};
+use crate::law::LawSettings;
+use crate::provider::Client;
+use crate::provider::message::UserMessage;
+use crate::provider::{Content};
+use crate::tool::Toolbox;
+
+pub use builder::{BuildError, RuntimeBuilder};
+pub use sessions::SessionId;
+pub use settings::AgentSettings;
+
+/// An agent's runtime. Cheap to clone; all clones are the same.
+#[derive(Clone)]
+pub struct Runtime {
+    shared: Arc<Shared>,
+}
+
+/// What all sessions of a runtime share.
+pub(super) struct Shared {
+    pub(super) clients: BTreeMap<String, Arc<dyn Client>>,
+    pub(super) failover: Failover,
+    pub(super) accounting: Mutex<Accounting>,
+    pub(super) settings: AgentSettings,
+    pub(super) law: LawSettings,
+    pub(super) hooks: Vec<Arc<dyn CompactionHook>>,
+    pub(super) toolbox: Toolbox,
+    pub(super) lanes: Lanes,
+    pub(super) known: Arc<KnownSessions>,
+    pub(super) clock: Clock,
+    pub(super) events: broadcast::Sender<Event>,
+    slot: RwLock<Arc<Slot>>,
+    /// What another slot is opened with.
+    setup: Setup,
+    store_folder: Option<PathBuf>,
+    sessions: Mutex<HashMap<SessionId, Arc<AsyncMutex<Conversation>>>>,
+    background: TaskTracker,
+}
+
+impl Runtime {
+    /// Says something in a session and waits for the final answer.
+    ///
+    /// Turns of one session follow each other. Words that have to wait are written down first, so that
+    /// a process that dies meanwhile delivers them later, once and in order. Dropping the future breaks
+    /// the turn off; the session stays valid.
+    ///
+    /// # Errors
+    ///
+    /// [`TurnError`]; the words are in the session, unless it could not be written.
+    pub async fn send(&self, session: &SessionId, text: &str) -> Result<Reply, TurnError> {
+        self.send_message(session, vec![Content::text(text)]).await
+    }
+
+    /// [`send`](Self::send) with images beside the text.
+    ///
+    /// # Errors
+    ///
+    /// As [`send`](Self::send).
+    pub async fn send_message(
+        &self,
+        session: &SessionId,
+        content: Vec<Content>,
+    ) -> Result<Reply, TurnError> {
+        let shared = &*self.shared;
+        let open = shared.session(session)?;
+        let delivery = shared.queue(session, &content)?;
+        let lane = shared.lanes.enter(session.as_str()).await;
+        let mut conversation = open.lock().await;
+        let words = Words { message: UserMessage { content, timestamp: 0 }, delivery };
+        let mut turn = Turn::new(shared, &lane, &mut conversation);
+        let outcome = turn::run(&mut turn, words).await;
+        drop((conversation, lane));
+        match &outcome {
+            Ok(_) => self.housekeep(session),
+            Err(error) => shared.tell(session.as_str(), What::TurnFailed { message: error.to_string() }),
+        }
+        outcome
+    }
+
+    /// Compacts a session by hand. The last outcome says how it ended.
+    ///
+    /// # Errors
+    ///
+    /// [`TurnError`]; the session is as it was.
+    pub async fn compact(
+        &self,
+        session: &SessionId,
+        focus: Option<&str>,
+    ) -> Result<Vec<CompactionOutcome>, TurnError> {
+        let shared = &*self.shared;
+        let open = shared.session(session)?;
+        let lane = shared.lanes.enter(session.as_str()).await;
+        let mut conversation = open.lock().await;
+        let mut turn = Turn::new(shared, &lane, &mut conversation);
+        turn.compact(Trigger::Manual, focus).await
+    }
+
+    /// Takes the newest compaction of a session back: the model sees again what it folded away. What was
+    /// said since stays. Answers whether there was one.
+    ///
+    /// # Errors
+    ///
+    /// [`TurnError`]; the session is as it was.
+    pub async fn undo(&self, session: &SessionId) -> Result<bool, TurnError> {
+        let shared = &*self.shared;
+        let open = shared.session(session)?;
+        let _lane = shared.lanes.enter(session.as_str()).await;
+        Ok(open.lock().await.undo_compaction()?)
+    }
+
+    /// Fills the slot with another engine, from the next turn on. A turn that is under way ends with the
+    /// engine it began with.
+    ///
+    /// # Errors
+    ///
+    /// [`SlotError`]; the engine that served goes on.
+    pub fn use_engine(&self, engine: &EngineSpec) -> Result<(), SlotError> {
+        let shared = &*self.shared;
+        let slot = shared.open_slot(engine)?;
+        let id = slot.effective().id().to_owned();
+        *shared.slot.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(slot);
+        shared.tell("", What::EngineChanged { engine: id });
+        Ok(())
+    }
+
+    /// Hears all that happens from now on. A listener that lags by more than a thousand events misses
+    /// the oldest.
+    pub fn subscribe(&self) -> broadcast::Receiver<Event> {
+        self.shared.events.subscribe()
+    }
+
+    /// The engine that serves now.
+    pub fn engine(&self) -> String {
+        self.shared.slot().effective().id().to_owned()
+    }
+
+    /// Waits for what runs in the background, as long as it makes progress.
+    pub async fn finish(&self) {
+        self.shared.background.close();
+        let wait = std::time::Duration::from_millis(self.shared.settings.compaction.wait_ms);
+        if tokio::time::timeout(wait, self.shared.background.wait()).await.is_err() {
+            tracing::warn!("housekeeping was still under way after {} ms", wait.as_millis());
+        }
+    }
+}
+
+impl Shared {
+    /// The slot as it is filled now.
+    pub(super) fn slot(&self) -> Arc<Slot> {
+        self.slot.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The model that a turn begins with.
+    pub(super) fn first_model(&self) -> ModelChoice {
+        self.failover.first(self.clock.now_ms())
+    }
+
+    pub(super) fn accounting(&self) -> MutexGuard<'_, Accounting> {
+        self.accounting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn open_slot(&self, engine: &EngineSpec) -> Result<Slot, SlotError> {
+        self.setup.open_slot(engine, &self.clock, self.known.clone())
+    }
+}
+
+impl std::fmt::Debug for Runtime {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Runtime")
+            .field("engine", &self.engine())
+            .field("settings", &self.shared.settings)
+            .finish_non_exhaustive()
+    }
+}

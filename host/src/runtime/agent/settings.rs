@@ -1,0 +1,57 @@
+//! The settings of a runtime: the tables of the config that only it reads.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::provider::ThinkingLevel;
+use crate::runtime::timing::CompactionSettings;
+
+/// `[agent]`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct AgentSettings {
+    /// The model that answers, as `provider/id`.
+    pub model: Option<String>,
+    /// The models that stand in for it, in order.
+    pub fallbacks: Vec<String>,
+    /// What every conversation begins with.
+    pub system_prompt: String,
+    /// How much the model should think.
+    pub thinking: ThinkingLevel,
+    /// The longest answer, in provider tokens; never more than the reserve. Default 8,192: room for a
+    /// long file in one tool call.
+    pub max_output_tokens: u64,
+    /// Requests of one turn that may call tools. Default 200: the longest real turns on record have
+    /// fewer, and a loop ends.
+    pub max_rounds: u32,
+    /// How long a tool may take, in milliseconds. Default 600,000: a build and its tests.
+    pub tool_timeout_ms: u64,
+    /// `[compaction]`, a table of its own in the file.
+    #[serde(skip)]
+    pub compaction: CompactionSettings,
+}
+
+impl Default for AgentSettings {
+    fn default() -> Self {
+        AgentSettings {
+            model: None,
+            fallbacks: Vec::new(),
+            system_prompt: String::from(
+                "You are an agent that works in the person's folder with the tools you are given. \
+                 Do what is asked, check the result, and say briefly what you did.",
+            ),
+            thinking: ThinkingLevel::Off,
+            max_output_tokens: 8_192,
+            max_rounds: 200,
+            tool_timeout_ms: 600_000,
+            compaction: CompactionSettings::default(),
+        }
+    }
+}
+
+impl AgentSettings {
+    pub(in crate::runtime) fn tool_timeout(&self) -> Duration {
+        Duration::from_millis(self.tool_timeout_ms)
+    }
+}

@@ -1,0 +1,110 @@
+//! What happens in a runtime, as it happens: every face shows the same events in its own way.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::compaction::CompactionOutcome;
+use crate::provider::message::Usage;
+use crate::provider::{ProviderError, Reason};
+
+/// Something that happened in a session.
+#[derive(Clone, Debug)]
+pub struct Event {
+    /// The session's id.
+    pub session: Arc<str>,
+    /// What happened.
+    pub what: What,
+}
+
+/// What happened.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum What {
+    /// A turn began: its user message is in the session.
+    TurnBegan,
+    /// A request was shaped.
+    Assembled {
+        /// The engine that shaped it.
+        engine: String,
+        /// Why it was not the configured one.
+        fallback: Option<String>,
+        /// What it needs, as entries count, without margin.
+        tokens: u64,
+        /// What it may take.
+        budget_tokens: u64,
+        /// The model it is for, as `provider/id`.
+        model: String,
+    },
+    /// More of the answer.
+    Text(String),
+    /// More of the model's thinking.
+    Thinking(String),
+    /// The answer is whole and in the session.
+    Answered {
+        /// What the provider counted.
+        usage: Usage,
+    },
+    /// A tool is called.
+    ToolCalled {
+        /// The call's id.
+        call_id: String,
+        /// The tool.
+        tool: String,
+        /// Its arguments.
+        arguments: Value,
+    },
+    /// A tool answered.
+    ToolEnded {
+        /// The call's id.
+        call_id: String,
+        /// The tool.
+        tool: String,
+        /// Whether it failed.
+        is_error: bool,
+        /// The length of its text.
+        chars: usize,
+    },
+    /// A compaction was applied, rejected or not tried.
+    Compaction(Arc<CompactionOutcome>),
+    /// A compaction would help, and the timing leaves it to the person.
+    CompactionOwed,
+    /// A request got no answer and is tried again, otherwise or elsewhere.
+    Recovering {
+        /// Why it got none.
+        reason: Reason,
+        /// What is done about it.
+        action: String,
+    },
+    /// Another model answers from here on.
+    ModelChanged {
+        /// It, as `provider/id`.
+        model: String,
+        /// Why.
+        why: String,
+    },
+    /// The provider took the request and did not read all of it.
+    SilentTruncation {
+        /// What was seen and what to do.
+        message: String,
+    },
+    /// Another engine fills the slot.
+    EngineChanged {
+        /// It.
+        engine: String,
+    },
+    /// The turn ended well.
+    TurnEnded,
+    /// The turn ended without a final answer.
+    TurnFailed {
+        /// Why, for a person.
+        message: String,
+    },
+}
+
+impl What {
+    /// A request failed and something is done about it.
+    pub(super) fn recovering(error: &ProviderError, action: impl Into<String>) -> What {
+        What::Recovering { reason: error.reason, action: action.into() }
+    }
+}

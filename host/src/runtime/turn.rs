@@ -1,0 +1,198 @@
+//! One turn: from the person's words to the model's last word.
+//!
+//! ```text
+//!  words ─► hear ─► assemble ─► recovery::complete ─► record ─┬─ no tools ─► settle ─► reply
+//!                      ▲                                      └─ tools ─► use_tools ─┐
+//!                      └─────────────────────────────────────────────────────────────┘
+//! ```
+//!
+//! Whatever is said is in the session before anything else is waited for, so a turn that is dropped at
+//! any `await` leaves a valid session behind.
+
+mod draft;
+mod error;
+mod tools;
+
+use std::sync::Arc;
+
+use ctxhost_engine_api::{AfterTurnRequest, CommitTurnRequest, SessionRef, Trigger};
+
+use super::agent::Shared;
+use super::conversation::Conversation;
+use super::event::{Event, What};
+use super::failover::ModelChoice;
+use super::lane::LaneGuard;
+use super::recovery::{self, Pressure};
+use crate::engine::Slot;
+use crate::provider::message::{StopReason, Usage, UserMessage};
+use crate::provider::{AssistantMessage, ChatMessage};
+
+pub(super) use draft::Draft;
+pub use error::TurnError;
+
+/// What a turn ended with.
+#[derive(Clone, Debug)]
+pub struct Reply {
+    /// The final answer.
+    pub message: AssistantMessage,
+    /// Requests that were answered on the way, this one among them.
+    pub requests: u32,
+    /// What the provider counted over all of them.
+    pub usage: Usage,
+    /// The engine that shaped the last request.
+    pub engine: String,
+}
+
+/// One turn, from the person's words to the model's last word.
+pub(super) async fn run(turn: &mut Turn<'_>, words: Words) -> Result<Reply, TurnError> {
+    turn.hear(words)?;
+    let message = loop {
+        let draft = turn.assemble(Trigger::Threshold).await?;
+        let reply = recovery::complete(turn, draft).await?;
+        turn.record(&reply)?;
+        if reply.stop_reason != StopReason::ToolUse {
+            break reply;
+        }
+        turn.use_tools(&reply).await?;
+    };
+    turn.settle().await?;
+    Ok(turn.reply(message))
+}
+
+/// What is said to begin a turn.
+#[derive(Clone, Debug)]
+pub(super) struct Words {
+    /// The message.
+    pub(super) message: UserMessage,
+    /// Its key in the inbox, by which it is delivered once.
+    pub(super) delivery: Option<String>,
+}
+
+/// A turn that is under way.
+pub(super) struct Turn<'a> {
+    pub(super) shared: &'a Shared,
+    pub(super) lane: &'a LaneGuard,
+    pub(super) conversation: &'a mut Conversation,
+    /// The slot of this turn: a swap takes effect with the next one.
+    pub(super) slot: Arc<Slot>,
+    /// The model that answers, until failover goes on to the next.
+    pub(super) model: ModelChoice,
+    /// What has gone wrong so far.
+    pub(super) pressure: Pressure,
+    /// The id of the record that the turn began with.
+    first_id: String,
+    requests: u32,
+    usage: Usage,
+    last_usage: Usage,
+    engine: String,
+}
+
+impl<'a> Turn<'a> {
+    /// A turn in which nothing has been said yet.
+    pub(super) fn new(
+        shared: &'a Shared,
+        lane: &'a LaneGuard,
+        conversation: &'a mut Conversation,
+    ) -> Self {
+        Turn {
+            shared,
+            lane,
+            conversation,
+            slot: shared.slot(),
+            model: shared.first_model(),
+            pressure: Pressure::default(),
+            first_id: String::new(),
+            requests: 0,
+            usage: Usage::default(),
+            last_usage: Usage::default(),
+            engine: String::new(),
+        }
+    }
+
+    /// Tells whoever listens.
+    pub(super) fn tell(&self, what: What) {
+        self.shared.tell(&self.conversation.reference().id, what);
+    }
+
+    /// The person's words are in the session before anything is done about them.
+    fn hear(&mut self, words: Words) -> Result<(), TurnError> {
+        let now_ms = self.shared.clock.now_ms();
+        let message = UserMessage { timestamp: now_ms, ..words.message };
+        self.first_id = self.conversation.say(&ChatMessage::User(message), now_ms)?;
+        self.shared.known.grew(self.conversation);
+        if let Some(key) = words.delivery {
+            self.shared.delivered(self.conversation, &key)?;
+        }
+        self.tell(What::TurnBegan);
+        Ok(())
+    }
+
+    /// The answer is in the session.
+    fn record(&mut self, reply: &AssistantMessage) -> Result<(), TurnError> {
+        let now_ms = self.shared.clock.now_ms();
+        let message = AssistantMessage { timestamp: now_ms, ..reply.clone() };
+        self.conversation.say(&ChatMessage::Assistant(message), now_ms)?;
+        self.shared.known.grew(self.conversation);
+        self.pressure.relieved();
+        self.requests += 1;
+        self.last_usage = reply.usage;
+        self.usage = added(self.usage, reply.usage);
+        self.tell(What::Answered { usage: reply.usage });
+        Ok(())
+    }
+
+    /// The turn has ended well: the engine is told, once before it may change its mind and once for good.
+    async fn settle(&mut self) -> Result<(), TurnError> {
+        self.shaper(0).ingest(self.conversation).await?;
+        let view = self.conversation.view();
+        let session: SessionRef = self.conversation.reference().clone();
+        let entries = self.first_seq(&view)..view.len() as u64;
+        let after = AfterTurnRequest {
+            session: session.clone(),
+            entries: entries.clone(),
+            budget: self.budget().tokens,
+            provider_tokens: self.last_usage.prompt_tokens(),
+            now_ms: self.shared.clock.now_ms(),
+            ..AfterTurnRequest::default()
+        };
+        self.slot.after_turn(&view, after).await?;
+        let commit = CommitTurnRequest {
+            advancement_key: format!("{}/{}", session.id, self.first_id),
+            session,
+            entries,
+            ..CommitTurnRequest::default()
+        };
+        self.slot.commit_turn(&view, commit).await?;
+        self.tell(What::TurnEnded);
+        Ok(())
+    }
+
+    /// Where the turn begins in the live transcript; a compaction may have moved it.
+    fn first_seq(&self, view: &ctxhost_engine_api::Transcript) -> u64 {
+        let first = view.iter().rev().find(|entry| entry.id() == self.first_id);
+        first.map_or(0, |entry| entry.seq())
+    }
+
+    fn reply(&self, message: AssistantMessage) -> Reply {
+        let engine = self.engine.clone();
+        Reply { message, requests: self.requests, usage: self.usage, engine }
+    }
+}
+
+fn added(sum: Usage, more: Usage) -> Usage {
+    Usage {
+        input: sum.input + more.input,
+        output: sum.output + more.output,
+        cache_read: sum.cache_read + more.cache_read,
+        cache_write: sum.cache_write + more.cache_write,
+        ..sum
+    }
+    .summed()
+}
+
+impl Shared {
+    /// Tells whoever listens. Nobody needs to.
+    pub(super) fn tell(&self, session: &str, what: What) {
+        let _ = self.events.send(Event { session: session.into(), what });
+    }
+}

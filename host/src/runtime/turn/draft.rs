@@ -1,0 +1,109 @@
+//! One request on its way: what it may cost, how it was shaped, what is sent.
+
+use ctxhost_engine_api::transcript::tokens;
+use ctxhost_engine_api::{ErrorKind, ModelRef, ToolSpec, Trigger};
+
+use super::{Turn, TurnError};
+use crate::engine::SlotError;
+use crate::provider::{ModelRequest, Reason};
+use crate::runtime::event::What;
+use crate::runtime::projection::Projection;
+use crate::runtime::recovery;
+use crate::runtime::request::{Ask, RuntimeError, Shaper};
+use crate::runtime::timing::Timing;
+
+/// A request that is ready to be sent.
+#[derive(Debug)]
+pub(in crate::runtime) struct Draft {
+    /// What is sent.
+    pub(in crate::runtime) request: ModelRequest,
+    /// What the conversation in it costs, as entries count.
+    pub(in crate::runtime) conversation_tokens: u64,
+    /// What the whole of it costs, as entries count: system prompt and tools among it.
+    pub(in crate::runtime) estimate_tokens: u64,
+}
+
+/// What a request may cost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::runtime) struct Budget {
+    /// What the conversation may take, as entries count.
+    pub(in crate::runtime) tokens: u64,
+    /// What is held free for the answer, in provider tokens.
+    pub(in crate::runtime) reserve_tokens: u64,
+}
+
+impl Turn<'_> {
+    /// Shapes the next request; goes on to the next model where a window is too small to work in.
+    pub(in crate::runtime) async fn assemble(
+        &mut self,
+        trigger: Trigger,
+    ) -> Result<Draft, TurnError> {
+        loop {
+            match self.shape(trigger).await {
+                Err(TurnError::Shape(RuntimeError::Slot(SlotError::Answer { error })))
+                    if error.kind == ErrorKind::WindowTooSmall =>
+                {
+                    let failure = self.own_failure(Reason::WindowTooSmall, &error.message);
+                    recovery::next_model(self, failure)?;
+                }
+                other => return other,
+            }
+        }
+    }
+
+    async fn shape(&mut self, trigger: Trigger) -> Result<Draft, TurnError> {
+        let tools = self.tools().await;
+        let overhead_tokens = self.overhead_tokens(&tools);
+        let budget = self.budget_beside(overhead_tokens);
+        let model = self.model_ref();
+        let ask = Ask {
+            prompt: self.prompt(),
+            available_tools: tools.iter().map(|tool| tool.name.clone()).collect(),
+            now_ms: self.shared.clock.now_ms(),
+            trigger,
+            compacting: self.shared.settings.compaction.timing.compacting(self.requests > 0),
+        };
+        let (shared, slot) = (self.shared, self.slot.clone());
+        let shaper = Shaper {
+            slot: &slot,
+            law: &shared.law,
+            budget_tokens: budget.tokens,
+            reserve_tokens: budget.reserve_tokens,
+            model: &model,
+            hooks: &shared.hooks,
+        };
+        let shaped = shaper.shape(self.conversation, &ask).await?;
+        for outcome in &shaped.compactions {
+            self.tell(What::Compaction(outcome.clone().into()));
+        }
+        self.tell(What::Assembled {
+            engine: shaped.engine.clone(),
+            fallback: shaped.fallback.clone(),
+            tokens: shaped.lawful.tokens,
+            budget_tokens: budget.tokens,
+            model: self.model.to_string(),
+        });
+        self.engine.clone_from(&shaped.engine);
+        shared.known.touched(&self.conversation.reference().id, ask.now_ms);
+        let projection = Projection::of(&shaped.items());
+        let messages = if self.pressure.plain { plain(projection.messages) } else { projection.messages };
+        let system = std::iter::once(shared.settings.system_prompt.clone()).chain(projection.system);
+        let system: Vec<String> = system.filter(|text| !text.is_empty()).collect();
+        let request = ModelRequest {
+            model: self.model.id.clone(),
+            system: system.join("\n\n"),
+            messages,
+            tools,
+            max_output_tokens: self.max_output_tokens(budget.reserve_tokens),
+            window_tokens: self.model.window_tokens,
+            thinking: shared.settings.thinking,
+            temperature: None,
+            cache_key: self.conversation.reference().id.clone(),
+        };
+        Ok(Draft {
+            request,
+            conversation_tokens: shaped.lawful.tokens,
+            estimate_tokens: shaped.lawful.tokens + overhead_tokens,
+        })
+    }
+}

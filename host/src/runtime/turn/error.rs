@@ -1,0 +1,51 @@
+//! Why a turn ended without a final answer. The session is valid in every case.
+
+use crate::provider::ProviderError;
+use crate::runtime::failover::AllModelsFailed;
+use crate::runtime::request::RuntimeError;
+use crate::session::SessionError;
+
+/// Why a turn ended without a final answer.
+#[derive(Debug, thiserror::Error)]
+pub enum TurnError {
+    /// The request could not be shaped.
+    #[error(transparent)]
+    Shape(#[from] RuntimeError),
+    /// The session could not be written, so nothing was done.
+    #[error(transparent)]
+    Session(#[from] SessionError),
+    /// The provider refused every request as too large, however small it was made.
+    #[error(
+        "the request does not fit the model after {attempts} compactions: {error}; begin a new session or name a model with a larger window"
+    )]
+    CompactionFailure {
+        /// Recoveries that were tried.
+        attempts: u32,
+        /// What the provider said last.
+        error: Box<ProviderError>,
+    },
+    /// No model of the list answered.
+    #[error(transparent)]
+    Models(#[from] AllModelsFailed),
+    /// The provider refused the request, and no other model would take it.
+    #[error(transparent)]
+    Provider(Box<ProviderError>),
+    /// The model goes on calling tools.
+    #[error("the turn was ended after {rounds} rounds of tools (agent.max_rounds); say \"go on\" to let it continue")]
+    TooManyRounds {
+        /// How many there were.
+        rounds: u32,
+    },
+    /// There is no session of this id.
+    #[error("no session {id:?} is open; open or create it first")]
+    NoSession {
+        /// The id.
+        id: String,
+    },
+    /// Nothing to ask.
+    #[error("no model is configured; write model = \"provider/id\" under [agent] in ctxhost.toml")]
+    NoModel,
+    /// The engine could not be asked.
+    #[error(transparent)]
+    Slot(#[from] crate::engine::SlotError),
+}

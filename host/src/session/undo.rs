@@ -1,0 +1,45 @@
+//! A compaction taken back: the branch goes on from before it, with all that was said since.
+
+use serde_json::json;
+
+use super::body::RecordBody;
+use super::error::SessionError;
+use super::record::{Record, RecordKind};
+use super::Session;
+
+/// The custom type of the record that says so.
+const UNDO: &str = "ctxhost.undo";
+
+impl Session {
+    /// Takes the newest compaction of the branch back and answers its id; `None` where there is none.
+    ///
+    /// Nothing is removed: the records since are written again behind what came before the compaction,
+    /// as a branch of their own, and the old branch stays. Call [`live`](Self::live) afterwards.
+    ///
+    /// # Errors
+    ///
+    /// As [`append`](Self::append); the session stands where it stood then.
+    pub fn undo_compaction(&mut self) -> Result<Option<String>, SessionError> {
+        let branch: Vec<Record> = self.branch().into_iter().cloned().collect();
+        let newest = branch.iter().rposition(|record| *record.kind() == RecordKind::Compaction);
+        let Some((at, compaction)) = newest.and_then(|at| Some((at, branch.get(at)?))) else {
+            return Ok(None);
+        };
+        let stood_at = self.leaf().map(|leaf| leaf.id().to_owned());
+        let since = branch.get(at + 1..).unwrap_or_default();
+        let done = self.go_on_before(compaction, since);
+        if let (Err(_), Some(leaf)) = (&done, stood_at) {
+            self.set_leaf(&leaf)?;
+        }
+        done.map(|()| Some(compaction.id().to_owned()))
+    }
+
+    fn go_on_before(&mut self, compaction: &Record, since: &[Record]) -> Result<(), SessionError> {
+        if let Some(parent) = compaction.parent_id() {
+            self.set_leaf(parent)?;
+        }
+        let told = json!({ "compaction": compaction.id(), "since": since.len() });
+        self.append(RecordBody::custom(UNDO, &told))?;
+        since.iter().try_for_each(|record| self.adopt(record).map(drop))
+    }
+}
