@@ -12,9 +12,11 @@ use std::sync::Arc;
 use ctxhost_engine_api::ModelRef;
 use serde::{Deserialize, Serialize};
 
+mod agent;
 mod budget;
 mod catalogue;
 mod check;
+mod compaction;
 mod edit;
 mod error;
 mod explain;
@@ -23,8 +25,10 @@ mod places;
 mod plugins;
 mod tables;
 
+pub use agent::AgentSettings;
 pub use budget::{BudgetSettings, RESERVE_FLOOR_TOKENS};
 pub use catalogue::{Allowed, SETTINGS, Setting};
+pub use compaction::{CompactionSettings, Timing};
 pub use edit::{SlotEdit, set_slot};
 pub use error::{ConfigError, Mistake};
 pub use explain::{ExplainRow, explain};
@@ -54,6 +58,10 @@ pub struct Config {
     pub models: BTreeMap<String, ModelSettings>,
     /// What holds for a model that nobody names.
     pub model: ModelDefaults,
+    /// Who answers.
+    pub agent: AgentSettings,
+    /// When compactions happen.
+    pub compaction: CompactionSettings,
     /// The model behind `Host::complete`, where there is one.
     pub summariser: Option<SummariserSettings>,
     origin: Origin,
@@ -77,6 +85,8 @@ struct Written {
     timeouts: Timeouts,
     models: BTreeMap<String, ModelSettings>,
     model: ModelDefaults,
+    agent: AgentSettings,
+    compaction: CompactionSettings,
     summariser: Option<SummariserSettings>,
 }
 
@@ -197,6 +207,8 @@ impl Written {
             timeouts: self.timeouts,
             models: self.models,
             model: self.model,
+            agent: self.agent,
+            compaction: self.compaction,
             summariser: self.summariser,
             origin,
         }

@@ -135,6 +135,8 @@ fn resolved(config: &Config, path: &[String]) -> Value {
         "law" => serde_json::to_value(&config.law),
         "timeouts" => serde_json::to_value(&config.timeouts),
         "models" => serde_json::to_value(&config.models),
+        "agent" => serde_json::to_value(&config.agent),
+        "compaction" => serde_json::to_value(&config.compaction),
         "model" => serde_json::to_value(&config.model),
         "summariser" => serde_json::to_value(&config.summariser),
         _ => return Value::Null,

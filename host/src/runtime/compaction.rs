@@ -118,7 +118,8 @@ pub(super) async fn insist(
     let mut outcomes = Vec::new();
     for attempt in 1..=MAX_COMPACTIONS {
         shaper.ingest(conversation).await?;
-        let outcome = attempt_one(shaper, conversation, Wanted { attempt, ..wanted.clone() }).await?;
+        let outcome =
+            attempt_one(shaper, conversation, Wanted { attempt, ..wanted.clone() }).await?;
         let ended = !matches!(outcome.verdict, Verdict::Rejected { .. });
         outcomes.push(outcome);
         if ended {

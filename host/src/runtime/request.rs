@@ -198,12 +198,8 @@ impl Shaper<'_> {
         ask: &Ask,
         work: &mut Work,
     ) -> Result<bool, RuntimeError> {
-        let wanted = Wanted {
-            trigger: ask.trigger,
-            attempt,
-            now_ms: ask.now_ms,
-            ..Wanted::default()
-        };
+        let wanted =
+            Wanted { trigger: ask.trigger, attempt, now_ms: ask.now_ms, ..Wanted::default() };
         let outcome = compaction::attempt_one(self, conversation, wanted).await?;
         work.took += outcome.took;
         let goes_on = outcome.verdict.allows_another();

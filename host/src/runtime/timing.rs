@@ -1,76 +1,14 @@
-//! When the host compacts by itself.
-
-use serde::{Deserialize, Serialize};
+//! What the timing of compactions means for a request.
 
 use super::request::Compacting;
+use crate::config::{CompactionSettings, Timing};
 
-/// `[compaction]`: when compactions happen.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct CompactionSettings {
-    /// When a compaction that the engine would like is made. Default `between-turns`: the answer is
-    /// there already and nobody waits.
-    pub timing: Timing,
-    /// Whether one that is only liked may also happen between two rounds of tools. Default false: it
-    /// costs the prompt cache in the middle of a thought; one that is needed happens anyway.
-    pub mid_turn: bool,
-    /// With `idle`: how long a session must have been quiet, in milliseconds. Default 60,000: a minute
-    /// without a word is a pause.
-    pub idle_ms: u64,
-    /// Share of the budget from which on a compaction is worked out ahead in the background; 1 for
-    /// never. Default 1: it may be work for nothing.
-    pub precompute_share: f64,
-    /// Size of the live transcript, in bytes of its messages, above which a compaction is wanted; 0 for
-    /// never. Default 0: tokens are what a window counts.
-    pub max_live_bytes: u64,
-    /// Share of the window above which a request that took too long is answered by a compaction.
-    /// Default 0.65, as in OpenClaw: a smaller prompt was not the reason.
-    pub timeout_share: f64,
-    /// Compactions after such timeouts in one turn. Default 2.
-    pub timeout_compactions: u32,
-    /// How long a program that ends waits for a compaction that is under way, in milliseconds, counted
-    /// anew with each sign of progress. Default 60,000.
-    pub wait_ms: u64,
-}
-
-impl Default for CompactionSettings {
-    fn default() -> Self {
-        CompactionSettings {
-            timing: Timing::default(),
-            mid_turn: false,
-            idle_ms: 60_000,
-            precompute_share: 1.0,
-            max_live_bytes: 0,
-            timeout_share: 0.65,
-            timeout_compactions: 2,
-            wait_ms: 60_000,
-        }
-    }
-}
-
-/// When compactions happen.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Timing {
-    /// After a turn, when its answer is out; before a request only where it does not fit.
-    #[default]
-    BetweenTurns,
-    /// When the session has been quiet for a while; before a request only where it does not fit.
-    Idle,
-    /// When a person says yes. A request that does not fit waits for it.
-    Ask,
-    /// When a person asks for it. A request that does not fit is an error.
-    Manual,
-}
-
-impl CompactionSettings {
-    /// What the host may do on the way to a request; `mid_turn` says that tools have run already.
-    pub(super) fn on_the_way(&self, mid_turn: bool) -> Compacting {
-        match self.timing {
-            Timing::Ask | Timing::Manual => Compacting::Never,
-            Timing::BetweenTurns if !mid_turn || self.mid_turn => Compacting::WhenWanted,
-            Timing::BetweenTurns | Timing::Idle => Compacting::WhenNeeded,
-        }
+/// What the host may do on the way to a request; `mid_turn` says that tools have run already.
+pub(super) fn on_the_way(settings: &CompactionSettings, mid_turn: bool) -> Compacting {
+    match settings.timing {
+        Timing::Ask | Timing::Manual => Compacting::Never,
+        Timing::BetweenTurns if !mid_turn || settings.mid_turn => Compacting::WhenWanted,
+        Timing::BetweenTurns | Timing::Idle => Compacting::WhenNeeded,
     }
 }
 
@@ -82,7 +20,7 @@ mod tests {
     fn what_is_only_liked_waits_for_its_time() {
         let check = |timing, mid_turn, expected| {
             let settings = CompactionSettings { timing, ..CompactionSettings::default() };
-            assert_eq!(settings.on_the_way(mid_turn), expected, "{timing:?} {mid_turn}");
+            assert_eq!(on_the_way(&settings, mid_turn), expected, "{timing:?} {mid_turn}");
         };
         check(Timing::BetweenTurns, false, Compacting::WhenWanted);
         check(Timing::BetweenTurns, true, Compacting::WhenNeeded);
@@ -90,6 +28,6 @@ mod tests {
         check(Timing::Ask, false, Compacting::Never);
         check(Timing::Manual, true, Compacting::Never);
         let eager = CompactionSettings { mid_turn: true, ..CompactionSettings::default() };
-        assert_eq!(eager.on_the_way(true), Compacting::WhenWanted);
+        assert_eq!(on_the_way(&eager, true), Compacting::WhenWanted);
     }
 }

@@ -2,10 +2,10 @@
 
 use serde_json::json;
 
+use super::Session;
 use super::body::RecordBody;
 use super::error::SessionError;
 use super::record::{Record, RecordKind};
-use super::Session;
 
 /// The custom type of the record that says so.
 const UNDO: &str = "ctxhost.undo";

@@ -49,7 +49,8 @@ fn the_catalogue_holds_every_field_and_no_other() {
     let document = serde_json::json!({
         "plugins": config.plugins, "budget": config.budget,
         "law": config.law, "timeouts": config.timeouts, "models": config.models,
-        "model": config.model, "summariser": config.summariser,
+        "model": config.model, "agent": config.agent,
+        "compaction": config.compaction, "summariser": config.summariser,
     });
     let mut fields = BTreeSet::new();
     leaves("", &document, &mut fields);
@@ -61,7 +62,12 @@ fn the_catalogue_holds_every_field_and_no_other() {
 fn every_setting_is_read() {
     for setting in SETTINGS {
         let value = match setting.allowed {
-            Allowed::Flag => "false".into(),
+            Allowed::Flag => {
+                let key = setting.key.replace('*', "x");
+                let off =
+                    explain(&every_default()).iter().any(|r| r.key == key && r.value == "false");
+                off.to_string()
+            }
             Allowed::Word(words) => {
                 let defaults = explain(&every_default());
                 let is_default = |word: &&&str| defaults.iter().any(|row| row.value == **word);

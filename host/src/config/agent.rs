@@ -1,11 +1,8 @@
-//! The settings of a runtime: the tables of the config that only it reads.
-
-use std::time::Duration;
+//! Who answers, and how long a turn may go on.
 
 use serde::{Deserialize, Serialize};
 
 use crate::provider::ThinkingLevel;
-use crate::runtime::timing::CompactionSettings;
 
 /// `[agent]`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -27,9 +24,6 @@ pub struct AgentSettings {
     pub max_rounds: u32,
     /// How long a tool may take, in milliseconds. Default 600,000: a build and its tests.
     pub tool_timeout_ms: u64,
-    /// `[compaction]`, a table of its own in the file.
-    #[serde(skip)]
-    pub compaction: CompactionSettings,
 }
 
 impl Default for AgentSettings {
@@ -45,13 +39,6 @@ impl Default for AgentSettings {
             max_output_tokens: 8_192,
             max_rounds: 200,
             tool_timeout_ms: 600_000,
-            compaction: CompactionSettings::default(),
         }
-    }
-}
-
-impl AgentSettings {
-    pub(in crate::runtime) fn tool_timeout(&self) -> Duration {
-        Duration::from_millis(self.tool_timeout_ms)
     }
 }
