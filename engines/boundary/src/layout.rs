@@ -9,7 +9,9 @@ use std::ops::Range;
 
 use ctxhost_engine_api::transcript::tokens;
 use ctxhost_engine_api::{Plan, Role, SessionRef, Transcript};
-use ctxhost_engine_kit::cuts::{gaps, protected_before, recent_turns, tail_start, trailing_frame};
+use ctxhost_engine_kit::cuts::{
+    gaps, newest_entry, protected_before, recent_turns, tail_start, trailing_frame,
+};
 use ctxhost_engine_kit::summary::{Provenance, wrap};
 use ctxhost_engine_kit::text::grouped;
 
@@ -112,13 +114,14 @@ pub(crate) fn squeeze(
 }
 
 /// Where the last turn begins, or its newest part where the turn is longer than the limit. A turn
-/// that is only a question brings along the one before it: an answer needs what it refers to.
+/// that is only a question brings along the one before it: an answer needs what it refers to. Where
+/// nobody asked, the turn is the newest frame.
 fn last_turn(transcript: &Transcript, limit_tokens: u64) -> u64 {
     let len = transcript.len() as u64;
-    let is_question = transcript.last().is_some_and(|entry| entry.is_user_message());
+    let is_question = newest_entry(transcript).is_some_and(|entry| entry.is_user_message());
     let turns = if is_question { 2 } else { 1 };
     let start = transcript.cut_at_or_before(recent_turns(transcript, 0..len, turns));
-    start.max(tail_start(transcript, limit_tokens))
+    start.max(tail_start(transcript, limit_tokens)).min(trailing_frame(transcript))
 }
 
 fn fold_at(
@@ -301,6 +304,15 @@ mod tests {
         assert_eq!(fold.gaps, [1..question, question + 1..fold.tail]);
         assert!(talk.transcript().get(fold.tail).unwrap().is_cut_point());
         assert!(talk.transcript().tokens(fold.tail..talk.len()) <= 1_200);
+    }
+
+    #[test]
+    fn calls_without_a_result_stay_though_a_lost_result_follows_and_nobody_asked() {
+        let mut talk = Conversation::new();
+        (0..40).for_each(|_| _ = talk.assistant(&"words ".repeat(80)));
+        talk.calls(&[("open", "read", "{}")]).result("nobody", "read", "lost");
+        assert_eq!(chosen(&talk, aim(4_000)).unwrap().tail, 40);
+        assert_eq!(chosen(&talk, Aim { attempt: 3, ..aim(4_000) }).unwrap().tail, 40);
     }
 
     #[test]

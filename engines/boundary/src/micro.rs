@@ -2,6 +2,7 @@
 
 use ctxhost_engine_api::transcript::tokens::{CHARS_PER_TOKEN, estimate};
 use ctxhost_engine_api::{Flags, Plan, Role, Transcript};
+use ctxhost_engine_kit::cuts::trailing_frame;
 use ctxhost_engine_kit::text::grouped;
 use ctxhost_engine_kit::turns::Reading;
 
@@ -47,7 +48,7 @@ impl Micro {
             let saving_tokens = if is_long { whole_saving } else { 0 };
             self.results.push(ToolOutput { seq: entry.seq(), saving_tokens });
         }
-        let newest_frame = transcript.last().map_or(0, |entry| entry.frame());
+        let newest_frame = trailing_frame(transcript);
         self.settled = self.results.partition_point(|result| result.seq < newest_frame);
     }
 

@@ -2,18 +2,21 @@
 
 use std::ops::Range;
 
-use ctxhost_engine_api::{Flags, Transcript};
+use ctxhost_engine_api::{Entry, Flags, Transcript};
 
 /// The positions of the frame that an entry stands in: itself, or a call with all its results.
 pub fn frame_around(transcript: &Transcript, seq: u64) -> Range<u64> {
     transcript.cut_at_or_before(seq)..transcript.cut_at_or_after(seq + 1)
 }
 
-/// Where the newest frame begins: what the model is about to answer. A result without its call can never
-/// be sent, so the frame is looked for before it.
+/// The newest entry that can be sent: a result without its call never can.
+pub fn newest_entry(transcript: &Transcript) -> Option<Entry<'_>> {
+    transcript.iter().rev().find(|entry| !entry.has(Flags::ORPHAN))
+}
+
+/// Where the newest frame begins: what the model is about to answer.
 pub fn trailing_frame(transcript: &Transcript) -> u64 {
-    let newest = transcript.iter().rev().find(|entry| !entry.has(Flags::ORPHAN));
-    newest.map_or(0, |entry| entry.frame())
+    newest_entry(transcript).map_or(0, |entry| entry.frame())
 }
 
 /// Where a tail of at most `keep_tokens` begins; it holds the trailing frame, whatever that costs.
@@ -81,6 +84,18 @@ mod tests {
         assert_eq!(frame_around(&transcript, 3), 2..4);
         assert_eq!(frame_around(&transcript, 1), 1..2);
         assert_eq!(trailing_frame(&transcript), 5);
+    }
+
+    #[test]
+    fn results_without_a_call_are_no_newest_frame() {
+        let mut talk = Conversation::new();
+        assert_eq!(trailing_frame(&talk.transcript()), 0);
+        talk.user("go").calls(&[("1", "read", "{}")]).result("nobody", "read", "lost");
+        let transcript = talk.transcript();
+        assert!(transcript.get(2).unwrap().has(Flags::ORPHAN));
+        assert_eq!(newest_entry(&transcript).unwrap().seq(), 1);
+        assert_eq!(trailing_frame(&transcript), 1);
+        assert_eq!(tail_start(&transcript, 0), 1);
     }
 
     #[test]

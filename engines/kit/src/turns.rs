@@ -18,6 +18,8 @@ use std::ops::Range;
 use ctxhost_engine_api::transcript::tokens;
 use ctxhost_engine_api::{Flags, Kind, Plan, Role, Transcript};
 
+use crate::cuts::trailing_frame;
+
 pub use reading::Reading;
 pub use sessions::Sessions;
 
@@ -152,7 +154,7 @@ impl SlidingWindow {
         let lead = self.newest_user.filter(|seq| !self.always.contains(seq));
         let lead_tokens = lead.map_or(0, |seq| tokens(seq..seq + 1));
         let from = tail_within(transcript, target_tokens.saturating_sub(lead_tokens), tokens);
-        from.min(transcript.last().map_or(0, |entry| entry.frame()))
+        from.min(trailing_frame(transcript))
     }
 
     fn selection(&self, transcript: &Transcript, cut: u64, lead: Option<u64>) -> Selection {

@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use ctxhost_engine_api::transcript::tokens;
 use ctxhost_engine_api::{Entry, Flags, Plan, Role, Transcript};
+use ctxhost_engine_kit::cuts::trailing_frame;
 use ctxhost_engine_kit::turns::Reading;
 
 use crate::{LAYER, Settings};
@@ -42,7 +43,7 @@ impl Results {
         }
         let results = transcript.range(new).filter(|entry| entry.role() == Role::Tool);
         self.seqs.extend(results.map(|entry| entry.seq()));
-        let newest_frame = transcript.last().map_or(0, |entry| entry.frame());
+        let newest_frame = trailing_frame(transcript);
         self.settled = self.seqs.partition_point(|&seq| seq < newest_frame);
     }
 
