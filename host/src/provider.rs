@@ -10,6 +10,7 @@
 
 mod openai;
 
+pub mod call_id;
 pub mod client;
 pub mod dialect;
 pub mod failure;
