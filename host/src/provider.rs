@@ -14,6 +14,7 @@ pub mod call_id;
 pub mod client;
 pub mod dialect;
 pub mod failure;
+pub mod foreign;
 pub mod message;
 pub mod request;
 
