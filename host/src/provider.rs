@@ -10,9 +10,11 @@
 
 mod openai;
 
+pub mod call_id;
 pub mod client;
 pub mod dialect;
 pub mod failure;
+pub mod foreign;
 pub mod message;
 pub mod request;
 

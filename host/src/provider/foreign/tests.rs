@@ -1,0 +1,112 @@
+//! What one model may see of another's words, and what no provider would take.
+
+use serde_json::json;
+
+use super::*;
+
+fn messages(written: Value) -> Vec<ChatMessage> {
+    serde_json::from_value(written).unwrap()
+}
+
+/// What `openai-completions` at `here` with model `m` sees.
+fn seen(written: Value) -> Value {
+    let messages = messages(written);
+    serde_json::to_value(for_model(&messages, "openai-completions", "here", "m")).unwrap()
+}
+
+fn assistant(model: &str, content: Value) -> Value {
+    json!({"role": "assistant", "api": "openai-completions", "provider": "here", "model": model,
+        "content": content})
+}
+
+fn result(id: &str) -> Value {
+    json!({"role": "toolResult", "toolCallId": id, "toolName": "read", "content": "done"})
+}
+
+/// The blocks of the first message.
+fn blocks(seen: &Value) -> &Value {
+    &seen[0]["content"]
+}
+
+#[test]
+fn a_model_sees_its_own_thinking_and_not_that_of_others() {
+    let content = json!([
+        {"type": "thinking", "thinking": "hm", "thinkingSignature": "sig"},
+        {"type": "text", "text": "hello", "textSignature": "ts"},
+        {"type": "toolCall", "id": "c", "name": "read", "arguments": {}, "thoughtSignature": "t"},
+    ]);
+    let own = seen(json!([assistant("m", content.clone()), result("c")]));
+    assert_eq!(blocks(&own), &content);
+    let expected = json!([
+        {"type": "text", "text": "hello"},
+        {"type": "toolCall", "id": "c", "name": "read", "arguments": {}},
+    ]);
+    let other = seen(json!([assistant("other", content), result("c")]));
+    assert_eq!(blocks(&other), &expected);
+}
+
+#[test]
+fn items_of_a_provider_stay_with_their_model() {
+    let item = |api: &str| json!({"type": "providerItem", "api": api, "item": {"id": "cmp_1"}});
+    let content = json!([item("openai-completions"), item("openai-responses")]);
+    let own = seen(json!([assistant("m", content.clone())]));
+    assert_eq!(blocks(&own), &json!([item("openai-completions")]));
+    assert_eq!(seen(json!([assistant("other", content)])), json!([]));
+}
+
+#[test]
+fn what_is_left_empty_goes() {
+    let thinking = json!([{"type": "thinking", "thinking": "hm"}]);
+    let blank = json!([{"type": "text", "text": " \n"}]);
+    let seen = seen(json!([
+        assistant("m", thinking),
+        assistant("m", blank),
+        {"role": "user", "content": ""},
+        {"role": "user", "content": [{"type": "audio"}]},
+    ]));
+    assert_eq!(seen.as_array().unwrap().len(), 1);
+    assert_eq!(blocks(&seen), &json!([{"type": "text", "text": UNKNOWN_BLOCK}]));
+}
+
+/// Case 74 of the facts about OpenClaw.
+#[test]
+fn broken_calls_go_with_their_results_and_names_are_trimmed() {
+    let call =
+        |id: &str, name: &str| json!({"type": "toolCall", "id": id, "name": name, "arguments": {}});
+    let content = json!([
+        call("a", " read "),
+        call("b", "bad name!"),
+        call("", "read"),
+        call("d", &"n".repeat(65)),
+        {"type": "toolCall", "id": "e", "name": "read"},
+    ]);
+    let results = ["a", "b", "", "d", "e"].map(result);
+    let mut all = vec![assistant("m", content)];
+    all.extend(results);
+    let seen = seen(Value::from(all));
+    assert_eq!(blocks(&seen), &json!([call("a", "read")]));
+    assert_eq!(seen.as_array().unwrap().len(), 2, "{seen}");
+    assert_eq!(seen[1]["toolCallId"], "a");
+}
+
+#[test]
+fn an_id_that_comes_again_is_another_call() {
+    let calls = |ids: &[&str]| {
+        let call =
+            |id: &&str| json!({"type": "toolCall", "id": id, "name": "read", "arguments": {}});
+        assistant("m", ids.iter().map(call).collect())
+    };
+    let seen = seen(json!([
+        calls(&["x", "x"]),
+        result("x"),
+        result("x"),
+        result("x"),
+        calls(&["x"]),
+        result("x"),
+        result("nobody"),
+    ]));
+    let ids: Vec<_> =
+        seen.as_array().unwrap().iter().filter_map(|m| m["toolCallId"].as_str()).collect();
+    assert_eq!(ids, ["x", "x-2", "x-3"]);
+    assert_eq!(seen[3]["content"][0]["id"], "x-3");
+}
