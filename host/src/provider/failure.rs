@@ -1,4 +1,23 @@
 //! Why a model gave no answer: one reason, by which the runtime decides what to do.
+//!
+//! ```text
+//!  body ─► refusal_of ─► Refusal ─► Classifier (phrases as data) ─► Classified { reason, counts }
+//!  usage ────────────────────────► silent_overflow: what was accepted and should not have been
+//! ```
+
+mod classify;
+pub mod compaction;
+mod counts;
+mod phrases;
+mod refusal;
+mod silent;
+
+#[cfg(test)]
+mod tests;
+
+pub use classify::{BadPhrase, Classified, Classifier, ExtraPhrase};
+pub use refusal::refusal_of;
+pub use silent::{SilentOverflow, cut_short, silent_overflow};
 
 use serde::{Deserialize, Serialize};
 

@@ -215,13 +215,13 @@ pub struct Usage {
 impl Usage {
     /// The whole prompt, each token counted once.
     pub fn prompt_tokens(&self) -> u64 {
-        self.input + self.cache_read + self.cache_write
+        self.input.saturating_add(self.cache_read).saturating_add(self.cache_write)
     }
 
     /// Sets the total from the parts.
     #[must_use]
     pub fn summed(mut self) -> Usage {
-        self.total_tokens = self.prompt_tokens() + self.output;
+        self.total_tokens = self.prompt_tokens().saturating_add(self.output);
         self
     }
 }

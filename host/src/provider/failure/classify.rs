@@ -1,0 +1,263 @@
+//! From a refusal to a reason: which table of phrases is asked when.
+//!
+//! ```text
+//!  vetoes ─► output caps, malformed history ─► overflow codes ─► status gate ─► overflow phrases
+//!         ─► other codes ─► other phrases ─► overflow hints ─► status ─► vague words
+//! ```
+//!
+//! A veto comes first because throttling speaks of tokens too, and a compaction that nobody needs
+//! costs more than one that comes a turn later.
+
+use std::time::Duration;
+
+use regex::{Regex, RegexBuilder};
+use serde::{Deserialize, Serialize};
+
+use super::counts::Counts;
+use super::phrases::{self, Rows};
+use super::{ProviderError, Reason, Refusal};
+
+/// A phrase of the person's own, from the config.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ExtraPhrase {
+    /// A regular expression, matched without regard to case.
+    pub pattern: String,
+    /// What a refusal with it means. Any reason but overflow is also a veto against overflow.
+    pub reason: Reason,
+}
+
+/// A phrase that cannot be matched.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{pattern}` is no regular expression: {problem}; escape ( ) [ ] . * + ? with a backslash")]
+pub struct BadPhrase {
+    /// The phrase.
+    pub pattern: String,
+    /// What is wrong with it.
+    pub problem: String,
+}
+
+/// What a refusal means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Classified {
+    /// Why there was no answer.
+    pub reason: Reason,
+    /// The size of the request as the provider counted it.
+    pub observed_tokens: Option<u64>,
+    /// The limit that the provider named: of the window, of the output, or of tokens in a while.
+    pub limit_tokens: Option<u64>,
+}
+
+impl Classified {
+    /// Whether one request alone is larger than what may be used in a while: neither waiting nor
+    /// compacting a little helps, and the person must be told.
+    pub fn is_request_ceiling(&self) -> bool {
+        let larger = self.observed_tokens.zip(self.limit_tokens).is_some_and(|(o, l)| o > l);
+        self.reason == Reason::RateLimit && larger
+    }
+
+    /// The error of a request that this refusal ended.
+    pub fn into_error(
+        self,
+        provider: &str,
+        model: &str,
+        refusal: Refusal,
+        retry_after: Option<Duration>,
+    ) -> ProviderError {
+        let wait_ms = |wait: Duration| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
+        ProviderError {
+            reason: self.reason,
+            provider: provider.to_owned(),
+            model: model.to_owned(),
+            status: refusal.status,
+            code: refusal.code,
+            message: refusal.message,
+            retry_after_ms: retry_after.map(wait_ms),
+            observed_tokens: self.observed_tokens,
+            limit_tokens: self.limit_tokens,
+            began: false,
+        }
+    }
+}
+
+/// All phrases, ready to be matched. Built once.
+#[derive(Debug)]
+pub struct Classifier {
+    vetoes: Table,
+    not_size: Table,
+    own_overflows: Table,
+    overflows: Table,
+    words: Table,
+    hints: Table,
+    vague_words: Table,
+    bodyless: Regex,
+    counts: Counts,
+}
+
+impl Classifier {
+    /// The phrases that ctxhost knows, and some of the person's own.
+    ///
+    /// # Errors
+    ///
+    /// [`BadPhrase`], of the first one that is no regular expression.
+    pub fn with_extra(extra: &[ExtraPhrase]) -> Result<Classifier, BadPhrase> {
+        let (own_overflows, own_vetoes): (Vec<_>, Vec<_>) =
+            extra.iter().partition(|phrase| phrase.reason == Reason::ContextOverflow);
+        let mut not_size = Table::of(phrases::OUTPUT_CAPS)?;
+        not_size.rows.extend(Table::of(phrases::MALFORMED)?.rows);
+        let mut vetoes = Table::own(&own_vetoes)?;
+        vetoes.rows.extend(Table::of(phrases::VETOES)?.rows);
+        Ok(Classifier {
+            vetoes,
+            not_size,
+            own_overflows: Table::own(&own_overflows)?,
+            overflows: Table::of(phrases::OVERFLOWS)?,
+            words: Table::of(phrases::WORDS)?,
+            hints: Table::of(phrases::HINTS)?,
+            vague_words: Table::of(phrases::VAGUE_WORDS)?,
+            bodyless: pattern(phrases::BODYLESS)?,
+            counts: Counts::new()?,
+        })
+    }
+
+    /// What a refusal of some provider means.
+    pub fn classify(&self, refusal: &Refusal) -> Classified {
+        self.classify_of("", refusal)
+    }
+
+    /// What a refusal of this provider means; a few of them have habits of their own.
+    pub fn classify_of(&self, provider: &str, refusal: &Refusal) -> Classified {
+        let said = Said::of(refusal);
+        let (observed_tokens, limit_tokens) = self.counts.in_text(&refusal.message);
+        let reason = self.reason(provider, &said);
+        // What was asked for as output is no size of a request.
+        let is_size = reason != Reason::OutputLimit;
+        let observed_tokens = observed_tokens.filter(|_| is_size);
+        Classified { reason, observed_tokens, limit_tokens }
+    }
+
+    /// Whether a text speaks of an overflow, whatever its status.
+    pub(super) fn speaks_of_overflow(&self, text: &str) -> bool {
+        let refusal = Refusal { message: text.to_owned(), ..Refusal::default() };
+        self.classify(&refusal).reason == Reason::ContextOverflow
+    }
+
+    fn reason(&self, provider: &str, said: &Said<'_>) -> Reason {
+        self.vetoes
+            .find(&said.text)
+            .or_else(|| (said.status == Some(429)).then_some(Reason::RateLimit))
+            .or_else(|| self.not_size.find(&said.text))
+            .or_else(|| self.overflow(provider, said))
+            .or_else(|| said.code())
+            .or_else(|| self.words.find(&said.text))
+            .or_else(|| said.may_be_overflow().then(|| self.hints.find(&said.text)).flatten())
+            .or_else(|| said.clear_status())
+            .or_else(|| self.vague_words.find(&said.text))
+            .or_else(|| said.vague_status())
+            .unwrap_or(Reason::Unclassified)
+    }
+
+    fn overflow(&self, provider: &str, said: &Said<'_>) -> Option<Reason> {
+        // The person knows their provider: their own phrases need no fitting status.
+        let is_overflow = self.own_overflows.find(&said.text).is_some()
+            || said.has_overflow_code()
+            || self.is_bodyless_overflow(provider, said)
+            || said.may_be_overflow() && self.overflows.find(&said.text).is_some();
+        is_overflow.then_some(Reason::ContextOverflow)
+    }
+
+    fn is_bodyless_overflow(&self, provider: &str, said: &Said<'_>) -> bool {
+        let has_habit = |name: &&str| provider.eq_ignore_ascii_case(name);
+        said.status == Some(400)
+            && phrases::BODYLESS_OVERFLOW_PROVIDERS.iter().any(has_habit)
+            && self.bodyless.is_match(said.message)
+    }
+}
+
+/// What was said, as the tables want it.
+struct Said<'a> {
+    status: Option<u16>,
+    code: &'a str,
+    message: &'a str,
+    text: String,
+}
+
+impl<'a> Said<'a> {
+    fn of(refusal: &'a Refusal) -> Said<'a> {
+        Said {
+            status: refusal.status.or_else(|| leading_status(&refusal.message)),
+            code: refusal.code.trim(),
+            message: &refusal.message,
+            text: format!("{}\n{}", refusal.code, refusal.message),
+        }
+    }
+
+    fn has_overflow_code(&self) -> bool {
+        let is_code = |code: &&str| self.code.eq_ignore_ascii_case(code);
+        self.status.is_none_or(|status| status < 500) && phrases::OVERFLOW_CODES.iter().any(is_code)
+    }
+
+    fn may_be_overflow(&self) -> bool {
+        self.status.is_none_or(|status| phrases::OVERFLOW_STATUSES.contains(&status))
+    }
+
+    fn code(&self) -> Option<Reason> {
+        let names_it =
+            |codes: &[&str]| codes.iter().any(|code| self.code.eq_ignore_ascii_case(code));
+        phrases::CODES.iter().find(|(_, codes)| names_it(codes)).map(|(reason, _)| *reason)
+    }
+
+    fn clear_status(&self) -> Option<Reason> {
+        let status = self.status?;
+        phrases::CLEAR_STATUSES.iter().find(|(clear, _)| *clear == status).map(|(_, why)| *why)
+    }
+
+    fn vague_status(&self) -> Option<Reason> {
+        match self.status? {
+            400..=499 => Some(Reason::Format),
+            500..=599 => Some(Reason::ServerError),
+            _ => None,
+        }
+    }
+}
+
+/// The status with which SDKs begin a message: `400 context_length_exceeded`.
+fn leading_status(message: &str) -> Option<u16> {
+    let rest = message.trim_start().trim_start_matches("HTTP ").trim_start_matches("Error: ");
+    let (digits, after) = rest.split_at_checked(3)?;
+    let stands_alone = !after.starts_with(|c: char| c.is_alphanumeric() || c == '.' || c == ',');
+    let status = digits.parse().ok().filter(|status| (400..600).contains(status));
+    status.filter(|_| stands_alone)
+}
+
+/// Rows of patterns with their reasons.
+#[derive(Debug)]
+struct Table {
+    rows: Vec<(Regex, Reason)>,
+}
+
+impl Table {
+    fn of(rows: &[Rows]) -> Result<Table, BadPhrase> {
+        let each = rows.iter().flat_map(|(reason, of)| of.iter().map(|of| (*of, *reason)));
+        Table::from_rows(each)
+    }
+
+    fn own(phrases: &[&ExtraPhrase]) -> Result<Table, BadPhrase> {
+        Table::from_rows(phrases.iter().map(|phrase| (phrase.pattern.as_str(), phrase.reason)))
+    }
+
+    fn from_rows<'a>(rows: impl Iterator<Item = (&'a str, Reason)>) -> Result<Table, BadPhrase> {
+        let rows = rows.map(|(of, reason)| Ok((pattern(of)?, reason)));
+        Ok(Table { rows: rows.collect::<Result<_, BadPhrase>>()? })
+    }
+
+    fn find(&self, text: &str) -> Option<Reason> {
+        self.rows.iter().find(|(pattern, _)| pattern.is_match(text)).map(|(_, reason)| *reason)
+    }
+}
+
+/// A pattern, matched without regard to case, over line breaks.
+pub(super) fn pattern(of: &str) -> Result<Regex, BadPhrase> {
+    let built = RegexBuilder::new(of).case_insensitive(true).dot_matches_new_line(true).build();
+    built.map_err(|problem| BadPhrase { pattern: of.to_owned(), problem: problem.to_string() })
+}

@@ -1,0 +1,312 @@
+//! What providers write when they refuse, as data: regular expressions, matched without regard to case.
+//!
+//! Each table is read from above, and the first row that matches decides. Which table comes when is
+//! told in `classify.rs`. `.{0,80}` stands for "something short between".
+
+use super::Reason::{self, *};
+
+/// Rows of one reason.
+pub(super) type Rows = (Reason, &'static [&'static str]);
+
+/// What says that it is no overflow, whatever else is said. The text is the code, a newline and the
+/// message.
+pub(super) const VETOES: &[Rows] = &[
+    // Prices that come as rate limits: Anthropic's tier of long contexts, OpenAI's empty account.
+    (Billing, &["extra usage", "insufficient[ _]quota"]),
+    (
+        RateLimit,
+        &[
+            "rate[ _-]?limit",
+            "too many requests",
+            "per[ -](?:second|minute|min|hour|day)",
+            r"(?-u:\b)(?:tpm|rpm|tpd|rpd)(?-u:\b)",
+            "throttl",
+            "try again in",
+            "retry[ -]after",
+            "resource[ _]?exhausted",
+            // Bedrock throttles with the words of an overflow.
+            "too many tokens,? please wait",
+            r"(?:^|\n)[^a-z0-9]*(?:error:? )?429(?-u:\b)",
+            "status(?: code)?:? ?429",
+            "速率限制|频率限制|请求过于频繁|请求过多|限流|并发(?:数)?(?:过高|超过|超限)|每分钟",
+        ],
+    ),
+    (Overloaded, &[r"(?:^|\n)[^a-z0-9]*service unavailable:", "访问量过大"]),
+    (
+        Billing,
+        &[
+            "billing",
+            "credit balance",
+            "insufficient (?:funds|balance|credits?)",
+            "payment required",
+            "out of credits?",
+            "余额不足|欠费|请充值",
+        ],
+    ),
+    (RateLimit, &["quota", "配额|额度"]),
+    (
+        Format,
+        &[
+            "string_above_max_length",
+            "invalid '?user'?.{0,80}string too long",
+            "minimum token count to start caching",
+            "prompt template",
+            "reasoning (?:is )?(?:mandatory|required)",
+        ],
+    ),
+    // The words of ctxhost and its like about their own configuration.
+    (
+        WindowTooSmall,
+        &["context window.{0,80}(?:too small|minimum is)", "window (?:is )?too small"],
+    ),
+    // Such advice has sent agents into compacting again and again.
+    (EmptyResponse, &["empty response", "very low max_tokens"]),
+];
+
+/// More output was asked for than a model gives: no smaller history helps.
+pub(super) const OUTPUT_CAPS: &[Rows] = &[(
+    OutputLimit,
+    &[
+        r"max_(?:completion_|output_)?tokens\W{0,4}[0-9]+ ?>",
+        r"max_(?:completion_|output_)?tokens\W{0,4}(?:or .{0,30})?is too large",
+        "maximum allowed number of output tokens",
+        "at most [0-9,]+ (?:completion|output) tokens",
+        "max_?output_?tokens.{0,80}supported range",
+        r"range of max_(?:completion_|output_)?tokens should be",
+        r"max_(?:completion_|output_)?tokens\W{0,4}(?:must|should) be (?:<|less|at most|between|in )",
+    ],
+)];
+
+/// The history is not what the dialect demands: it wants repair, not shrinking.
+pub(super) const MALFORMED: &[Rows] = &[(
+    MalformedHistory,
+    &[
+        r"tool_use.{0,40}without.{0,40}tool_result",
+        r"each .?tool_use.? (?:block )?must have a single result",
+        r"multiple .?tool_result.? blocks with id",
+        r"unexpected .?tool_use_id",
+        "must be followed by tool messages",
+        r"messages with role .?tool.? must be a response to a preceding",
+        r"failed to parse tool.?call arguments as json",
+        "number of function response parts",
+        "function (?:call|response) turn",
+        "no tool (?:output|call) found for function call",
+        "without its required following item",
+        r"thinking.{0,160}(?:signature|cannot be modified|must remain as they were)",
+        r"signature.{0,80}thinking",
+        "roles must alternate",
+    ],
+)];
+
+/// Codes and types that say overflow; what stop reasons say as well.
+pub(super) const OVERFLOW_CODES: &[&str] = &[
+    "context_length_exceeded",
+    "context_window_exceeded",
+    "ContextWindowExceededError",
+    "model_context_window_exceeded",
+    "request_too_large",
+    "context_overflow",
+    // llama.cpp.
+    "exceed_context_size_error",
+    // z.ai: too long; and a wrong parameter, which is what it says of too long a prompt too.
+    "1261",
+    "1210",
+];
+
+/// Statuses with which a text may say overflow. With any other it is about something else.
+pub(super) const OVERFLOW_STATUSES: &[u16] = &[400, 413, 422];
+
+/// Providers whose 400 without a body means overflow; others send such for any reason.
+pub(super) const BODYLESS_OVERFLOW_PROVIDERS: &[&str] = &["cerebras"];
+
+/// A text that SDKs write where there was no body.
+pub(super) const BODYLESS: &str = r"^\s*(?:[0-9]{3} )?(?:\(?status code\)? )?(?:\(no body\))?\s*$";
+
+/// Texts that say overflow.
+pub(super) const OVERFLOWS: &[Rows] = &[(
+    ContextOverflow,
+    &[
+        // Codes inside a text.
+        "context_length_exceeded|contextwindowexceeded|context_window_exceeded|request_too_large",
+        "context_overflow|exceed_context_size_error",
+        // Anthropic, also at Vertex and Bedrock.
+        "prompt (?:is )?too long",
+        "request exceeds the maximum size",
+        "input length and .?max_tokens.? exceed context limit",
+        "exceed context limit",
+        "max_tokens.{0,80}exceed.{0,80}context",
+        // Bedrock.
+        "input is too long for",
+        "too many input tokens",
+        "max input token",
+        "exceeds? the maximum number of (?:input )?tokens",
+        // OpenAI, and all who speak like it: xAI, OpenRouter, DeepSeek, vLLM.
+        "maximum context",
+        "context length exceeded",
+        "exceeded (?:max )?context length",
+        "exceeds? the context window",
+        "reduce the length of the (?:messages|prompt|input)",
+        "maximum prompt length is",
+        r"max_model_len|maximum model length",
+        r"prompt length.{0,40}(?:exceed|longer|greater|larger)",
+        // Azure.
+        "input tokens exceed the configured limit",
+        // LiteLLM and other proxies.
+        "context window exceeded",
+        r"exceeds? (?:the )?(?:model(?:'s)? )?(?:maximum )?context (?:length|limit)",
+        "exceeds? model context window",
+        "input length.{0,80}exceed.{0,80}(?:context|model limit)",
+        "input length [0-9,]+ tokens exceeds the model limit",
+        "context limit exceeded",
+        // Gemini and Vertex.
+        "invalid_argument.{0,160}maximum number of tokens",
+        r"input exceeds.{0,80}maximum number of tokens",
+        r"input token count.{0,80}exceeds? the maximum",
+        r"input token count is.{0,80}only supports up to",
+        // OpenRouter's Poolside.
+        "maximum allowed input length",
+        // Together and TGI.
+        r"longer than the model'?s context length",
+        r"inputs.? tokens \+ .?max_new_tokens.? must be",
+        // Mistral.
+        "too large for model with.{0,40}maximum context length",
+        // Cerebras.
+        r"current length is [0-9,]+.{0,40}while limit is",
+        // GitHub Copilot; its 413 "failed to parse request" is an overflow by its status.
+        r"(?:token|prompt|context|input).{0,60}exceeds the limit of [0-9]",
+        // MiniMax.
+        "context window exceeds limit",
+        // Kimi and Moonshot.
+        "exceeded model token limit|model token limit",
+        // DS4.
+        "configured context size is",
+        // Qwen and DashScope.
+        "range of input length should be",
+        "requested input length.{0,80}exceeds?.{0,80}maximum",
+        // z.ai.
+        r"prompt exceeds max(?:imum)? length",
+        "tokens in request more than max tokens allowed",
+        // Ollama.
+        "exceeded (?:max )?context length by",
+        "truncating input",
+        // llama.cpp and Lemonade.
+        r"exceeds the available context size",
+        "context size has been exceeded",
+        "slot context|n_ctx_slot",
+        // LM Studio.
+        "greater than the context length",
+        // Of several.
+        "context window.{0,80}ran out of (?:room|space)",
+        "ran out of (?:room|space).{0,80}context window",
+        "request size exceeds.{0,80}context window",
+        "context overflow:",
+        r"(?-u:\b)413(?-u:\b).{0,80}too large",
+        r"total tokens.{0,80}exceeds? (?:the )?(?:model'?s )?(?:max|limit)",
+        "input (?:is )?too long",
+        "too many tokens",
+        "token limit exceeded",
+        // Chinese.
+        "上下文过长|上下文超出|上下文长度|上下文超限|超出最大上下文|超过最大上下文|请压缩上下文|超过最大长度",
+        r"prompt\s*超长|输入(?:内容)?(?:过长|超长)",
+    ],
+)];
+
+/// Texts that probably say overflow; asked after everything that says something surer.
+pub(super) const HINTS: &[Rows] = &[(
+    ContextOverflow,
+    &[
+        "context.{0,80}overflow",
+        r"context window.{0,80}(?:too (?:large|long)|exceed|(?-u:\b)over(?-u:\b)|limit|(?-u:\b)max|requested|sent|tokens)",
+        r"prompt.{0,80}(?:too (?:large|long)|exceed|(?-u:\b)over(?-u:\b)|limit|(?-u:\b)max)",
+        r"(?:request|input).{0,80}(?:context|window|length|token).{0,80}(?:too (?:large|long)|exceed|(?-u:\b)over(?-u:\b)|limit|(?-u:\b)max)",
+    ],
+)];
+
+/// Codes and types of everything else, each as a whole.
+pub(super) const CODES: &[Rows] = &[
+    (Billing, &["billing_error", "insufficient_credits"]),
+    (Auth, &["authentication_error", "invalid_api_key", "UNAUTHENTICATED", "token_expired"]),
+    (
+        AuthPermanent,
+        &["permission_error", "PERMISSION_DENIED", "AccessDeniedException", "account_deactivated"],
+    ),
+    (ModelNotFound, &["model_not_found", "not_found_error", "NOT_FOUND", "model_not_available"]),
+    (
+        Overloaded,
+        &["overloaded_error", "server_overloaded", "UNAVAILABLE", "ServiceUnavailableException"],
+    ),
+    (Timeout, &["timeout_error", "DEADLINE_EXCEEDED", "ModelTimeoutException"]),
+    (SessionExpired, &["previous_response_not_found"]),
+    (
+        ServerError,
+        &["api_error", "server_error", "internal_error", "internal_server_error", "INTERNAL"],
+    ),
+];
+
+/// Texts of everything else that say more than a status does.
+pub(super) const WORDS: &[Rows] = &[
+    (
+        Auth,
+        &[
+            r"(?:incorrect|invalid|missing|wrong|expired|no) (?:x-)?api[ _-]?key",
+            r"api[ _-]?key (?:is )?(?:not valid|not found|invalid|missing|expired)",
+            "authentication (?:failed|fails|error|required)",
+            "unauthori[sz]ed",
+            r"(?:invalid|expired) (?:bearer|access|auth[a-z]*) token",
+            r"鉴权失败|身份验证失败|认证失败|api ?key ?(?:无效|错误|不正确|已过期)|密钥(?:无效|错误)",
+        ],
+    ),
+    (
+        AuthPermanent,
+        &[
+            "permission denied|access denied",
+            "(?:organi[sz]ation|account).{0,60}(?:disabled|suspended|deactivated)",
+            "country, region,? or territory",
+            "无权访问|没有权限",
+        ],
+    ),
+    (
+        ModelNotFound,
+        &[
+            r"model.{0,80}(?:not found|does not exist|decommissioned|has been (?:retired|shut down))",
+            "no such model|unknown model|try pulling it first|no endpoints found",
+            "模型不存在",
+        ],
+    ),
+    (
+        Overloaded,
+        &[
+            "overloaded|(?:at|over) capacity|server is busy|high (?:demand|load)",
+            "temporarily unavailable",
+            "服务繁忙|系统繁忙|负载过高|稍后(?:再试|重试)",
+        ],
+    ),
+    (SessionExpired, &["previous response.{0,80}not found", "session (?:has expired|not found)"]),
+];
+
+/// Statuses that leave no doubt.
+pub(super) const CLEAR_STATUSES: &[(u16, Reason)] = &[
+    (401, Auth),
+    (402, Billing),
+    (403, AuthPermanent),
+    (404, ModelNotFound),
+    (408, Timeout),
+    (410, SessionExpired),
+    (413, ContextOverflow),
+    (429, RateLimit),
+    (503, Overloaded),
+    (504, Timeout),
+    // Cloudflare: the server behind it gave no answer in time, or has a wrong certificate.
+    (524, Timeout),
+    (526, TlsCertificate),
+    // Anthropic.
+    (529, Overloaded),
+];
+
+/// Texts that say something where neither code nor status does.
+pub(super) const VAGUE_WORDS: &[Rows] = &[
+    (TlsCertificate, &["certificate"]),
+    (Connection, &["connection (?:refused|reset|error)|econnrefused|enotfound|dns error"]),
+    (Timeout, &["time[ds]?[ -]?out|deadline exceeded|etimedout|超时"]),
+    (ServerError, &["internal (?:server )?error|server had an error|内部错误|服务器错误"]),
+];

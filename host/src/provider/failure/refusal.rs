@@ -1,0 +1,198 @@
+//! The innermost code and message of an error body, whatever it is wrapped in.
+//!
+//! Proxies put errors into errors: as objects, in arrays, and as JSON inside a string. What the
+//! provider itself said is the innermost; the wrapping says "Provider returned error".
+
+use serde_json::{Deserializer, Map, Value};
+
+use super::Refusal;
+
+/// How many wrappings are opened. Eight, as in Cline; no real body had more than four.
+const DEPTH: u32 = 8;
+
+/// Characters of a message that are kept: some providers repeat the whole request in it.
+const MESSAGE_CHARS: usize = 4_000;
+
+/// Places in a text where JSON is looked for: each costs a parse.
+const JSON_STARTS: usize = 4;
+
+/// Where objects keep an error inside them, the innermost first.
+const WRAPPINGS: &[&str] = &[
+    "error",
+    "errors",
+    "response",
+    "metadata",
+    "raw",
+    "base_resp",
+    "detail",
+    "cause",
+    "body",
+    "inner_error",
+    "innererror",
+];
+
+/// Where objects keep a message of their own.
+const MESSAGES: &[&str] =
+    &["message", "Message", "msg", "status_msg", "error_msg", "error_message", "errorMessage"];
+
+/// Where objects keep a code, the most telling first.
+const CODES: &[&str] =
+    &["code", "status", "error_type", "type", "__type", "error_code", "errorCode", "status_code"];
+
+/// Types that say no more than that it is an error.
+const EMPTY_WORDS: &[&str] = &["error", "response.failed", "object"];
+
+/// What a provider said, out of an error body in any dialect: JSON, JSON in JSON, HTML, text or
+/// nothing.
+///
+/// `status` is the HTTP status; `None` for a frame of a stream, where a status in the body counts.
+pub fn refusal_of(status: Option<u16>, body: &str) -> Refusal {
+    let text = body.trim();
+    let found = json_in(text, DEPTH).unwrap_or_default();
+    let message = match found.message.is_empty() {
+        true if !found.code.is_empty() => found.code.clone(),
+        true => readable(text),
+        false => found.message,
+    };
+    Refusal {
+        status: status.or(found.status),
+        code: found.code,
+        message: message.chars().take(MESSAGE_CHARS).collect(),
+    }
+}
+
+/// What is known of an error so far.
+#[derive(Debug, Default)]
+struct Found {
+    is_json: bool,
+    status: Option<u16>,
+    code: String,
+    message: String,
+}
+
+impl Found {
+    /// This one, with what it lacks from the error around it.
+    fn within(self, outer: Found) -> Found {
+        Found {
+            is_json: true,
+            status: self.status.or(outer.status),
+            code: if self.code.is_empty() { outer.code } else { self.code },
+            message: if self.message.is_empty() { outer.message } else { self.message },
+        }
+    }
+}
+
+/// The error in the first JSON object or array of a text.
+fn json_in(text: &str, depth: u32) -> Option<Found> {
+    let starts = text.match_indices(['{', '[']).take(JSON_STARTS);
+    let values = starts.filter_map(|(at, _)| first_value(text.get(at..)?));
+    values.map(|value| dig(&value, depth)).find(|found| !found.message.is_empty() || found.is_json)
+}
+
+fn first_value(text: &str) -> Option<Value> {
+    let value = Deserializer::from_str(text).into_iter::<Value>().next()?.ok()?;
+    // A list of numbers in a sentence is no error.
+    let is_wrapping = match &value {
+        Value::Object(object) => !object.is_empty(),
+        Value::Array(items) => items.iter().any(|item| item.is_object() || item.is_string()),
+        _ => false,
+    };
+    is_wrapping.then_some(value)
+}
+
+fn dig(value: &Value, depth: u32) -> Found {
+    let Some(deeper) = depth.checked_sub(1) else { return Found::default() };
+    match value {
+        Value::Object(object) => dig_object(object, deeper),
+        Value::Array(items) => items
+            .iter()
+            .map(|item| dig(item, deeper))
+            .find(|found| !found.message.is_empty())
+            .unwrap_or_default(),
+        Value::String(text) => dig_text(text, deeper),
+        _ => Found::default(),
+    }
+}
+
+fn dig_object(object: &Map<String, Value>, depth: u32) -> Found {
+    let own = Found {
+        is_json: true,
+        status: status_of(object),
+        code: code_of(object),
+        message: String::new(),
+    };
+    let said = MESSAGES.iter().filter_map(|name| object.get(*name)).map(|value| dig(value, depth));
+    let said = said.into_iter().find(|found| !found.message.is_empty()).unwrap_or_default();
+    let own = said.within(own);
+    let inner =
+        WRAPPINGS.iter().filter_map(|name| object.get(*name)).map(|value| dig(value, depth));
+    match inner.into_iter().find(|found| !found.message.is_empty() || !found.code.is_empty()) {
+        Some(inner) => inner.within(own),
+        None => own,
+    }
+}
+
+/// The error inside a text, or the text itself.
+fn dig_text(text: &str, depth: u32) -> Found {
+    let inner = json_in(text, depth).filter(|found| !found.message.is_empty());
+    inner.unwrap_or_else(|| Found { message: text.trim().to_owned(), ..Found::default() })
+}
+
+/// The status that an object names as a number.
+fn status_of(object: &Map<String, Value>) -> Option<u16> {
+    let numbers = ["status", "status_code", "code"].into_iter().filter_map(|name| object.get(name));
+    numbers.filter_map(Value::as_u64).find_map(http_status)
+}
+
+fn http_status(number: u64) -> Option<u16> {
+    u16::try_from(number).ok().filter(|status| (400..600).contains(status))
+}
+
+/// The code that an object names: a word, or a number that is no HTTP status.
+fn code_of(object: &Map<String, Value>) -> String {
+    let words = CODES.iter().filter_map(|name| match object.get(*name)? {
+        Value::String(word) => Some(word.trim().to_owned()),
+        Value::Number(number) => Some(number.to_string()),
+        _ => None,
+    });
+    words.into_iter().find(|word| tells_something(word)).unwrap_or_default()
+}
+
+fn tells_something(word: &str) -> bool {
+    let is_status = word.parse::<u64>().is_ok_and(|number| number < 600);
+    !word.is_empty() && !is_status && !EMPTY_WORDS.contains(&word)
+}
+
+/// A page as its title, and any other text as it is.
+fn readable(text: &str) -> String {
+    let lower = text.to_ascii_lowercase();
+    if !text.starts_with('<') && !lower.contains("<html") {
+        return text.to_owned();
+    }
+    let between = |open: &str, close: &str| {
+        let from = lower.find(open)? + open.len();
+        let rest = lower.get(from..)?;
+        let inside = from + rest.find('>')? + 1;
+        text.get(inside..inside + lower.get(inside..)?.find(close)?)
+    };
+    let title = between("<title", "</title").or_else(|| between("<h1", "</h1"));
+    words_of(title.filter(|title| !title.trim().is_empty()).unwrap_or(text))
+}
+
+/// The words of a page without its tags.
+fn words_of(page: &str) -> String {
+    let mut words = String::new();
+    let mut is_tag = false;
+    for character in page.chars() {
+        match character {
+            '<' => is_tag = true,
+            '>' => {
+                is_tag = false;
+                words.push(' ');
+            }
+            _ if !is_tag => words.push(character),
+            _ => {}
+        }
+    }
+    words.split_whitespace().collect::<Vec<_>>().join(" ")
+}
