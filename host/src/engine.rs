@@ -22,7 +22,7 @@ pub use bundled::{BUNDLED, LEGACY, bundled};
 pub use environment::{Clock, Environment, SessionView};
 pub use lane::Isolation;
 pub use library::{Inspected, LoadError, inspect};
-pub use live::{EngineSpec, LiveEngine, OpenError, Source};
+pub use live::{EngineSpec, LinkedEngine, LiveEngine, OpenError, Source};
 pub use quarantine::{Quarantine, QuarantineRecord};
 pub use slot::{OnEngineError, Served, Serving, Slot, SlotError};
 pub use timeouts::Timeouts;

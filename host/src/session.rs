@@ -12,6 +12,7 @@ mod entry;
 mod error;
 mod fields;
 mod file;
+mod folder;
 mod header;
 mod identity;
 mod items;
@@ -36,6 +37,7 @@ use ctxhost_engine_api::transcript::log::{NewEntry, TranscriptLog};
 pub use body::RecordBody;
 pub use compaction::NewCompaction;
 pub use error::{LineProblem, SessionError};
+pub use folder::{Kept, SessionFolder};
 pub use header::{Header, SESSION_VERSION};
 pub use record::{Record, RecordKind};
 

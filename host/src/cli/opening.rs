@@ -28,7 +28,7 @@ pub(super) fn find(config: &Config, name: &str) -> Result<Option<Inspected>, Fai
     let spec =
         Roster::of(config).spec(config, name).map_err(|error| unlisted(config, name, error))?;
     let found = match &spec.source {
-        Source::Bundled => None,
+        Source::Bundled | Source::Linked(_) => None,
         Source::File(path) => {
             Some(read(&spec, path).map_err(|error| unopened(config, name, error))?)
         }

@@ -22,6 +22,8 @@ use super::timeouts::Timeouts;
 pub enum Source {
     /// Linked into the host.
     Bundled,
+    /// Linked into the program that embeds the host.
+    Linked(LinkedEngine),
     /// Loaded from a file.
     File(PathBuf),
 }
@@ -30,8 +32,30 @@ impl std::fmt::Display for Source {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Source::Bundled => f.write_str("bundled"),
+            Source::Linked(_) => f.write_str("linked"),
             Source::File(path) => write!(f, "{}", path.display()),
         }
+    }
+}
+
+/// An engine that a program brings along. Two are the same where their ids are.
+#[derive(Clone, Copy)]
+pub struct LinkedEngine {
+    id: &'static str,
+    door: EngineDoor,
+}
+
+impl PartialEq for LinkedEngine {
+    fn eq(&self, other: &Self) -> bool {
+        self.id == other.id
+    }
+}
+
+impl Eq for LinkedEngine {}
+
+impl std::fmt::Debug for LinkedEngine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("LinkedEngine").field("id", &self.id).finish_non_exhaustive()
     }
 }
 
@@ -58,6 +82,18 @@ impl EngineSpec {
             source: Source::Bundled,
             sha256: None,
             isolation: Isolation::Inline,
+            config,
+        }
+    }
+
+    /// An engine that the embedding program brings along, on a lane of its own.
+    pub fn linked<E: ContextEngine>(config: Value) -> Self {
+        let linked = LinkedEngine { id: E::INFO.id, door: EngineDoor::linked::<E>() };
+        EngineSpec {
+            id: E::INFO.id.into(),
+            source: Source::Linked(linked),
+            sha256: None,
+            isolation: Isolation::Lane,
             config,
         }
     }
@@ -354,6 +390,7 @@ fn open_door(spec: &EngineSpec, environment: &Environment) -> Result<EngineDoor,
         Source::Bundled => {
             return bundled(&spec.id).ok_or_else(|| OpenError::NotBundled { id: spec.id.clone() });
         }
+        Source::Linked(linked) => return Ok(linked.door),
         Source::File(path) => path,
     };
     let inspected = inspect(path)?.expect_hash(spec.sha256.as_deref())?;

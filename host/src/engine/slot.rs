@@ -255,6 +255,50 @@ impl Slot {
         .await
     }
 
+    /// The tools that the effective engine offers.
+    pub async fn tools(&self, session: SessionRef) -> Result<Served<Vec<ToolSpec>>, SlotError> {
+        self.serve("tools", |engine| {
+            let session = session.clone();
+            async move { engine.tools(session).await }
+        })
+        .await
+    }
+
+    /// The model called a tool of the effective engine. An error goes to the model; nobody stands in.
+    pub async fn call_tool(
+        &self,
+        view: &Transcript,
+        request: ToolCallRequest,
+    ) -> Result<ToolAnswer> {
+        self.effective().call_tool(view.clone(), request).await
+    }
+
+    /// A sub-agent is about to start. An error stops the spawn.
+    pub async fn prepare_subagent_spawn(
+        &self,
+        view: &Transcript,
+        request: SubagentSpawnRequest,
+    ) -> Result<SpawnPrepared> {
+        self.effective().prepare_subagent_spawn(view.clone(), request).await
+    }
+
+    /// A spawn that was prepared failed.
+    pub async fn rollback_subagent_spawn(&self, request: SubagentRollbackRequest) -> Result<()> {
+        self.effective().rollback_subagent_spawn(request).await
+    }
+
+    /// A sub-agent ended.
+    pub async fn on_subagent_ended(
+        &self,
+        request: SubagentEndedRequest,
+    ) -> Result<Served<()>, SlotError> {
+        self.serve("on_subagent_ended", |engine| {
+            let request = request.clone();
+            async move { engine.on_subagent_ended(request).await }
+        })
+        .await
+    }
+
     /// A smaller transcript. An engine that delegates is answered for by the bundled one.
     ///
     /// # Errors

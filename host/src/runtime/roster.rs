@@ -113,7 +113,7 @@ impl Roster {
         permit(config, name)?;
         let settings = config.engine_config(name);
         let mut spec = match &engine.source {
-            Source::Bundled => EngineSpec::bundled(name, settings),
+            Source::Bundled | Source::Linked(_) => EngineSpec::bundled(name, settings),
             Source::File(path) => EngineSpec::file(name, path, settings),
         };
         if let Some(entry) = config.entry(name) {

@@ -61,7 +61,7 @@ impl Turn<'_> {
             ..ToolCallRequest::default()
         };
         match self.slot.call_tool(&self.conversation.view(), request).await {
-            Ok(served) => ToolOutput::of(served.value.text, served.value.is_error),
+            Ok(answer) => ToolOutput::of(answer.text, answer.is_error),
             Err(error) => ToolOutput::of(error.to_string(), true),
         }
     }

@@ -1,0 +1,111 @@
+//! `ctxhost chat`: an agent in the terminal, one message or many.
+
+mod command;
+mod show;
+mod talk;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use self::show::Show;
+use super::failure::Failure;
+use super::output::Output;
+use super::setup;
+use super::window::parse_tokens;
+use crate::config::Config;
+use crate::runtime::{Runtime, RuntimeBuilder, SessionId, state_folder};
+use crate::session::{Session, SessionFolder};
+
+/// Talk to a model that works in this folder with tools.
+///
+/// The conversation is a session file that Pi opens too. The model comes from [agent] in ctxhost.toml, or
+/// from --model.
+#[derive(Debug, clap::Args)]
+pub(super) struct Chat {
+    /// Say this, print the answer and end.
+    #[arg(short, long, value_name = "TEXT")]
+    prompt: Option<String>,
+    /// The session file to go on with; made where it is not there yet.
+    #[arg(long, value_name = "FILE", conflicts_with = "resume")]
+    session: Option<PathBuf>,
+    /// Go on with the newest session of this folder.
+    #[arg(short = 'c', long = "continue")]
+    resume: bool,
+    /// The model, as provider/id.
+    #[arg(long, value_name = "MODEL")]
+    model: Option<String>,
+    /// Its context window, such as 32k.
+    #[arg(long, value_name = "TOKENS", value_parser = parse_tokens)]
+    window: Option<u64>,
+    /// The engine, by id or by the path of its library; by default the one of the slot.
+    #[arg(long, value_name = "ID|PATH")]
+    engine: Option<String>,
+}
+
+impl Chat {
+    pub(super) fn run(
+        self,
+        config_path: Option<&Path>,
+        output: &mut Output,
+    ) -> Result<ExitCode, Failure> {
+        let cwd = std::env::current_dir()?;
+        let config = setup::find_config(config_path, &cwd, output)?;
+        let threads = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+        threads.block_on(async {
+            let runtime = self.runtime(&config).await?;
+            let session = self.session(&runtime, &cwd)?;
+            let show = Show::start(&runtime, output.style());
+            let outcome = match &self.prompt {
+                Some(text) => say_once(&runtime, &session, text).await,
+                None => talk::talk(&runtime, &session, &config, output).await,
+            };
+            runtime.finish().await;
+            show.finish().await;
+            outcome
+        })
+    }
+
+    async fn runtime(&self, config: &Config) -> Result<Runtime, Failure> {
+        let mut builder = RuntimeBuilder::of(config);
+        if let Some(model) = &self.model {
+            builder = builder.model(model);
+        }
+        if let Some(window_tokens) = self.window {
+            builder = builder.window_tokens(window_tokens);
+        }
+        if let Some(engine) = &self.engine {
+            builder = builder.engine(engine);
+        }
+        Ok(builder.build().await?)
+    }
+
+    fn session(&self, runtime: &Runtime, cwd: &Path) -> Result<SessionId, Failure> {
+        if let Some(path) = &self.session {
+            return Ok(match path.exists() {
+                true => runtime.open_session(path)?,
+                false => runtime.create_session(path, cwd)?,
+            });
+        }
+        let folder = sessions_of(cwd);
+        let newest = folder.list().into_iter().next().filter(|_| self.resume);
+        let session = match newest {
+            Some(kept) => Session::open(&kept.path)?,
+            None => folder.create(cwd)?,
+        };
+        Ok(runtime.adopt_session(session))
+    }
+}
+
+/// Where the sessions of a working folder are kept.
+pub(super) fn sessions_of(cwd: &Path) -> SessionFolder {
+    SessionFolder::of(&state_folder().join("sessions"), cwd)
+}
+
+async fn say_once(
+    runtime: &Runtime,
+    session: &SessionId,
+    text: &str,
+) -> Result<ExitCode, Failure> {
+    runtime.send(session, text).await?;
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,119 @@
+//! What a person may ask of the host in a conversation: lines that begin with a slash.
+
+use ctxhost_engine_api::{Role, Transcript};
+
+use crate::cli::failure::Failure;
+use crate::cli::opening::unlisted;
+use crate::cli::render::phrase::grouped;
+use crate::config::Config;
+use crate::runtime::roster::Roster;
+use crate::runtime::{Occupancy, Runtime, SessionId};
+
+/// A command.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Command {
+    /// Compact now; the summary looks after the focus.
+    Compact { focus: Option<String> },
+    /// What the window is filled with.
+    Context,
+    /// Take the newest compaction back.
+    Undo,
+    /// Another engine, from the next turn on.
+    Engine { name: String },
+    /// What there is.
+    Help,
+    /// The end.
+    Quit,
+}
+
+const HELP: &str = "/compact [focus]  fold the history now; the summary looks after the focus
+/context          what the window is filled with
+/undo             take the newest compaction back
+/engine ID        another engine from the next turn on
+/quit             end (so does the end of the input)";
+
+impl Command {
+    /// The command of a line; `None` for a line that is said to the model.
+    pub(super) fn parse(line: &str) -> Option<Result<Command, String>> {
+        let rest = line.trim().strip_prefix('/')?;
+        let (name, argument) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
+        let argument = argument.trim();
+        Some(Ok(match name {
+            "compact" => Command::Compact { focus: Some(argument.to_owned()).filter(|f| !f.is_empty()) },
+            "context" => Command::Context,
+            "undo" => Command::Undo,
+            "engine" if !argument.is_empty() => Command::Engine { name: argument.to_owned() },
+            "engine" => return Some(Err("name an engine: /engine mask".into())),
+            "help" => Command::Help,
+            "quit" | "exit" => Command::Quit,
+            _ => return Some(Err(format!("no command /{name}; /help lists them"))),
+        }))
+    }
+}
+
+/// Does it and says what came of it.
+pub(super) async fn run(
+    command: Command,
+    runtime: &Runtime,
+    session: &SessionId,
+    config: &Config,
+) -> Result<String, Failure> {
+    match command {
+        Command::Compact { focus } => {
+            // The outcomes themselves are shown as the events they are.
+            let outcomes = runtime.compact(session, focus.as_deref()).await?;
+            Ok(format!("{} tried", outcomes.len()))
+        }
+        Command::Context => Ok(context(&runtime.occupancy(session).await?)),
+        Command::Undo => Ok(match runtime.undo(session).await? {
+            true => "the newest compaction is taken back".into(),
+            false => "there is no compaction to take back".into(),
+        }),
+        Command::Engine { name } => {
+            let spec = Roster::of(config).spec(config, &name);
+            let spec = spec.map_err(|error| unlisted(config, &name, error))?;
+            runtime.use_engine(&spec).map_err(|error| Failure::caller(error.to_string()))?;
+            Ok(format!("{} serves from the next turn on", runtime.engine()))
+        }
+        Command::Help => Ok(HELP.into()),
+        Command::Quit => Ok(String::new()),
+    }
+}
+
+fn context(occupancy: &Occupancy) -> String {
+    let Occupancy { view, budget_tokens, window_tokens, engine, model } = occupancy;
+    let tokens = |role| tokens_of(view, role);
+    format!(
+        "{model}, window {} tokens, engine {engine}\n{} of {} tokens, {} entries\n  \
+         messages of the person {}\n  answers {}\n  tool results {}",
+        grouped(*window_tokens),
+        grouped(view.total_tokens()),
+        grouped(*budget_tokens),
+        view.len(),
+        grouped(tokens(Role::User)),
+        grouped(tokens(Role::Assistant)),
+        grouped(tokens(Role::Tool)),
+    )
+}
+
+fn tokens_of(view: &Transcript, role: Role) -> u64 {
+    view.iter().filter(|entry| entry.role() == role).map(|entry| entry.tokens()).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slash_begins_a_command_and_nothing_else_does() {
+        let check = |line: &str, expected| assert_eq!(Command::parse(line), expected, "{line}");
+        check("hello", None);
+        check("what is /etc?", None);
+        check("/compact", Some(Ok(Command::Compact { focus: None })));
+        check("/compact the tests", Some(Ok(Command::Compact { focus: Some("the tests".into()) })));
+        check(" /engine mask ", Some(Ok(Command::Engine { name: "mask".into() })));
+        check("/engine", Some(Err("name an engine: /engine mask".into())));
+        check("/cmpact", Some(Err("no command /cmpact; /help lists them".into())));
+        check("/exit", Some(Ok(Command::Quit)));
+    }
+}

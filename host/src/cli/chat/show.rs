@@ -1,0 +1,123 @@
+//! What happens, on the terminal: the answer on standard output, everything else beside it.
+
+use std::io::Write as _;
+
+use tokio::sync::broadcast::error::RecvError;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+use crate::cli::render::paint::Style;
+use crate::cli::render::phrase::grouped;
+use crate::runtime::event::What;
+use crate::runtime::{CompactionOutcome, Runtime, Verdict};
+
+/// Shows events until it is told to stop.
+pub(super) struct Show {
+    stop: oneshot::Sender<()>,
+    task: JoinHandle<()>,
+}
+
+impl Show {
+    /// Begins to show what happens in a runtime.
+    pub(super) fn start(runtime: &Runtime, style: Style) -> Show {
+        let mut events = runtime.subscribe();
+        let (stop, mut stopped) = oneshot::channel();
+        let task = tokio::spawn(async move {
+            let mut screen = Screen { style, in_line: false };
+            loop {
+                let event = tokio::select! {
+                    biased;
+                    event = events.recv() => event,
+                    _ = &mut stopped => return,
+                };
+                match event {
+                    Ok(event) => screen.show(&event.what),
+                    Err(RecvError::Lagged(missed)) => screen.remark(&format!("({missed} events missed)")),
+                    Err(RecvError::Closed) => return,
+                }
+            }
+        });
+        Show { stop, task }
+    }
+
+    /// Shows what has happened already, and ends.
+    pub(super) async fn finish(self) {
+        let _ = self.stop.send(());
+        let _ = self.task.await;
+    }
+}
+
+struct Screen {
+    style: Style,
+    /// Whether the cursor stands behind text of the answer.
+    in_line: bool,
+}
+
+impl Screen {
+    fn show(&mut self, what: &What) {
+        match what {
+            What::Text(text) => self.text(text),
+            What::Answered { .. } => self.end_line(),
+            What::ToolCalled { tool, arguments, .. } => {
+                self.remark(&format!("* {tool} {}", shortened(&arguments.to_string())));
+            }
+            What::ToolEnded { tool, is_error: true, .. } => self.remark(&format!("* {tool} failed")),
+            What::Assembled { engine, fallback: Some(why), .. } => {
+                self.remark(&format!("! {engine} stands in: {why}"));
+            }
+            What::Compaction(outcome) => self.remark(&told(outcome)),
+            What::CompactionOwed => {
+                self.remark("! the session is nearly full; /compact makes room");
+            }
+            What::Recovering { reason, action } => {
+                self.remark(&format!("! {}: {action}", reason.name()));
+            }
+            What::ModelChanged { model, why } => self.remark(&format!("! {model} goes on: {why}")),
+            What::SilentTruncation { message } => self.remark(&format!("! {message}")),
+            What::EngineChanged { engine } => self.remark(&format!("engine {engine}")),
+            _ => {}
+        }
+    }
+
+    fn text(&mut self, text: &str) {
+        let mut stdout = std::io::stdout().lock();
+        // A reader that closed the pipe has had enough.
+        let _ = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
+        self.in_line = !text.ends_with('\n');
+    }
+
+    fn end_line(&mut self) {
+        if std::mem::take(&mut self.in_line) {
+            self.text("\n");
+        }
+    }
+
+    fn remark(&mut self, line: &str) {
+        self.end_line();
+        let _ = writeln!(std::io::stderr(), "{}", self.style.faint(line));
+    }
+}
+
+/// One line about a compaction.
+pub(super) fn told(outcome: &CompactionOutcome) -> String {
+    let (before, after) = (grouped(outcome.before_tokens), grouped(outcome.after_tokens));
+    let engine = &outcome.engine;
+    match &outcome.verdict {
+        Verdict::Applied => format!(
+            "~ {engine} compacted {before} -> {after} tokens, {} entries folded",
+            outcome.folded.len()
+        ),
+        Verdict::Rejected { reason } => format!("~ {engine}: compaction rejected: {reason}"),
+        Verdict::NotTried { reason } => format!("~ {engine}: not compacted: {reason}"),
+    }
+}
+
+/// Long arguments, by their beginning.
+fn shortened(text: &str) -> String {
+    const MOST_CHARS: usize = 100;
+    let mut short: String = text.chars().take(MOST_CHARS).collect();
+    if short.len() < text.len() {
+        short.push_str("...");
+    }
+    short
+}
