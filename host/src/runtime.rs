@@ -15,6 +15,9 @@ pub mod setup;
 
 pub mod hook;
 
+pub mod failover;
+pub mod model_name;
+
 mod by_hand;
 mod known_session;
 

@@ -1,0 +1,215 @@
+//! The chain, reason by reason and as a law.
+
+use proptest::prelude::*;
+
+use super::*;
+
+const REASONS: [Reason; 21] = [
+    Reason::ContextOverflow,
+    Reason::MalformedHistory,
+    Reason::OutputLimit,
+    Reason::WindowTooSmall,
+    Reason::Billing,
+    Reason::Auth,
+    Reason::AuthPermanent,
+    Reason::RateLimit,
+    Reason::Overloaded,
+    Reason::ServerError,
+    Reason::Timeout,
+    Reason::Connection,
+    Reason::TlsCertificate,
+    Reason::ModelNotFound,
+    Reason::SessionExpired,
+    Reason::Format,
+    Reason::EmptyResponse,
+    Reason::StreamCut,
+    Reason::Nonsense,
+    Reason::Cancelled,
+    Reason::Unclassified,
+];
+
+fn model(id: &str) -> ModelName {
+    ModelName::new("p", id)
+}
+
+fn chain(ids: &[&str]) -> Failover {
+    Failover::new(FailoverSettings::default(), ids.iter().map(|id| model(id)).collect())
+}
+
+fn error(reason: Reason) -> ProviderError {
+    ProviderError {
+        reason,
+        provider: "p".to_owned(),
+        model: "m".to_owned(),
+        status: None,
+        code: String::new(),
+        message: "it said so".to_owned(),
+        retry_after_ms: None,
+        observed_tokens: None,
+        limit_tokens: None,
+        began: false,
+    }
+}
+
+#[test]
+fn overflow_and_cancellation_never_advance() {
+    for (reason, stop) in
+        [(Reason::ContextOverflow, Stop::ContextOverflow), (Reason::Cancelled, Stop::Cancelled)]
+    {
+        let mut failover = chain(&["a", "b"]);
+        let mut walk = failover.begin(0).unwrap();
+        assert_eq!(failover.failed(&mut walk, &error(reason), 0), Decision::Stop(stop));
+        assert_eq!(*walk.model(), model("a"));
+        assert_eq!(*failover.begin(0).unwrap().model(), model("a"), "and the model does not rest");
+    }
+}
+
+#[test]
+fn what_the_model_cannot_help_goes_to_the_next() {
+    for why in [
+        Reason::WindowTooSmall,
+        Reason::Auth,
+        Reason::AuthPermanent,
+        Reason::Billing,
+        Reason::Overloaded,
+        Reason::RateLimit,
+        Reason::ModelNotFound,
+        Reason::ServerError,
+        Reason::Timeout,
+        Reason::Connection,
+        Reason::Format,
+    ] {
+        let mut failover = chain(&["a", "b"]);
+        let mut walk = failover.begin(0).unwrap();
+        let next = Decision::Next { model: model("b"), why };
+        assert_eq!(failover.failed(&mut walk, &error(why), 0), next, "{why:?}");
+    }
+}
+
+#[test]
+fn what_may_end_differently_is_tried_once_more_and_then_goes_on() {
+    for why in [Reason::EmptyResponse, Reason::StreamCut, Reason::Nonsense, Reason::OutputLimit] {
+        let mut failover = chain(&["a", "b"]);
+        let mut walk = failover.begin(0).unwrap();
+        assert_eq!(failover.failed(&mut walk, &error(why), 0), Decision::Retry);
+        let next = Decision::Next { model: model("b"), why };
+        assert_eq!(failover.failed(&mut walk, &error(why), 0), next);
+        assert_eq!(failover.failed(&mut walk, &error(why), 0), Decision::Retry, "b has its own");
+        assert_eq!(*failover.begin(0).unwrap().model(), model("a"), "no rest for bad luck");
+    }
+}
+
+#[test]
+fn a_resting_model_is_passed_over_until_its_rest_ends() {
+    let mut failover = chain(&["a", "b"]);
+    let mut walk = failover.begin(0).unwrap();
+    failover.failed(&mut walk, &error(Reason::RateLimit), 1_000);
+    let first_at = |failover: &Failover, now_ms| failover.begin(now_ms).unwrap().model().clone();
+    assert_eq!(first_at(&failover, 60_999), model("b"));
+    assert_eq!(first_at(&failover, 61_000), model("a"));
+
+    let asked = ProviderError { retry_after_ms: Some(120_000), ..error(Reason::RateLimit) };
+    let mut walk = failover.begin(100_000).unwrap();
+    failover.failed(&mut walk, &asked, 100_000);
+    assert_eq!(first_at(&failover, 219_999), model("b"));
+    failover.answered(&model("a"));
+    assert_eq!(first_at(&failover, 100_001), model("a"), "an answer ends the rest");
+}
+
+#[test]
+fn where_all_rest_the_one_that_rests_shortest_is_asked() {
+    let mut failover = chain(&["a", "b"]);
+    let mut walk = failover.begin(0).unwrap();
+    failover.failed(&mut walk, &error(Reason::Auth), 0);
+    failover.failed(&mut walk, &error(Reason::Overloaded), 0);
+    assert_eq!(*failover.begin(1).unwrap().model(), model("b"));
+}
+
+#[test]
+fn the_chain_goes_around_its_end() {
+    let mut failover = chain(&["a", "b"]);
+    let mut walk = failover.begin(0).unwrap();
+    failover.failed(&mut walk, &error(Reason::Overloaded), 0);
+    // Now b begins, and a is free again by the time b fails.
+    let mut walk = failover.begin(1).unwrap();
+    assert_eq!(*walk.model(), model("b"));
+    let next = Decision::Next { model: model("a"), why: Reason::Timeout };
+    assert_eq!(failover.failed(&mut walk, &error(Reason::Timeout), 40_000), next);
+}
+
+#[test]
+fn the_last_error_names_every_model_and_what_to_do() {
+    let mut failover = chain(&["a", "b", "c"]);
+    let mut first = failover.begin(0).unwrap();
+    failover.failed(&mut first, &error(Reason::Billing), 0);
+    let mut walk = failover.begin(0).unwrap();
+    failover.failed(&mut walk, &error(Reason::Auth), 0);
+    let Decision::Stop(Stop::NoModelLeft(all)) =
+        failover.failed(&mut walk, &error(Reason::Overloaded), 0)
+    else {
+        panic!("c was the last")
+    };
+    assert_eq!(
+        all.to_string(),
+        "no answer from any of 3 models:\n  \
+         p/b: the key is not accepted (it said so); check the key and the variable or command that it comes from\n  \
+         p/c: overloaded (it said so); try again later, or add a second provider to the chain\n  \
+         p/a: no credit, passed over for 600 s more; add credit with the provider"
+    );
+}
+
+#[test]
+fn chains_of_none_and_of_one_twice() {
+    assert!(chain(&[]).begin(0).is_none());
+    let mut failover = chain(&["a", "a"]);
+    let mut walk = failover.begin(0).unwrap();
+    let ended = failover.failed(&mut walk, &error(Reason::Format), 0);
+    assert!(matches!(ended, Decision::Stop(Stop::NoModelLeft(all)) if all.attempts.len() == 1));
+}
+
+#[test]
+fn settings_are_strict() {
+    let parse = toml::from_str::<FailoverSettings>;
+    assert_eq!(parse("").unwrap(), FailoverSettings::default());
+    assert!(parse("throttled_rest = 1").is_err());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(128))]
+
+    /// A turn ends, no model is left twice in it, and an overflow leaves the model where it was.
+    #[test]
+    fn every_turn_ends_and_leaves_no_model_twice(
+        models in 1_usize..6,
+        retries in 0_u32..4,
+        turns in proptest::collection::vec(
+            proptest::collection::vec((proptest::sample::select(&REASONS[..]), 0_u64..100_000), 1..40),
+            1..4,
+        ),
+    ) {
+        let ids: Vec<String> = (0..models).map(|n| n.to_string()).collect();
+        let settings = FailoverSettings { same_model_retries: retries, ..Default::default() };
+        let mut failover = Failover::new(settings, ids.iter().map(|id| model(id)).collect());
+        let mut now_ms = 0;
+        for reasons in turns {
+            let mut walk = failover.begin(now_ms).unwrap();
+            let mut asked = 0;
+            for (reason, passed_ms) in reasons.iter().cycle() {
+                now_ms += passed_ms;
+                asked += 1;
+                let before = walk.model().clone();
+                match failover.failed(&mut walk, &error(*reason), now_ms) {
+                    Decision::Retry => prop_assert_eq!(walk.model(), &before),
+                    Decision::Next { model, why } => {
+                        prop_assert_eq!(why, *reason);
+                        prop_assert_ne!(&model, &before);
+                        prop_assert!(walk.attempts().iter().all(|a| a.model != model));
+                    }
+                    Decision::Stop(_) => break,
+                }
+                prop_assert!(!matches!(reason, Reason::ContextOverflow | Reason::Cancelled));
+            }
+            prop_assert!(asked <= models * (1 + retries as usize));
+        }
+    }
+}
