@@ -1,17 +1,14 @@
 //! One compaction: may it be, what is folded, who tells it, and what becomes of it.
 
-use std::sync::atomic::Ordering;
-
-use ctxhost_engine_api::serde_json::{Value, json};
 use ctxhost_engine_api::*;
-use ctxhost_engine_kit::files::FileLedger;
+use ctxhost_engine_kit::attachments::attachments;
+use ctxhost_engine_kit::previews::Previews;
+use ctxhost_engine_kit::room::Room;
+use ctxhost_engine_kit::settings::share_of;
 
-use crate::layout::{self, Aim, Fold, LAYER};
-use crate::previews::Previews;
-use crate::settings::share_of;
+use crate::layout::{self, Aim, LAYER};
 use crate::summary::Desk;
-use crate::threshold::Room;
-use crate::{Boundary, attachments, breaker};
+use crate::{Boundary, breaker};
 
 /// What is said where compactions do not help.
 const THRASHING: &str = "the window was full again within 3 answers, three times in a row; use a larger window or bring in less with each turn";
@@ -26,19 +23,19 @@ pub(crate) async fn compact(
         Ok(is_thrashing) => is_thrashing,
         Err(reason) => return Ok(Compaction::Nothing { reason }),
     };
+    let (host, settings) = (&engine.host, &engine.settings);
     let aim = engine.aim(&Room::from(request), request.attempt);
     let mut previews = Previews::default();
-    previews.follow(transcript, aim.preview_tokens(&engine.settings));
-    let squeeze = || layout::squeeze(transcript, &previews, &aim, &engine.settings);
-    let chosen = layout::choose(transcript, &previews, &aim, &engine.settings);
-    let Some(fold) = chosen.or_else(squeeze) else {
+    previews.follow(transcript, aim.preview_tokens(settings));
+    let squeeze = || layout::squeeze(transcript, &previews, &aim, settings);
+    let chosen = layout::choose(transcript, &previews, &aim, settings);
+    let Some(layout) = chosen.or_else(squeeze) else {
         let reason = "nothing is left to fold between what must stay, or no room for a summary";
         return Ok(Compaction::Nothing { reason: reason.into() });
     };
-    let desk =
-        Desk { host: &engine.host, settings: &engine.settings, transcript, request, fold: &fold };
+    let desk = Desk { host, settings, transcript, request, layout: &layout };
     let made = engine.fold(&desk, &previews, &aim, is_thrashing).await;
-    engine.record(transcript, &request.session, &fold, &made);
+    engine.record(&desk, &made);
     made.map(Compaction::Plan)
 }
 
@@ -68,17 +65,19 @@ impl Boundary {
         aim: &Aim,
         is_thrashing: bool,
     ) -> Result<Plan> {
-        let Desk { host, transcript, fold, .. } = *desk;
+        let Desk { host, transcript, layout, .. } = *desk;
         let session = &desk.request.session;
         self.take_note(transcript, session);
         let running = self
             .sessions
-            .with(session, |memory| memory.notes.until(transcript, fold.tail).cloned());
+            .with(session, |memory| memory.notes.until(transcript, layout.tail).cloned());
         let story = desk.tell(running).await?;
         self.store_notes(session).await;
         let has_history = host.info().capabilities.iter().any(|name| name == capability::HISTORY);
+        let fold = &layout.fold;
         let message = layout::summary_message(transcript, session, fold, &story, has_history);
         let attachments = self.attachments(desk, aim, &message);
+        let attachments = attachments.as_deref();
         let mut plan =
             layout::plan(transcript, previews, fold, &message, attachments, &story.writer);
         plan.extras.notes = story.notes.iter().map(|note| Note::new(LAYER, note)).collect();
@@ -86,46 +85,31 @@ impl Boundary {
             host.log(LogLevel::Warn, THRASHING);
             plan.extras.notes.push(Note::new("thrash guard", THRASHING));
         }
-        plan.extras.details = details(transcript, fold);
+        plan.extras.details = fold.details(transcript);
         Ok(plan)
     }
 
     /// From the second attempt on nothing is put back: the first was too large.
     fn attachments(&self, desk: &Desk<'_>, aim: &Aim, message: &str) -> Option<String> {
-        let Desk { transcript, request, fold, .. } = desk;
+        let Desk { transcript, request, layout, .. } = desk;
         if request.attempt > 1 {
             return None;
         }
         let settings = &self.settings.attachments;
         let wanted_tokens = share_of(aim.base_tokens(), settings.total_share);
-        let left_tokens = fold.room_tokens.saturating_sub(layout::tokens_with(message));
+        let left_tokens = layout.room_tokens.saturating_sub(layout::tokens_with(message));
         let sub_agents = self.sub_agents.of(&request.session, request.now_ms);
         let room_tokens = wanted_tokens.min(left_tokens);
-        attachments::render(transcript, fold.tail, &sub_agents, settings, room_tokens)
+        attachments(transcript, layout.tail, &sub_agents, settings.limits(), room_tokens)
     }
 
-    fn record(
-        &self,
-        transcript: &Transcript,
-        session: &SessionRef,
-        fold: &Fold,
-        made: &Result<Plan>,
-    ) {
-        let kept_answers = breaker::answers(transcript, fold.tail);
-        self.sessions.with(session, |memory| match made {
+    fn record(&self, desk: &Desk<'_>, made: &Result<Plan>) {
+        let transcript = desk.transcript;
+        let kept_answers = breaker::answers(transcript, desk.layout.tail);
+        self.sessions.with(&desk.request.session, |memory| match made {
             Ok(_) => memory.breaker.record_plan(transcript, kept_answers),
             Err(error) if error.kind == ErrorKind::Cancelled => {}
             Err(_) => memory.breaker.record_failure(),
         });
-        if made.is_ok() {
-            self.compactions.fetch_add(1, Ordering::Relaxed);
-        }
     }
-}
-
-/// What the session keeps beside the compaction.
-fn details(transcript: &Transcript, fold: &Fold) -> Value {
-    let mut ledger = FileLedger::default();
-    fold.gaps.iter().for_each(|gap| ledger.add_range(transcript, gap.clone()));
-    json!({ "readFiles": ledger.read(), "modifiedFiles": ledger.modified() })
 }

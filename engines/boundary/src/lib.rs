@@ -25,35 +25,33 @@ mod threshold;
 
 mod compaction;
 mod layout;
-mod sections;
 mod summary;
 
-mod attachments;
 mod notes;
 mod prompt;
-mod subagents;
+mod sections;
 
 mod breaker;
 mod micro;
-mod previews;
 
-use std::sync::atomic::{AtomicU64, Ordering};
-
-use ctxhost_engine_api::serde_json::{self, Value};
+use ctxhost_engine_api::serde_json::Value;
 use ctxhost_engine_api::*;
+use ctxhost_engine_kit::notes::{self as running, RunningNotes};
+use ctxhost_engine_kit::previews::Previews;
+use ctxhost_engine_kit::room::Room;
+use ctxhost_engine_kit::status::Compactions;
+use ctxhost_engine_kit::subagents::SubAgents;
+use ctxhost_engine_kit::summary::Outline;
 use ctxhost_engine_kit::text::grouped;
 use ctxhost_engine_kit::turns::Sessions;
 
 use breaker::Breaker;
 use layout::Aim;
 use micro::Micro;
-use notes::Notes;
-use previews::Previews;
 pub use settings::{
     AttachmentSettings, MicroSettings, PERCENT_VARIABLE, Settings, ThresholdSettings,
 };
-use subagents::SubAgents;
-use threshold::{Room, threshold_tokens};
+use threshold::threshold_tokens;
 
 /// The engine.
 #[derive(Debug)]
@@ -62,7 +60,7 @@ pub struct Boundary {
     settings: Settings,
     sessions: Sessions<Memory>,
     sub_agents: SubAgents,
-    compactions: AtomicU64,
+    compactions: Compactions,
 }
 
 /// What the engine knows of one session.
@@ -71,7 +69,7 @@ struct Memory {
     previews: Previews,
     micro: Micro,
     breaker: Breaker,
-    notes: Notes,
+    notes: RunningNotes<Outline>,
 }
 
 impl ContextEngine for Boundary {
@@ -86,7 +84,7 @@ impl ContextEngine for Boundary {
             settings,
             sessions: Sessions::default(),
             sub_agents: SubAgents::default(),
-            compactions: AtomicU64::new(0),
+            compactions: Compactions::default(),
         })
     }
 
@@ -99,9 +97,7 @@ impl ContextEngine for Boundary {
         if !self.settings.session_memory {
             return Ok(Bootstrapped::default());
         }
-        let stored = self.host.kv_get(&Notes::key(&request.session)).await;
-        let stored = stored.inspect_err(|error| self.warn("read", error)).ok().flatten();
-        if let Some(notes) = stored.as_deref().and_then(Notes::parse) {
+        if let Some(notes) = RunningNotes::stored(&self.host, &request.session).await {
             self.sessions.with(&request.session, |memory| memory.notes = notes);
         }
         let imported = self.take_note(&transcript, &request.session);
@@ -123,7 +119,9 @@ impl ContextEngine for Boundary {
     }
 
     async fn compact(&self, transcript: Transcript, request: CompactRequest) -> Result<Compaction> {
-        compaction::compact(self, &transcript, &request).await
+        let answer = compaction::compact(self, &transcript, &request).await;
+        self.compactions.record(&answer);
+        answer
     }
 
     async fn after_turn(&self, transcript: Transcript, request: AfterTurnRequest) -> Result<()> {
@@ -152,9 +150,7 @@ impl ContextEngine for Boundary {
     }
 
     fn status(&self) -> EngineStatus {
-        let details = serde_json::to_value(&self.settings).unwrap_or_default();
-        let compactions = self.compactions.load(Ordering::Relaxed);
-        EngineStatus { summary: String::new(), compactions, details }
+        self.compactions.status(&self.settings)
     }
 
     async fn dispose(&self) {
@@ -174,9 +170,12 @@ impl Memory {
         let threshold_tokens = aim.threshold_tokens;
         self.previews.follow(transcript, aim.preview_tokens(settings));
         self.micro.follow(transcript, &settings.micro);
-        let shown_tokens = self.micro.shown_tokens(transcript, &self.previews);
-        self.micro.decide(shown_tokens, threshold_tokens, is_cold, &settings.micro);
-        let mut plan = self.micro.plan(transcript, &self.previews);
+        let mut shown = self.micro.shown(transcript, &self.previews);
+        let shown_tokens = shown.shown_tokens(transcript);
+        if self.micro.decide(shown_tokens, threshold_tokens, is_cold, &settings.micro) {
+            shown = self.micro.shown(transcript, &self.previews);
+        }
+        let mut plan = shown.plan(transcript);
         let may_compact = settings.compaction
             && settings.auto_compaction
             && self.breaker.is_open(settings.breaker_failures).is_none();
@@ -205,7 +204,8 @@ impl Boundary {
         if !self.settings.session_memory {
             return 0;
         }
-        self.sessions.with(session, |memory| memory.notes.follow(transcript))
+        let tell = |told: &mut Outline, range| notes::tell(told, transcript, range);
+        self.sessions.with(session, |memory| memory.notes.follow(transcript, tell))
     }
 
     async fn store_notes(&self, session: &SessionRef) {
@@ -213,13 +213,6 @@ impl Boundary {
             return;
         }
         let notes = self.sessions.with(session, |memory| memory.notes.to_json());
-        if let Err(error) = self.host.kv_put(&Notes::key(session), &notes).await {
-            self.warn("store", &error);
-        }
-    }
-
-    /// Notes that are lost are written anew from the transcript: a warning, not a failure.
-    fn warn(&self, action: &str, error: &EngineError) {
-        self.host.log(LogLevel::Warn, &format!("could not {action} the running notes: {error}"));
+        running::store(&self.host, session, &notes).await;
     }
 }

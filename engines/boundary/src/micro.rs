@@ -1,13 +1,15 @@
 //! Micro-compaction: old tool results become one line each, for nothing but a look at the clock.
 
 use ctxhost_engine_api::transcript::tokens::{CHARS_PER_TOKEN, estimate};
-use ctxhost_engine_api::{Flags, Plan, Role, Transcript};
+use ctxhost_engine_api::{Flags, Role, Transcript};
 use ctxhost_engine_kit::cuts::trailing_frame;
+use ctxhost_engine_kit::previews::Previews;
+use ctxhost_engine_kit::settings::share_of;
+use ctxhost_engine_kit::shown::{Rewrites, Shown};
 use ctxhost_engine_kit::text::grouped;
 use ctxhost_engine_kit::turns::Reading;
 
-use crate::previews::Previews;
-use crate::settings::{MicroSettings, share_of};
+use crate::settings::MicroSettings;
 
 /// The layer that notes of plans name.
 const LAYER: &str = "micro-compaction";
@@ -52,55 +54,38 @@ impl Micro {
         self.settled = self.results.partition_point(|result| result.seq < newest_frame);
     }
 
-    /// Clears what is old when that costs no cached prefix, or when the window fills up.
+    /// Clears what is old when that costs no cached prefix, or when the window fills up. Answers
+    /// whether anything was.
     pub(crate) fn decide(
         &mut self,
         shown_tokens: u64,
         threshold_tokens: u64,
         is_cold: bool,
         settings: &MicroSettings,
-    ) {
+    ) -> bool {
         let old = self.results.len().saturating_sub(settings.keep_results).min(self.settled);
         let is_pressed = shown_tokens > share_of(threshold_tokens, settings.pressure_share);
         let newly = self.results.get(self.cleared..old).unwrap_or(&[]);
         let least_tokens = share_of(threshold_tokens, settings.min_saving_share);
         let pays = newly.iter().map(|result| result.saving_tokens).sum::<u64>() >= least_tokens;
-        if settings.enabled && (is_cold || (is_pressed && pays)) {
-            self.cleared = self.cleared.max(old);
+        let clears = settings.enabled && old > self.cleared && (is_cold || (is_pressed && pays));
+        if clears {
+            self.cleared = old;
         }
+        clears
     }
 
-    /// Keeps everything, with cleared results and previews in their place.
-    pub(crate) fn plan(&self, transcript: &Transcript, previews: &Previews) -> Plan {
-        let len = transcript.len() as u64;
-        let mut plan = Plan::default();
-        let mut from = 0;
-        for result in self.cleared_results() {
-            previews.keep(&mut plan, from..result.seq);
-            plan.replace_text(result.seq, CLEARED);
-            plan.note(LAYER, format!("{} tokens cleared", grouped(result.saving_tokens)));
-            from = result.seq + 1;
+    /// Everything that is shown as something else: previews, and a line for each cleared result.
+    pub(crate) fn shown(&self, transcript: &Transcript, previews: &Previews) -> Rewrites {
+        let mut shown = previews.rewrites().clone();
+        let cleared = self.results.iter().take(self.cleared);
+        for result in cleared.filter(|result| result.saving_tokens > 0) {
+            let detail = format!("{} tokens cleared", grouped(result.saving_tokens));
+            if let Some(entry) = transcript.get(result.seq) {
+                shown.show(&entry, Shown::text(CLEARED, LAYER, detail));
+            }
         }
-        previews.keep(&mut plan, from..len);
-        plan.estimated_tokens = self.shown_tokens(transcript, previews);
-        plan
-    }
-
-    /// What the transcript costs as it is shown now.
-    pub(crate) fn shown_tokens(&self, transcript: &Transcript, previews: &Previews) -> u64 {
-        let cleared: u64 = self.cleared_results().map(|result| result.saving_tokens).sum();
-        let is_hidden = |result: &&ToolOutput| previews.get(result.seq).is_some();
-        let twice: u64 = self
-            .cleared_results()
-            .filter(is_hidden)
-            .map(|result| previews.saved_tokens(result.seq..result.seq + 1))
-            .sum();
-        let previewed = previews.saved_tokens(0..transcript.len() as u64) - twice;
-        transcript.total_tokens().saturating_sub(cleared + previewed)
-    }
-
-    fn cleared_results(&self) -> impl Iterator<Item = &ToolOutput> {
-        self.results.iter().take(self.cleared).filter(|result| result.saving_tokens > 0)
+        shown
     }
 }
 
@@ -128,9 +113,9 @@ mod tests {
         let mut previews = Previews::default();
         previews.follow(&transcript, 1_200);
         micro.follow(&transcript, &settings);
-        let shown_tokens = micro.shown_tokens(&transcript, &previews);
+        let shown_tokens = micro.shown(&transcript, &previews).shown_tokens(&transcript);
         micro.decide(shown_tokens, THRESHOLD, is_cold, &settings);
-        let plan = micro.plan(&transcript, &previews);
+        let plan = micro.shown(&transcript, &previews).plan(&transcript);
         let items = plan.project(&transcript);
         assert_eq!(items.iter().map(|item| item.tokens()).sum::<u64>(), plan.estimated_tokens);
         items.iter().filter(|item| item.text() == CLEARED).count()

@@ -2,7 +2,8 @@
 
 use ctxhost_engine_api::Result;
 use ctxhost_engine_api::serde_json::Value;
-use ctxhost_engine_kit::settings::{parse, refuse};
+use ctxhost_engine_kit::attachments::AttachmentLimits;
+use ctxhost_engine_kit::settings::{check_all, parse, refuse};
 use serde::{Deserialize, Serialize};
 
 /// The environment variable that goes before `threshold.percent`.
@@ -142,6 +143,13 @@ impl Default for MicroSettings {
     }
 }
 
+impl AttachmentSettings {
+    pub(crate) fn limits(&self) -> AttachmentLimits {
+        let AttachmentSettings { files, skills, item_chars, .. } = *self;
+        AttachmentLimits { files, skills, item_chars }
+    }
+}
+
 impl Settings {
     /// Reads the engine's table; `percent` is what the environment says of it.
     ///
@@ -157,12 +165,11 @@ impl Settings {
             };
             settings.threshold.percent = text.parse().map_err(wrong)?;
         }
-        settings.check_shares()?;
-        settings.check_percents()?;
+        settings.check()?;
         Ok(settings)
     }
 
-    fn check_shares(&self) -> Result<()> {
+    fn check(&self) -> Result<()> {
         let shares = [
             ("summary_share", self.summary_share),
             ("last_turn_share", self.last_turn_share),
@@ -171,25 +178,11 @@ impl Settings {
             ("micro.pressure_share", self.micro.pressure_share),
             ("micro.min_saving_share", self.micro.min_saving_share),
         ];
-        match shares.into_iter().find(|(_, share)| !(0.0..=1.0).contains(share)) {
-            Some((key, share)) => Err(refuse(key, format_args!("is {share}; set 0.0 to 1.0"))),
-            None => Ok(()),
-        }
-    }
-
-    fn check_percents(&self) -> Result<()> {
+        check_all(shares, |share| (0.0..=1.0).contains(share), "set 0.0 to 1.0")?;
         let ThresholdSettings { percent, min_percent, .. } = self.threshold;
         let percents = [("threshold.percent", percent), ("threshold.min_percent", min_percent)];
-        match percents.into_iter().find(|(_, percent)| *percent > 100) {
-            Some((key, percent)) => Err(refuse(key, format_args!("is {percent}; set 0 to 100"))),
-            None => Ok(()),
-        }
+        check_all(percents, |percent| *percent <= 100, "set 0 to 100")
     }
-}
-
-/// A share of a number of tokens or characters, rounded down.
-pub(crate) fn share_of(whole: u64, share: f64) -> u64 {
-    (whole as f64 * share) as u64
 }
 
 #[cfg(test)]

@@ -7,40 +7,9 @@
 //!  budget            0 ───────────────── here ─── budget   (= window - the host's reserve)
 //! ```
 
-use ctxhost_engine_api::{AssembleRequest, CompactRequest};
+use ctxhost_engine_kit::room::Room;
 
 use crate::settings::ThresholdSettings;
-
-/// What a request says of its room.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Room {
-    /// In tokens as entries count them.
-    pub(crate) budget_tokens: u64,
-    /// What the host holds free, in provider tokens.
-    pub(crate) reserve_tokens: u64,
-    /// The whole window, in provider tokens; 0 when unknown.
-    pub(crate) window_tokens: u64,
-}
-
-impl From<&AssembleRequest> for Room {
-    fn from(request: &AssembleRequest) -> Room {
-        Room {
-            budget_tokens: request.budget,
-            reserve_tokens: request.reserve_tokens,
-            window_tokens: request.model.window_tokens,
-        }
-    }
-}
-
-impl From<&CompactRequest> for Room {
-    fn from(request: &CompactRequest) -> Room {
-        Room {
-            budget_tokens: request.budget,
-            reserve_tokens: request.reserve_tokens,
-            window_tokens: request.model.window_tokens,
-        }
-    }
-}
 
 /// The size from which a transcript is compacted, in tokens as entries count them: the smaller of
 /// the rule and the host's budget.

@@ -2,7 +2,9 @@
 //!
 //! Time is the request's, so that a replay brakes where the session did.
 
-use crate::settings::{Settings, share_of};
+use ctxhost_engine_kit::settings::share_of;
+
+use crate::settings::Settings;
 
 /// So many compactions in a row that saved too little are no accident.
 const MAX_WEAK: u32 = 2;

@@ -1,11 +1,12 @@
 //! Where the middle lies: behind the head, before the tail, around what must stay.
 
-use std::ops::Range;
-
 use ctxhost_engine_api::{Flags, Kind, Role, Transcript};
 use ctxhost_engine_kit::cuts;
+use ctxhost_engine_kit::fold::Fold;
+use ctxhost_engine_kit::room::Room;
+use ctxhost_engine_kit::settings::share_of;
 
-use crate::settings::{Settings, share_of};
+use crate::settings::Settings;
 
 /// Less than this in no summary yet is not worth telling, in tokens.
 const LEAST_MIDDLE_TOKENS: u64 = 500;
@@ -15,8 +16,9 @@ const TAIL_HALVINGS: u32 = 2;
 /// A decision: what stays, what is told, and how much room the telling has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Cut {
-    /// What is told, in rising order; empty where nothing is worth it.
-    pub(crate) middle: Vec<Range<u64>>,
+    /// What is told; empty where nothing is worth it. Its summary stands where the last of it was:
+    /// it may tell of the newest request.
+    pub(crate) middle: Fold,
     /// What stays, in tokens.
     pub(crate) kept_tokens: u64,
     /// What the summary should take with its envelope, in tokens.
@@ -26,31 +28,23 @@ pub(crate) struct Cut {
 impl Cut {
     fn at(transcript: &Transcript, tail: u64, goal: &Goal<'_>) -> Cut {
         let mut kept = cuts::protected_before(transcript, tail);
-        let head = head(transcript, goal);
-        kept.retain(|range| range.end > head.end);
-        kept.insert(0, 0..head.end.min(tail));
-        let mut middle = cuts::gaps(&kept, tail);
-        let entries = middle.iter().flat_map(|gap| transcript.range(gap.clone()));
-        let new = entries.filter(|entry| entry.kind() != Kind::CompactionSummary);
-        if new.map(|entry| entry.tokens()).sum::<u64>() < LEAST_MIDDLE_TOKENS {
-            middle.clear();
+        let head = head_end(transcript, goal);
+        kept.retain(|range| range.end > head);
+        kept.insert(0, 0..head.min(tail));
+        let mut middle = Fold::at_last(transcript, cuts::gaps(&kept, tail));
+        if middle.new_tokens(transcript) < LEAST_MIDDLE_TOKENS {
+            middle = Fold::default();
         }
-        let middle_tokens = middle.iter().map(|gap| transcript.tokens(gap.clone())).sum();
         Cut {
+            kept_tokens: transcript.total_tokens() - middle.tokens(),
+            summary_tokens: goal.summary_tokens(middle.tokens()),
             middle,
-            kept_tokens: transcript.total_tokens() - middle_tokens,
-            summary_tokens: goal.summary_tokens(middle_tokens),
         }
     }
 
     /// What the live transcript costs afterwards if the summary keeps to its room, in tokens.
     pub(crate) fn after_tokens(&self) -> u64 {
         self.kept_tokens + self.summary_tokens
-    }
-
-    /// What stays, in order, before, between and behind the middle.
-    pub(crate) fn kept(&self, len: u64) -> Vec<Range<u64>> {
-        cuts::gaps(&self.middle, len)
     }
 }
 
@@ -78,11 +72,11 @@ impl Goal<'_> {
 /// worth a summary.
 pub(crate) fn choose(
     transcript: &Transcript,
-    trigger_tokens: u64,
-    budget_tokens: u64,
+    room: &Room,
     attempt: u32,
     settings: &Settings,
 ) -> Option<Cut> {
+    let (trigger_tokens, budget_tokens) = (settings.trigger(room), room.budget_tokens);
     let goal = Goal { settings, trigger_tokens, budget_tokens };
     let target_tokens = share_of(budget_tokens, settings.target_share);
     let aim_tokens = target_tokens.min(trigger_tokens);
@@ -99,17 +93,6 @@ pub(crate) fn choose(
     let tail = cuts::trailing_frame(transcript);
     let cut = is_pressed.then(|| Cut::at(transcript, tail, &goal))?;
     (!cut.middle.is_empty() || cut.kept_tokens > target_tokens).then_some(cut)
-}
-
-/// What a compaction would leave, in tokens.
-pub(crate) fn after_tokens(
-    transcript: &Transcript,
-    trigger_tokens: u64,
-    budget_tokens: u64,
-    settings: &Settings,
-) -> u64 {
-    choose(transcript, trigger_tokens, budget_tokens, 1, settings)
-        .map_or(u64::MAX, |cut| cut.after_tokens())
 }
 
 /// Where the tail begins: its share of the trigger, a frame more where that ends in the middle of
@@ -132,11 +115,11 @@ pub(crate) fn tail_start(
     tail.min(transcript.cut_at_or_before(few))
 }
 
-/// The first messages, as long as they fit their share and no compaction has been.
-fn head(transcript: &Transcript, goal: &Goal<'_>) -> Range<u64> {
+/// Where the first messages end, as far as they fit their share and no compaction has been.
+fn head_end(transcript: &Transcript, goal: &Goal<'_>) -> u64 {
     // Kept for ever, the first steps would outlive the decisions that replaced them.
     if transcript.iter().any(|entry| entry.kind() == Kind::CompactionSummary) {
-        return 0..0;
+        return 0;
     }
     let limit_tokens = share_of(goal.trigger_tokens, goal.settings.head_share);
     let (mut end, mut messages, mut spent_tokens) = (0, 0, 0);
@@ -151,7 +134,7 @@ fn head(transcript: &Transcript, goal: &Goal<'_>) -> Range<u64> {
         }
         end = next;
     }
-    0..end
+    end
 }
 
 #[cfg(test)]
@@ -174,7 +157,9 @@ mod tests {
     }
 
     fn chosen(talk: &Conversation, trigger: u64, attempt: u32) -> Option<Cut> {
-        choose(&talk.transcript(), trigger, trigger * 2, attempt, &Settings::default())
+        let settings = Settings { threshold_share: 0.5, ..Settings::default() };
+        let room = Room { budget_tokens: trigger * 2, ..Room::default() };
+        choose(&talk.transcript(), &room, attempt, &settings)
     }
 
     #[test]
@@ -182,7 +167,7 @@ mod tests {
         let cut = chosen(&session(40), 20_000, 1).unwrap();
         // Head: system, task, plan, and the first round to make three messages. Tail: 4,000 tokens
         // and the frame they begin in.
-        assert_eq!(cut.middle, [5..75]);
+        assert_eq!(cut.middle.gaps(), [5..75]);
         assert!(cut.after_tokens() <= 20_000);
     }
 
@@ -194,15 +179,16 @@ mod tests {
             let id = format!("c{round}");
             talk.calls(&[(&id, "read", "{}")]).result(&id, "read", &WORDS.repeat(800));
         }
-        assert_eq!(chosen(&talk, 20_000, 1).unwrap().middle[0].start, 1);
+        assert_eq!(chosen(&talk, 20_000, 1).unwrap().middle.gaps()[0].start, 1);
     }
 
     #[test]
     fn each_try_keeps_a_shorter_tail_and_the_last_only_the_newest_frame() {
         let talk = session(40);
-        let ends = [1, 2, 3].map(|attempt| chosen(&talk, 40_000, attempt).unwrap().middle[0].end);
+        let ends =
+            [1, 2, 3].map(|attempt| chosen(&talk, 40_000, attempt).unwrap().middle.gaps()[0].end);
         assert!(ends[0] < ends[1] && ends[1] <= ends[2], "{ends:?}");
-        assert_eq!(chosen(&talk, 1_500, 1).unwrap().middle[0].end, talk.len() - 2);
+        assert_eq!(chosen(&talk, 1_500, 1).unwrap().middle.gaps()[0].end, talk.len() - 2);
     }
 
     #[test]

@@ -33,20 +33,21 @@ mod brakes;
 mod prune;
 pub mod settings;
 
-use std::sync::atomic::{AtomicU64, Ordering};
-
-use ctxhost_engine_api::serde_json::{Value, to_value};
+use ctxhost_engine_api::serde_json::Value;
 use ctxhost_engine_api::{
     AssembleRequest, CompactRequest, Compaction, ContextEngine, EngineStatus, Host, Info, Note,
     Plan, Result, Transcript,
 };
+use ctxhost_engine_kit::room::Room;
+use ctxhost_engine_kit::settings::share_of;
+use ctxhost_engine_kit::status::Compactions;
 use ctxhost_engine_kit::text::grouped;
 use ctxhost_engine_kit::turns::Sessions;
 
 use brakes::Brakes;
 use compaction::Desk;
 use prune::Pruned;
-use settings::{Settings, share_of};
+use settings::Settings;
 
 /// The layer that notes about compactions name.
 const LAYER: &str = "head-tail";
@@ -57,7 +58,7 @@ pub struct HeadTail {
     host: Host,
     settings: Settings,
     sessions: Sessions<Memory>,
-    compactions: AtomicU64,
+    compactions: Compactions,
 }
 
 /// What the engine knows of one session. A restart forgets it: what was pruned is then decided anew.
@@ -75,7 +76,7 @@ impl ContextEngine for HeadTail {
             host,
             settings: Settings::from_config(&config)?,
             sessions: Sessions::default(),
-            compactions: AtomicU64::new(0),
+            compactions: Compactions::default(),
         })
     }
 
@@ -85,22 +86,20 @@ impl ContextEngine for HeadTail {
     }
 
     async fn compact(&self, transcript: Transcript, request: CompactRequest) -> Result<Compaction> {
-        let (host, settings) = (&self.host, &self.settings);
-        let desk = Desk { host, settings, transcript: &transcript, request: &request };
-        let brakes = |work: &mut dyn FnMut(&mut Brakes)| {
-            self.sessions.with(&request.session, |memory| work(&mut memory.brakes));
+        let desk = Desk {
+            host: &self.host,
+            settings: &self.settings,
+            sessions: &self.sessions,
+            transcript: &transcript,
+            request: &request,
         };
-        let answer = compaction::compact(&desk, brakes).await;
-        if matches!(answer, Ok(Compaction::Plan(_))) {
-            self.compactions.fetch_add(1, Ordering::Relaxed);
-        }
+        let answer = compaction::compact(&desk).await;
+        self.compactions.record(&answer);
         answer
     }
 
     fn status(&self) -> EngineStatus {
-        let details = to_value(&self.settings).unwrap_or_default();
-        let compactions = self.compactions.load(Ordering::Relaxed);
-        EngineStatus { summary: String::new(), compactions, details }
+        self.compactions.status(&self.settings)
     }
 
     async fn dispose(&self) {
@@ -116,32 +115,27 @@ impl Memory {
         request: &AssembleRequest,
         settings: &Settings,
     ) -> Plan {
+        let room = Room::from(request);
         self.pruned.follow(transcript);
-        let trigger_tokens = settings.trigger(request.model.window_tokens, request.budget);
-        self.relieve(transcript, request.budget, trigger_tokens, settings);
-        let mut plan = self.pruned.plan(transcript);
-        if plan.estimated_tokens > trigger_tokens {
-            self.ask(transcript, request, settings, trigger_tokens, &mut plan);
+        self.relieve(transcript, &room, settings);
+        let mut plan = self.pruned.rewrites().plan(transcript);
+        if plan.estimated_tokens > settings.trigger(&room) {
+            self.ask(transcript, request, settings, &mut plan);
         }
         plan
     }
 
     /// Prunes what is older than the tail, then what is older than its tokens alone.
-    fn relieve(
-        &mut self,
-        transcript: &Transcript,
-        budget_tokens: u64,
-        trigger_tokens: u64,
-        settings: &Settings,
-    ) {
+    fn relieve(&mut self, transcript: &Transcript, room: &Room, settings: &Settings) {
+        let trigger_tokens = settings.trigger(room);
         let batch_tokens = share_of(trigger_tokens, settings.prune_batch_share);
         for messages in [settings.tail_messages, 0] {
-            let tokens = transcript.total_tokens().saturating_sub(self.pruned.saved_tokens());
+            let tokens = self.pruned.rewrites().shown_tokens(transcript);
             if tokens <= trigger_tokens {
                 return;
             }
             let tail = cut::tail_start(transcript, trigger_tokens, messages, settings);
-            if tokens > budget_tokens || self.pruned.is_due(transcript, tail, batch_tokens) {
+            if tokens > room.budget_tokens || self.pruned.is_due(transcript, tail, batch_tokens) {
                 self.pruned.prune_until(transcript, tail, settings);
             }
         }
@@ -153,20 +147,20 @@ impl Memory {
         transcript: &Transcript,
         request: &AssembleRequest,
         settings: &Settings,
-        trigger_tokens: u64,
         plan: &mut Plan,
     ) {
         if let Some(reason) = self.brakes.resting(request.now_ms, settings) {
             plan.extras.notes.push(Note::new(LAYER, reason));
             return;
         }
-        let after_tokens = cut::after_tokens(transcript, trigger_tokens, request.budget, settings);
+        let room = Room::from(request);
+        let cut = cut::choose(transcript, &room, 1, settings);
         let worth_tokens = share_of(plan.estimated_tokens, 1.0 - settings.min_saving_share);
-        if after_tokens < worth_tokens {
+        if cut.is_some_and(|cut| cut.after_tokens() < worth_tokens) {
             plan.extras.compaction_wanted = Some(format!(
                 "{} tokens are above the trigger of {}",
                 grouped(plan.estimated_tokens),
-                grouped(trigger_tokens)
+                grouped(settings.trigger(&room))
             ));
         }
     }

@@ -2,20 +2,16 @@
 //!
 //! The headings are such that the kit reads them back, so each summary takes up the one before.
 
-use std::collections::VecDeque;
-use std::ops::Range;
 use std::sync::LazyLock;
 
-use ctxhost_engine_api::serde_json::{self, Value};
+use ctxhost_engine_api::Transcript;
 use ctxhost_engine_api::transcript::tokens::weighted_chars;
-use ctxhost_engine_api::{Entry, Flags, Kind, Transcript};
-use ctxhost_engine_kit::files::FileLedger;
+use ctxhost_engine_kit::calls::open_failures;
+use ctxhost_engine_kit::fold::Fold;
 use ctxhost_engine_kit::redact::redact;
-use ctxhost_engine_kit::summary::{Sections, Speaker, extract, merge, passages, unwrap};
+use ctxhost_engine_kit::summary::{Sections, Speaker, bullets, earlier, extract, merge, passages};
 use ctxhost_engine_kit::text::{cap, clip, one_line, prefix};
 use regex::Regex;
-
-use crate::prune::about;
 
 /// The headings of every summary, without or with a model. Files are put in by the engine itself.
 pub(crate) const HEADINGS: [&str; 9] = [
@@ -54,8 +50,8 @@ static DECIDED: LazyLock<Option<Regex>> = LazyLock::new(|| {
 });
 
 /// Tells the middle in at most `limit_chars` weighted characters.
-pub(crate) fn write(transcript: &Transcript, middle: &[Range<u64>], limit_chars: u64) -> String {
-    let told = passages(transcript, middle);
+pub(crate) fn write(transcript: &Transcript, middle: &Fold, limit_chars: u64) -> String {
+    let told = passages(transcript, middle.gaps());
     let mut newer = extract(&told);
     if newer.asks.is_empty() {
         newer.asks.extend(transcript.newest_user_message().map(|entry| line(entry.text())));
@@ -77,34 +73,20 @@ pub(crate) fn write(transcript: &Transcript, middle: &[Range<u64>], limit_chars:
 }
 
 /// What earlier compactions left in the middle, oldest first, without their envelopes.
-pub(crate) fn previous(transcript: &Transcript, middle: &[Range<u64>]) -> Option<String> {
-    let texts: Vec<_> = summaries(transcript, middle)
-        .map(|entry| redact(unwrap(entry.text())).into_owned())
-        .collect();
+pub(crate) fn previous(transcript: &Transcript, middle: &Fold) -> Option<String> {
+    let texts: Vec<String> = earlier(transcript, middle.gaps()).collect();
     (!texts.is_empty()).then(|| texts.join("\n\n"))
-}
-
-/// The files of the middle and of the summaries in it.
-pub(crate) fn files(transcript: &Transcript, middle: &[Range<u64>]) -> FileLedger {
-    let mut ledger = FileLedger::default();
-    for earlier in summaries(transcript, middle) {
-        let raw: Value = serde_json::from_str(earlier.raw()).unwrap_or_default();
-        ledger.add_details(raw.get("details").unwrap_or(&Value::Null));
-        ledger.add_summary(unwrap(earlier.text()));
-    }
-    middle.iter().for_each(|gap| ledger.add_range(transcript, gap.clone()));
-    ledger
 }
 
 /// A summary with the files put in before its next steps.
 pub(crate) fn with_files(
     summary: &str,
     transcript: &Transcript,
-    middle: &[Range<u64>],
+    middle: &Fold,
     limit_chars: u64,
 ) -> String {
     let list_chars = (limit_chars / FILE_LIST_PART).min(FILE_LIST_CHARS);
-    let lists = files(transcript, middle).render(usize::try_from(list_chars).unwrap_or(0));
+    let lists = middle.files(transcript).render(usize::try_from(list_chars).unwrap_or(0));
     let lists = if lists.is_empty() { "- None.".into() } else { redact(&lists).into_owned() };
     let section = format!("{FILES}\n{lists}");
     match summary.split_once(NEXT_STEPS) {
@@ -129,58 +111,30 @@ pub(crate) fn without(summary: &str, headings: &[&str]) -> String {
     kept
 }
 
-fn summaries<'a>(
-    transcript: &'a Transcript,
-    middle: &'a [Range<u64>],
-) -> impl Iterator<Item = Entry<'a>> {
-    let entries = middle.iter().flat_map(|gap| transcript.range(gap.clone()));
-    entries.filter(|entry| entry.kind() == Kind::CompactionSummary)
-}
-
 fn form(sections: &Sections, going_on: &[String], failures: &[String]) -> String {
     let is_decision = |line: &&String| DECIDED.as_ref().is_some_and(|words| words.is_match(line));
     let is_past = |line: &&String| !sections.todos.contains(line);
     let (decided, done): (Vec<&String>, Vec<&String>) =
         sections.decisions.iter().filter(is_past).partition(is_decision);
-    let all = |lines: &[String]| list(lines.iter());
     [
-        format!("## Goal\n{}", all(&sections.asks)),
-        format!("## Progress\n### Done\n{}", list(done.into_iter())),
-        format!("### In Progress\n{}", all(going_on)),
-        format!("### Blocked\n{}", all(failures)),
-        format!("## Key Decisions\n{}", list(decided.into_iter())),
-        format!("{NEXT_STEPS}\n{}", all(&sections.todos)),
-        format!("## Critical Context\n### Rules\n{}", all(&sections.constraints)),
-        format!("### Exact identifiers\n{}", all(&sections.identifiers)),
+        format!("## Goal\n{}", bullets(&sections.asks)),
+        format!("## Progress\n### Done\n{}", bullets(&done)),
+        format!("### In Progress\n{}", bullets(going_on)),
+        format!("### Blocked\n{}", bullets(failures)),
+        format!("## Key Decisions\n{}", bullets(&decided)),
+        format!("{NEXT_STEPS}\n{}", bullets(&sections.todos)),
+        format!("## Critical Context\n### Rules\n{}", bullets(&sections.constraints)),
+        format!("### Exact identifiers\n{}", bullets(&sections.identifiers)),
     ]
     .join("\n\n")
 }
 
-fn list<'a>(lines: impl ExactSizeIterator<Item = &'a String>) -> String {
-    if lines.len() == 0 {
-        return "- None.".into();
-    }
-    lines.map(|line| format!("- {line}")).collect::<Vec<_>>().join("\n")
-}
-
 /// Calls that failed and did not succeed when the like was tried again, the newest of them.
-fn failures(transcript: &Transcript, middle: &[Range<u64>]) -> Vec<String> {
-    let mut asked: Vec<(String, String)> = Vec::new();
-    let mut open: VecDeque<(String, String)> = VecDeque::new();
-    for entry in middle.iter().flat_map(|gap| transcript.range(gap.clone())) {
-        if entry.is_cut_point() {
-            let calls = entry.tool_calls();
-            asked = calls.iter().map(|c| (c.id.to_string(), about(c))).collect();
-        }
-        let Some(result) = entry.tool_result() else { continue };
-        let Some((_, call)) = asked.iter().find(|(id, _)| *id == result.call_id) else { continue };
-        open.retain(|(earlier, _)| earlier != call);
-        if entry.has(Flags::ERROR) {
-            open.push_back((call.clone(), format!("{}: {}", redact(call), line(entry.text()))));
-        }
-    }
+fn failures(transcript: &Transcript, middle: &Fold) -> Vec<String> {
+    let open = open_failures(transcript, middle.gaps());
     let skipped = open.len().saturating_sub(MAX_FAILURES);
-    open.into_iter().skip(skipped).map(|(_, line)| line).collect()
+    let told = open.iter().skip(skipped);
+    told.map(|open| format!("{}: {}", redact(&open.call), line(open.result.text()))).collect()
 }
 
 fn line(text: &str) -> String {
@@ -211,8 +165,8 @@ mod tests {
         talk
     }
 
-    fn whole(talk: &Conversation) -> Vec<Range<u64>> {
-        vec![0..talk.len()]
+    fn whole(talk: &Conversation) -> Fold {
+        Fold::at_last(&talk.transcript(), vec![0..talk.len()])
     }
 
     #[test]

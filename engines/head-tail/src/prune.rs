@@ -3,18 +3,16 @@
 //! Pressure: half of the window is full. Cost: the model must read a file again where it needs it;
 //! no model is asked and the session keeps everything.
 
-mod line;
+use std::collections::HashMap;
 
-use std::collections::{BTreeMap, HashMap};
-
-use ctxhost_engine_api::serde_json::{self, Value};
 use ctxhost_engine_api::transcript::tokens;
-use ctxhost_engine_api::{Entry, Flags, Message, Plan, Role, Transcript};
+use ctxhost_engine_api::{Entry, Flags, Role, Transcript};
+use ctxhost_engine_kit::calls::{result_line, with_short_arguments};
+use ctxhost_engine_kit::shown::{Form, Rewrites, Shown};
 use ctxhost_engine_kit::text::{clip, grouped};
 use ctxhost_engine_kit::turns::Reading;
 
 use crate::settings::Settings;
-pub(crate) use line::about;
 
 /// The layer that notes name.
 const LAYER: &str = "pruning";
@@ -25,46 +23,21 @@ pub(crate) struct Pruned {
     reading: Reading,
     /// Entries before it have been decided.
     until: u64,
-    changes: BTreeMap<u64, Change>,
-    saved_tokens: u64,
-}
-
-/// An entry in its other form.
-#[derive(Clone, Debug)]
-struct Change {
-    /// Of the entry: positions move with each compaction.
-    id: String,
-    form: Form,
-    tokens: u64,
-    detail: String,
-}
-
-#[derive(Clone, Debug)]
-enum Form {
-    Text(String),
-    Raw(String),
+    rewrites: Rewrites,
 }
 
 impl Pruned {
     /// Keeps up with the transcript; after a compaction decisions move to where their entries are.
     pub(crate) fn follow(&mut self, transcript: &Transcript) {
-        if self.reading.advance(transcript).start > 0 || self.until == 0 {
-            return;
-        }
-        let old = std::mem::take(&mut self.changes).into_values();
-        let mut by_id: HashMap<String, Change> = old.map(|c| (c.id.clone(), c)).collect();
-        (self.until, self.saved_tokens) = (0, 0);
-        for entry in transcript.iter() {
-            if let Some(change) = by_id.remove(entry.id()) {
-                self.until = entry.seq() + 1;
-                self.put(&entry, Some(change));
-            }
+        let is_another = self.reading.advance(transcript).start == 0;
+        if is_another && self.until > 0 {
+            self.until = self.rewrites.move_to(transcript);
         }
     }
 
-    /// What pruning saves so far, in tokens.
-    pub(crate) fn saved_tokens(&self) -> u64 {
-        self.saved_tokens
+    /// The entries that are shown as something else.
+    pub(crate) fn rewrites(&self) -> &Rewrites {
+        &self.rewrites
     }
 
     /// Whether the results between what is decided and `tail` are worth a new prefix.
@@ -79,43 +52,14 @@ impl Pruned {
             return;
         }
         let newest = newest_of_each(transcript, settings);
-        for entry in transcript.range(self.until..tail) {
-            let change = match entry.role() {
-                _ if entry.has(Flags::PINNED) => None,
+        for entry in transcript.range(self.until..tail).filter(|e| !e.has(Flags::PINNED)) {
+            let shown = match entry.role() {
                 Role::Tool => result(transcript, &entry, &newest, settings),
-                Role::Assistant if entry.has(Flags::TOOL_CALLS) => arguments(&entry, settings),
-                _ => None,
+                _ => arguments(&entry, settings),
             };
-            self.put(&entry, change);
+            shown.into_iter().for_each(|shown| self.rewrites.show(&entry, shown));
         }
         self.until = tail;
-    }
-
-    /// The whole transcript, with its changes.
-    pub(crate) fn plan(&self, transcript: &Transcript) -> Plan {
-        let mut plan = Plan::default();
-        let mut from = 0;
-        for (&seq, change) in &self.changes {
-            plan.keep(from..seq);
-            match &change.form {
-                Form::Text(text) => plan.replace_text(seq, text.as_str()),
-                Form::Raw(raw) => plan.replace_raw(seq, raw.as_str()),
-            };
-            plan.note(LAYER, change.detail.as_str());
-            from = seq + 1;
-        }
-        plan.keep(from..transcript.len() as u64);
-        plan.estimated_tokens = transcript.total_tokens().saturating_sub(self.saved_tokens);
-        plan
-    }
-
-    /// A change that saves nothing is none.
-    fn put(&mut self, entry: &Entry<'_>, change: Option<Change>) {
-        let saves = |change: &Change| entry.tokens().checked_sub(change.tokens).filter(|n| *n > 0);
-        if let Some((change, saved_tokens)) = change.and_then(|c| saves(&c).map(|n| (c, n))) {
-            self.saved_tokens += saved_tokens;
-            self.changes.insert(entry.seq(), change);
-        }
     }
 }
 
@@ -137,55 +81,27 @@ fn result(
     entry: &Entry<'_>,
     newest: &HashMap<&str, u64>,
     settings: &Settings,
-) -> Option<Change> {
+) -> Option<Shown> {
     if !is_long(entry, settings) && !entry.has(Flags::IMAGES) {
         return None;
     }
     let is_repeated = newest.get(entry.text()).is_some_and(|&seq| seq > entry.seq());
-    let line = line::of(transcript, entry, is_repeated);
+    let line = result_line(transcript, entry, is_repeated);
     let before_chars = grouped(entry.text().chars().count() as u64);
-    Some(Change {
-        id: entry.id().to_owned(),
-        tokens: tokens::estimate(&line),
-        detail: match is_repeated {
-            true => format!("{before_chars} chars, printed again later"),
-            false => format!("{before_chars} -> {} chars", line.chars().count()),
-        },
-        form: Form::Text(line),
-    })
+    let detail = match is_repeated {
+        true => format!("{before_chars} chars, printed again later"),
+        false => format!("{before_chars} -> {} chars", line.chars().count()),
+    };
+    Some(Shown::text(line, LAYER, detail))
 }
 
-/// A call with the texts in its long arguments shortened; the JSON stays JSON.
-fn arguments(entry: &Entry<'_>, settings: &Settings) -> Option<Change> {
-    let mut message: Value = serde_json::from_str(entry.raw()).ok()?;
-    let mut shortened = 0;
-    for block in message.get_mut("content")?.as_array_mut()? {
-        let is_call = block.get("type").and_then(Value::as_str) == Some("toolCall");
-        let Some(arguments) = block.get_mut("arguments").filter(|_| is_call) else { continue };
-        if tokens::weighted_chars(&arguments.to_string()) > settings.prune_arguments_chars {
-            shortened += shorten(arguments, settings.keep_argument_chars);
-        }
-    }
-    let raw = message.to_string();
-    (shortened > 0).then(|| Change {
-        id: entry.id().to_owned(),
-        tokens: tokens::message(&Message::parse(&raw, "")),
-        form: Form::Raw(raw),
-        detail: format!("{shortened} arguments shortened"),
-    })
-}
-
-/// How many texts in a value were longer than `limit_chars` and no longer are.
-fn shorten(value: &mut Value, limit_chars: u64) -> usize {
-    match value {
-        Value::String(text) if tokens::weighted_chars(text) > limit_chars => {
-            *text = clip(text, limit_chars).into_owned();
-            1
-        }
-        Value::Array(items) => items.iter_mut().map(|item| shorten(item, limit_chars)).sum(),
-        Value::Object(map) => map.values_mut().map(|item| shorten(item, limit_chars)).sum(),
-        _ => 0,
-    }
+/// A call with the texts in its long arguments shortened.
+fn arguments(entry: &Entry<'_>, settings: &Settings) -> Option<Shown> {
+    let Settings { prune_arguments_chars, keep_argument_chars, .. } = *settings;
+    let (raw, shortened) =
+        with_short_arguments(entry, prune_arguments_chars, |text| clip(text, keep_argument_chars))?;
+    let detail = format!("{shortened} arguments shortened");
+    Some(Shown { form: Form::Raw(raw), layer: LAYER, detail })
 }
 
 #[cfg(test)]
@@ -195,7 +111,7 @@ mod tests {
     use super::*;
 
     fn seen(pruned: &Pruned, transcript: &Transcript) -> Vec<String> {
-        let plan = pruned.plan(transcript);
+        let plan = pruned.rewrites().plan(transcript);
         plan.project(transcript).iter().map(|item| item.text().into_owned()).collect()
     }
 
@@ -223,7 +139,7 @@ mod tests {
         let later = talk.transcript();
         pruned.follow(&later);
         assert_eq!(seen(&pruned, &later)[..before.len()], before);
-        let plan = pruned.plan(&later);
+        let plan = pruned.rewrites().plan(&later);
         let cost: u64 = plan.project(&later).iter().map(|item| item.tokens()).sum();
         assert_eq!(cost, plan.estimated_tokens);
     }
@@ -255,15 +171,11 @@ mod tests {
         let mut pruned = Pruned::default();
         pruned.follow(&transcript);
         pruned.prune_until(&transcript, 4, &Settings::default());
-        let plan = pruned.plan(&transcript);
+        let plan = pruned.rewrites().plan(&transcript);
         let ctxhost_engine_api::Action::ReplaceRaw { raw, .. } = &plan.ops[1].action else {
             panic!("{:?}", plan.ops);
         };
-        let calls = Message::parse(raw, "").tool_calls();
-        assert_eq!((calls[0].id.as_ref(), calls[1].id.as_ref()), ("a", "b"));
-        let text = calls[0].arguments_value()["edits"][0]["new"].as_str().unwrap().to_owned();
-        assert_eq!(text.chars().count(), 200);
-        assert!(text.ends_with('…'));
+        assert!(raw.len() < 500 && raw.contains('…') && raw.contains("a.rs"), "{raw}");
         assert_eq!(ctxhost_engine_api::testing::plan_fault(&plan, &transcript), None);
     }
 

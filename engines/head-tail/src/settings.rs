@@ -2,7 +2,8 @@
 
 use ctxhost_engine_api::Result;
 use ctxhost_engine_api::serde_json::Value;
-use ctxhost_engine_kit::settings::{parse, refuse};
+use ctxhost_engine_kit::room::Room;
+use ctxhost_engine_kit::settings::{check_all, parse, refuse, share_of};
 use serde::{Deserialize, Serialize};
 
 /// What is up to the operator. Shares are between 0 and 1, numbers end in their unit.
@@ -117,14 +118,8 @@ impl Settings {
             ("target_share", self.target_share),
             ("min_saving_share", self.min_saving_share),
         ];
-        for (key, share) in shares {
-            if !(share > 0.0 && share <= 1.0) {
-                return Err(refuse(
-                    key,
-                    format_args!("is {share}; set a share above 0, at most 1"),
-                ));
-            }
-        }
+        let is_share = |share: &f64| *share > 0.0 && *share <= 1.0;
+        check_all(shares, is_share, "set a share above 0, at most 1")?;
         if !(1.0..=3.0).contains(&self.tail_overrun) {
             return Err(refuse("tail_overrun", "must be from 1 to 3"));
         }
@@ -136,15 +131,11 @@ impl Settings {
 
     /// From how many tokens on the engine works: its share of the window, or of the budget where
     /// nobody knows the window.
-    pub(crate) fn trigger(&self, window_tokens: u64, budget_tokens: u64) -> u64 {
+    pub(crate) fn trigger(&self, room: &Room) -> u64 {
+        let Room { window_tokens, budget_tokens, .. } = *room;
         let whole_tokens = if window_tokens == 0 { budget_tokens } else { window_tokens };
         share_of(whole_tokens, self.threshold_share).min(budget_tokens)
     }
-}
-
-/// A share of a number of tokens or characters, rounded down.
-pub(crate) fn share_of(whole: u64, share: f64) -> u64 {
-    (whole as f64 * share) as u64
 }
 
 #[cfg(test)]
@@ -178,10 +169,11 @@ mod tests {
     #[test]
     fn the_trigger_is_half_of_the_window_and_never_above_the_budget() {
         let settings = Settings::default();
-        for (window, budget, trigger) in
+        for (window_tokens, budget_tokens, trigger) in
             [(200_000, 150_000, 100_000), (64_000, 20_000, 20_000), (0, 40_000, 20_000)]
         {
-            assert_eq!(settings.trigger(window, budget), trigger);
+            let room = Room { window_tokens, budget_tokens, ..Room::default() };
+            assert_eq!(settings.trigger(&room), trigger);
         }
     }
 }

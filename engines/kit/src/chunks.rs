@@ -115,6 +115,17 @@ pub fn prune_oldest(groups: &[Group], budget_tokens: u64, parts: usize) -> Prune
     }
 }
 
+/// How many of the oldest groups hold one of `parts` equal parts of the tokens.
+pub fn oldest_part(groups: &[Group], parts: u64) -> usize {
+    let share_tokens = (total_tokens(groups) / parts).max(1);
+    let mut gone_tokens = 0;
+    let is_enough = |group: &Group| {
+        gone_tokens += group.tokens;
+        gone_tokens >= share_tokens
+    };
+    groups.iter().position(is_enough).map_or(groups.len(), |at| at + 1)
+}
+
 /// What [`prune_oldest`] decided.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pruned {
@@ -225,6 +236,14 @@ mod tests {
         ] {
             assert_eq!(prune_oldest(&groups, budget, parts), expected, "{budget} in {parts}");
         }
+    }
+
+    #[test]
+    fn a_fifth_of_the_tokens_is_whole_groups() {
+        let groups = users(&[10, 10, 30, 50]);
+        assert_eq!(oldest_part(&groups, 5), 2);
+        assert_eq!(oldest_part(&groups[3..], 5), 1);
+        assert_eq!(oldest_part(&[], 5), 0);
     }
 
     #[test]

@@ -3,8 +3,10 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-use ctxhost_engine_api::{Flags, ToolCall, Transcript};
+use ctxhost_engine_api::{Flags, Kind, ToolCall, Transcript};
 use serde_json::Value;
+
+use crate::summary::unwrap;
 
 const PATH_ARGUMENTS: [&str; 3] = ["path", "file_path", "filePath"];
 
@@ -28,6 +30,23 @@ impl FileLedger {
         let calling = transcript.range(range).filter(|entry| entry.has(Flags::TOOL_CALLS));
         for call in calling.flat_map(|entry| entry.tool_calls()) {
             self.add_call(&call);
+        }
+    }
+
+    /// Adds the calls of gaps and the files that earlier summaries in them carry.
+    pub fn add_history(&mut self, transcript: &Transcript, gaps: &[Range<u64>]) {
+        for gap in gaps {
+            let entries = transcript.range(gap.clone());
+            for earlier in entries.filter(|entry| entry.kind() == Kind::CompactionSummary) {
+                let raw: Value = serde_json::from_str(earlier.raw()).unwrap_or_default();
+                let details = raw.get("details").unwrap_or(&Value::Null);
+                self.add_details(details);
+                // Our own details hold every file; the lists of the text are cut and may be renamed.
+                if details.get("modifiedFiles").is_none() {
+                    self.add_summary(unwrap(earlier.text()));
+                }
+            }
+            self.add_range(transcript, gap.clone());
         }
     }
 

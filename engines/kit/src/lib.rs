@@ -1,5 +1,5 @@
-//! What bundled engines share: cuts that separate no call from its result, summaries without a
-//! model, and the small words both are made of.
+//! What bundled engines share: cuts that separate no call from its result, entries shown as
+//! something else, summaries with and without a model, and the small words all are made of.
 
 #![cfg_attr(
     test,
@@ -12,16 +12,32 @@
     )
 )]
 
+pub mod room;
+pub mod settings;
+pub mod status;
+pub mod store;
+
 pub mod cuts;
-pub mod summary;
+pub mod fold;
 pub mod turns;
+
+pub mod caps;
+pub mod previews;
+pub mod shown;
+
+pub mod notes;
+pub mod prompt;
+pub mod summariser;
+pub mod summary;
+
+pub mod attachments;
+pub mod calls;
+pub mod files;
+pub mod subagents;
 
 pub mod chunks;
 pub mod dialogue;
-pub mod files;
 pub mod identifiers;
 pub mod redact;
 pub mod seed;
 pub mod text;
-
-pub mod settings;

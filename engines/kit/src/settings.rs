@@ -1,5 +1,7 @@
 //! An engine's table of settings, read so that a wrong key is named and the right one offered.
 
+use std::fmt::Display;
+
 use ctxhost_engine_api::{EngineError, Result};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -27,8 +29,29 @@ pub fn parse<T: DeserializeOwned + Default>(config: &Value) -> Result<T> {
 }
 
 /// A value that the type allows and the engine cannot use.
-pub fn refuse(key: &str, message: impl std::fmt::Display) -> EngineError {
+pub fn refuse(key: &str, message: impl Display) -> EngineError {
     EngineError::config(key, format!("{key} {message}"))
+}
+
+/// Refuses the first of some settings that is not allowed; `rule` says in words what is.
+///
+/// # Errors
+///
+/// As [`refuse`].
+pub fn check_all<T: Display>(
+    settings: impl IntoIterator<Item = (&'static str, T)>,
+    is_allowed: impl Fn(&T) -> bool,
+    rule: &str,
+) -> Result<()> {
+    match settings.into_iter().find(|(_, value)| !is_allowed(value)) {
+        Some((key, value)) => Err(refuse(key, format_args!("is {value}; {rule}"))),
+        None => Ok(()),
+    }
+}
+
+/// A share of a number of tokens or characters, rounded down.
+pub fn share_of(whole: u64, share: f64) -> u64 {
+    (whole as f64 * share) as u64
 }
 
 fn unknown_message(key: &str, reason: &str) -> String {
@@ -101,6 +124,15 @@ mod tests {
         check(json!({"window": {"blok_tokens": 1}}), "window.blok_tokens", "\"block_tokens\"");
         check(json!({"rato": 1}), "rato", "did you mean \"ratio\"?");
         check(json!({"something_else": 1}), "something_else", "known here: ratio, window");
+    }
+
+    #[test]
+    fn the_first_setting_that_is_not_allowed_is_refused() {
+        let shares = [("a_share", 0.5), ("b_share", 1.5)];
+        assert!(check_all(shares, |share: &f64| *share < 2.0, "set less").is_ok());
+        let error = check_all(shares, |share: &f64| *share <= 1.0, "set 0 to 1").unwrap_err();
+        assert_eq!(error.message, "b_share is 1.5; set 0 to 1");
+        assert_eq!(share_of(10, 0.25), 2);
     }
 
     #[test]

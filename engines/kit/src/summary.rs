@@ -6,6 +6,7 @@
 mod asks;
 mod extract;
 mod merge;
+mod outline;
 mod sections;
 mod sentences;
 mod wrap;
@@ -13,17 +14,22 @@ mod wrap;
 use std::borrow::Cow;
 use std::ops::Range;
 
+use ctxhost_engine_api::transcript::tokens::weighted_chars;
 use ctxhost_engine_api::{Flags, Kind, Role, Transcript};
 
 pub use asks::{answered_line, is_answered_line, is_nod};
 pub use extract::{extract, extract_before};
 pub use merge::merge;
+pub use outline::{Ages, Form, Outline, Section};
 pub use sections::{HEADINGS, Sections};
 pub use wrap::{Provenance, escape, untrusted, unwrap, wrap};
 
 use crate::dialogue::{self, RepeatRule};
 use crate::redact::redact;
-use crate::text::{prefix, suffix};
+use crate::text::ends;
+
+/// Stands under a heading that has no lines.
+const NONE: &str = "None.";
 
 /// Of a longer message only head and end are read: what follows a paste is the question about it.
 const HEAD_CHARS: u64 = 6_000;
@@ -67,28 +73,36 @@ pub fn passages<'a>(transcript: &'a Transcript, ranges: &[Range<u64>]) -> Vec<Pa
             Role::Assistant => Speaker::Assistant,
             _ => Speaker::Tool,
         };
-        let text = bounded(entry.text());
+        let text = ends(entry.text(), HEAD_CHARS, END_CHARS, "\n\n");
         let text = if speaker == Speaker::Tool { text } else { clean(text) };
         Passage { seq: entry.seq(), speaker, text, calls_tools: entry.has(Flags::TOOL_CALLS) }
     };
     told.map(passage).collect()
 }
 
-/// What earlier compactions left in ranges, merged; `None` where there was none.
-pub fn carried(transcript: &Transcript, ranges: &[Range<u64>]) -> Option<Sections> {
+/// What earlier compactions left in ranges, oldest first, without envelopes and secrets.
+pub fn earlier(transcript: &Transcript, ranges: &[Range<u64>]) -> impl Iterator<Item = String> {
     let entries = ranges.iter().flat_map(|range| transcript.range(range.clone()));
     let summaries = entries.filter(|entry| entry.kind() == Kind::CompactionSummary);
-    let read = summaries.map(|entry| Sections::parse(&redact(unwrap(entry.text()))));
-    read.reduce(merge)
+    summaries.map(|entry| redact(unwrap(entry.text())).into_owned())
 }
 
-fn bounded(text: &str) -> Cow<'_, str> {
-    let head = prefix(text, HEAD_CHARS, 1);
-    if head.len() == text.len() {
-        return Cow::Borrowed(text);
+/// The same, read and merged; `None` where there was none.
+pub fn carried(transcript: &Transcript, ranges: &[Range<u64>]) -> Option<Sections> {
+    earlier(transcript, ranges).map(|text| Sections::parse(&text)).reduce(merge)
+}
+
+/// Lines as a summary shows them under a heading, `- None.` where there are none.
+pub fn bullets<T: AsRef<str>>(lines: &[T]) -> String {
+    if lines.is_empty() {
+        return format!("- {NONE}");
     }
-    let rest = text.get(head.len()..).unwrap_or("");
-    Cow::Owned(format!("{head}\n\n{}", suffix(rest, END_CHARS, 1)))
+    lines.iter().map(|line| format!("- {}", line.as_ref())).collect::<Vec<_>>().join("\n")
+}
+
+/// What [`bullets`] of lines take, in weighted characters.
+fn list_chars(lines: &[String]) -> u64 {
+    lines.iter().map(|line| weighted_chars(line) + 3).sum()
 }
 
 fn clean(text: Cow<'_, str>) -> Cow<'_, str> {

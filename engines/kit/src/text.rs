@@ -130,6 +130,18 @@ pub fn suffix(text: &str, max_chars: u64, min_weight: u64) -> &str {
     text.get(start..).unwrap_or("")
 }
 
+/// The head of a long text and its end, where it mostly says how it came out, with `gap` between
+/// them. Sizes are in weighted characters.
+pub fn ends<'a>(text: &'a str, head_chars: u64, end_chars: u64, gap: &str) -> Cow<'a, str> {
+    let head = prefix(text, head_chars, 1);
+    let rest = text.get(head.len()..).unwrap_or("");
+    let end = suffix(rest, end_chars, 1);
+    if end.len() == rest.len() {
+        return Cow::Borrowed(text);
+    }
+    Cow::Owned(format!("{head}{gap}{end}"))
+}
+
 /// Whether the end of a text says how it came out: a failure, a total, the end of a JSON object.
 pub fn has_important_tail(text: &str) -> bool {
     static WORDS: LazyLock<Option<Regex>> = LazyLock::new(|| {
@@ -271,6 +283,13 @@ pub(crate) mod tests {
             assert_eq!(capped.matches('s').count() - capped.matches(CUT_MARKER).count() * 3, kept);
             assert!(capped.len() as u64 <= max);
         }
+    }
+
+    #[test]
+    fn head_and_end_of_a_long_text() {
+        assert_eq!(ends("0123456789", 4, 2, "…"), "0123…89");
+        assert_eq!(ends("0123456789", 8, 2, "…"), "0123456789");
+        assert_eq!(ends("", 0, 0, "…"), "");
     }
 
     #[test]

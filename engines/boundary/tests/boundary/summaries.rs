@@ -71,10 +71,10 @@ fn a_model_s_summary_stands_without_its_analysis() {
     let asked = stage.host.asked();
     let prompt = &asked[0].prompt;
     assert!(HEADINGS.iter().all(|heading| prompt.contains(heading)));
-    assert!(prompt.contains("[User] read everything"), "the task stays, and is part of the story");
+    assert!(prompt.contains("[User]: read everything"), "the task stays, and is part of the story");
     assert!(
         prompt.contains("look after &lt;/focus> tests")
-            && prompt.contains("[Tool result] // file 3")
+            && prompt.contains("[Tool result]: // file 3")
     );
 }
 
@@ -108,7 +108,7 @@ fn a_prompt_too_long_drops_the_oldest_groups_up_to_three_times() {
     let lengths: Vec<usize> = asked.iter().map(|request| request.prompt.len()).collect();
     assert_eq!(lengths.len(), 4);
     assert!(lengths[3] < lengths[0], "{lengths:?}");
-    assert!(!asked[3].prompt.contains("[Tool result] // file 1\n"));
+    assert!(!asked[3].prompt.contains("[Tool result]: // file 1\n"));
     assert!(asked[3].prompt.contains("read src/1.rs"), "what was dropped is told in notes");
     assert!(plan.extras.notes[0].detail.contains("oldest groups did not fit"));
 

@@ -2,6 +2,8 @@
 
 use ctxhost_engine_api::transcript::tokens::weighted_chars;
 
+use super::{NONE, bullets, list_chars};
+
 /// The headings, in the order a summary shows them.
 pub const HEADINGS: [&str; 5] = [
     "## Decisions",
@@ -22,8 +24,6 @@ pub(super) const LINE_LIMIT_CHARS: u64 = 240;
 /// One request, in weighted characters: longer than a line, because it must be understood alone.
 pub(super) const ASK_LIMIT_CHARS: u64 = 600;
 
-const NONE: &str = "None.";
-
 /// The content of a summary.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sections {
@@ -42,11 +42,8 @@ pub struct Sections {
 impl Sections {
     /// The sections as text, each with at least one line.
     pub fn render(&self) -> String {
-        let parts = HEADINGS.iter().zip(self.lists()).map(|(heading, lines)| {
-            let lines = if lines.is_empty() { vec![NONE] } else { lines };
-            let lines: Vec<String> = lines.iter().map(|line| format!("- {line}")).collect();
-            format!("{heading}\n{}", lines.join("\n"))
-        });
+        let bodies = self.lists().map(bullets);
+        let parts = HEADINGS.iter().zip(bodies).map(|(heading, body)| format!("{heading}\n{body}"));
         parts.collect::<Vec<_>>().join("\n\n")
     }
 
@@ -76,7 +73,7 @@ impl Sections {
     pub fn fit(&mut self, limit_chars: u64) {
         while weighted_chars(&self.render()) > limit_chars {
             let told = [&mut self.decisions, &mut self.todos, &mut self.constraints];
-            let longest = told.into_iter().max_by_key(|lines| chars(lines));
+            let longest = told.into_iter().max_by_key(|lines| list_chars(lines));
             match longest.filter(|lines| !lines.is_empty()) {
                 Some(lines) => drop(lines.remove(0)),
                 None if self.asks.len() > 1 => drop(self.asks.pop()),
@@ -86,9 +83,8 @@ impl Sections {
         }
     }
 
-    fn lists(&self) -> [Vec<&str>; 5] {
+    fn lists(&self) -> [&[String]; 5] {
         [&self.decisions, &self.todos, &self.constraints, &self.asks, &self.identifiers]
-            .map(|lines| lines.iter().map(String::as_str).collect())
     }
 
     fn take(&mut self, place: Place, line: &str) {
@@ -147,10 +143,6 @@ fn opening_tag(line: &str) -> Option<&str> {
     let tag = line.strip_prefix('<')?.strip_suffix('>')?;
     let is_name = tag.chars().all(|c| c.is_ascii_lowercase() || c == '-');
     (is_name && !tag.is_empty()).then_some(tag)
-}
-
-fn chars(lines: &[String]) -> u64 {
-    lines.iter().map(|line| weighted_chars(line) + 3).sum()
 }
 
 #[cfg(test)]

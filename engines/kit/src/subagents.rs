@@ -7,7 +7,7 @@ use ctxhost_engine_api::{SessionRef, SubagentSpawnRequest};
 
 /// The sub-agents of all sessions, by the id of the child's session.
 #[derive(Debug, Default)]
-pub(crate) struct SubAgents {
+pub struct SubAgents {
     alive: Mutex<BTreeMap<String, SubAgent>>,
 }
 
@@ -21,7 +21,7 @@ struct SubAgent {
 
 impl SubAgents {
     /// A sub-agent is about to start.
-    pub(crate) fn begin(&self, request: &SubagentSpawnRequest, now_ms: i64) {
+    pub fn begin(&self, request: &SubagentSpawnRequest, now_ms: i64) {
         let ttl_ms = i64::try_from(request.ttl_ms).unwrap_or(i64::MAX);
         let agent = SubAgent {
             parent_id: request.parent.id.clone(),
@@ -32,12 +32,12 @@ impl SubAgents {
     }
 
     /// It ended, or never began.
-    pub(crate) fn end(&self, child_id: &str) {
+    pub fn end(&self, child_id: &str) {
         self.alive().remove(child_id);
     }
 
     /// The living sub-agents of a session, one line each.
-    pub(crate) fn of(&self, parent: &SessionRef, now_ms: i64) -> Vec<String> {
+    pub fn of(&self, parent: &SessionRef, now_ms: i64) -> Vec<String> {
         let alive = self.alive();
         let ours = alive.iter().filter(|(_, agent)| {
             agent.parent_id == parent.id && agent.expires_ms.is_none_or(|at| now_ms < at)
@@ -46,7 +46,7 @@ impl SubAgents {
     }
 
     /// Forgets everything.
-    pub(crate) fn clear(&self) {
+    pub fn clear(&self) {
         self.alive().clear();
     }
 

@@ -4,43 +4,36 @@
 //! window by itself. A preview depends on its round and on the limit alone: it never changes.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
 use std::ops::Range;
 
 use ctxhost_engine_api::transcript::tokens::{CHARS_PER_TOKEN, estimate};
-use ctxhost_engine_api::{Entry, Flags, Plan, Role, Transcript};
-use ctxhost_engine_kit::text::{Limit, grouped, truncate};
-use ctxhost_engine_kit::turns::Reading;
+use ctxhost_engine_api::{Entry, Flags, Role, Transcript};
+
+use crate::shown::{Rewrites, Shown};
+use crate::text::{Limit, grouped, truncate};
+use crate::turns::Reading;
 
 /// The layer that notes of plans name.
 const LAYER: &str = "preview";
 
-/// The previews of one session, by position.
+/// The previews of one session.
 #[derive(Debug, Default)]
-pub(crate) struct Previews {
+pub struct Previews {
     reading: Reading,
     limit_tokens: u64,
-    cuts: BTreeMap<u64, Preview>,
-}
-
-/// A result as it is shown.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Preview {
-    pub(crate) text: String,
-    pub(crate) saved_tokens: u64,
-    detail: String,
+    rewrites: Rewrites,
 }
 
 impl Previews {
     /// Looks at what is new, once; at everything where the transcript or the limit is another one.
-    pub(crate) fn follow(&mut self, transcript: &Transcript, limit_tokens: u64) {
+    pub fn follow(&mut self, transcript: &Transcript, limit_tokens: u64) {
         let mut new = self.reading.advance(transcript);
         if self.limit_tokens != limit_tokens {
             self.limit_tokens = limit_tokens;
             new.start = 0;
         }
         if new.start == 0 {
-            self.cuts.clear();
+            self.rewrites.clear();
         }
         let mut at = transcript.cut_at_or_before(new.start);
         while at < new.end {
@@ -50,25 +43,9 @@ impl Previews {
         }
     }
 
-    /// How a result is shown; `None` for one that is shown as it is.
-    pub(crate) fn get(&self, seq: u64) -> Option<&Preview> {
-        self.cuts.get(&seq)
-    }
-
-    /// What the previews of a range save.
-    pub(crate) fn saved_tokens(&self, range: Range<u64>) -> u64 {
-        self.cuts.range(range).map(|(_, preview)| preview.saved_tokens).sum()
-    }
-
-    /// Keeps a range with its previews.
-    pub(crate) fn keep(&self, plan: &mut Plan, range: Range<u64>) {
-        let mut from = range.start;
-        for (seq, preview) in self.cuts.range(range.clone()) {
-            plan.keep(from..*seq);
-            preview.put_in(plan, *seq);
-            from = seq + 1;
-        }
-        plan.keep(from..range.end);
+    /// The results that are shown as previews.
+    pub fn rewrites(&self) -> &Rewrites {
+        &self.rewrites
     }
 
     /// A round over the limit: each of its results that takes more than an even share is cut to it.
@@ -80,28 +57,19 @@ impl Previews {
         }
         let share_tokens = self.limit_tokens / (results().count() as u64).max(1);
         for entry in results().filter(|entry| entry.tokens() > share_tokens) {
-            if let Some(preview) = Preview::of(&entry, share_tokens * CHARS_PER_TOKEN) {
-                self.cuts.insert(entry.seq(), preview);
+            if let Some(preview) = preview_of(&entry, share_tokens * CHARS_PER_TOKEN) {
+                self.rewrites.show(&entry, preview);
             }
         }
     }
 }
 
-impl Preview {
-    fn of(entry: &Entry<'_>, limit_chars: u64) -> Option<Preview> {
-        let limit = Limit { min_keep_chars: limit_chars / 4, ..Limit::chars(limit_chars) };
-        let notice = |count| format!("\n[{count} more characters; read the part you need]");
-        let Cow::Owned(text) = truncate(entry.text(), limit, notice) else { return None };
-        let tokens = estimate(&text);
-        let saved_tokens = entry.tokens().saturating_sub(tokens);
-        let detail = format!("{} -> {} tokens", grouped(entry.tokens()), grouped(tokens));
-        let says_something = saved_tokens > 0 && !text.trim().is_empty();
-        says_something.then_some(Preview { text, saved_tokens, detail })
-    }
-
-    pub(crate) fn put_in(&self, plan: &mut Plan, seq: u64) {
-        plan.replace_text(seq, self.text.as_str()).note(LAYER, self.detail.as_str());
-    }
+fn preview_of(entry: &Entry<'_>, limit_chars: u64) -> Option<Shown> {
+    let limit = Limit { min_keep_chars: limit_chars / 4, ..Limit::chars(limit_chars) };
+    let notice = |count| format!("\n[{count} more characters; read the part you need]");
+    let Cow::Owned(text) = truncate(entry.text(), limit, notice) else { return None };
+    let detail = format!("{} -> {} tokens", grouped(entry.tokens()), grouped(estimate(&text)));
+    (!text.trim().is_empty()).then(|| Shown::text(text, LAYER, detail))
 }
 
 #[cfg(test)]
@@ -124,11 +92,10 @@ mod tests {
     fn shown_tokens(previews: &mut Previews, talk: &Conversation, limit_tokens: u64) -> Vec<u64> {
         let transcript = talk.transcript();
         previews.follow(&transcript, limit_tokens);
-        let mut plan = Plan::default();
-        previews.keep(&mut plan, 0..talk.len());
+        let plan = previews.rewrites().plan(&transcript);
         let items = plan.project(&transcript);
         let tokens: u64 = items.iter().map(|item| item.tokens()).sum();
-        assert_eq!(tokens + previews.saved_tokens(0..talk.len()), transcript.total_tokens());
+        assert_eq!(tokens, plan.estimated_tokens);
         items.iter().filter(|item| item.role() == Role::Tool).map(|item| item.tokens()).collect()
     }
 
@@ -147,9 +114,10 @@ mod tests {
         let mut talk = round(&[8_000]);
         let mut previews = Previews::default();
         shown_tokens(&mut previews, &talk, 1_000);
-        let before = previews.cuts.clone();
+        let before = previews.rewrites().clone();
+        assert_ne!(before, Rewrites::default());
         talk.assistant("done").calls(&[("n", "ls", "{}")]).result("n", "ls", "a");
         shown_tokens(&mut previews, &talk, 1_000);
-        assert_eq!((previews.cuts, before.len()), (before, 1));
+        assert_eq!(previews.rewrites(), &before);
     }
 }

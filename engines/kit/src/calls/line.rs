@@ -3,8 +3,10 @@
 use std::sync::LazyLock;
 
 use ctxhost_engine_api::{Entry, Flags, ToolCall, Transcript};
-use ctxhost_engine_kit::text::{clip, grouped, one_line, suffix};
 use regex::Regex;
+
+use super::call_of;
+use crate::text::{clip, grouped, one_line, suffix};
 
 /// One argument in a line, in weighted characters: enough for a path or a command.
 const ARGUMENT_CHARS: u64 = 100;
@@ -21,7 +23,7 @@ static EXIT_CODE: LazyLock<Option<Regex>> = LazyLock::new(|| {
 });
 
 /// `[old output left out: bash cargo test -> exit code 101, 48 lines, 12,408 chars]`
-pub(super) fn of(transcript: &Transcript, entry: &Entry<'_>, is_repeated: bool) -> String {
+pub fn result_line(transcript: &Transcript, entry: &Entry<'_>, is_repeated: bool) -> String {
     let asked = asked(transcript, entry);
     if is_repeated {
         return format!("[old output left out: {asked}; the same was printed again later]");
@@ -40,18 +42,15 @@ pub(super) fn of(transcript: &Transcript, entry: &Entry<'_>, is_repeated: bool) 
 
 /// The tool and what it was asked.
 fn asked(transcript: &Transcript, entry: &Entry<'_>) -> String {
-    let Some(result) = entry.tool_result() else { return "a tool".into() };
-    let earlier = transcript.range(entry.frame()..entry.seq()).rev();
-    let call = earlier.flat_map(|e| e.tool_calls()).find(|call| call.id == result.call_id);
-    match call {
+    let tool = || entry.tool_result().map(|result| result.tool.into_owned());
+    match call_of(transcript, entry) {
         Some(call) => about(&call),
-        None if result.tool.is_empty() => "a tool".into(),
-        None => result.tool.into_owned(),
+        None => tool().filter(|tool| !tool.is_empty()).unwrap_or_else(|| "a tool".into()),
     }
 }
 
 /// `grep "fn main" src`: a call as far as its arguments say what it was about.
-pub(crate) fn about(call: &ToolCall<'_>) -> String {
+pub fn about(call: &ToolCall<'_>) -> String {
     let mut words = vec![call.name.to_string()];
     let mut add = |names: &[&str], quote: &str| {
         let value = call.string_argument(names).map(|value| one_line(&value));
@@ -91,7 +90,7 @@ mod tests {
             talk.result("a", call.0, text)
         };
         let transcript = talk.transcript();
-        let line = of(&transcript, &transcript.get(1).unwrap(), false);
+        let line = result_line(&transcript, &transcript.get(1).unwrap(), false);
         assert_eq!(line, format!("[old output left out: {expected}]"));
     }
 

@@ -1,0 +1,51 @@
+//! A call and its result: who asked for what, how it came out, and what of it may be shortened.
+
+mod arguments;
+mod failures;
+mod line;
+
+use ctxhost_engine_api::{Entry, ToolCall, Transcript};
+
+pub use arguments::with_short_arguments;
+pub use failures::{OpenFailure, open_failures};
+pub use line::{about, result_line};
+
+/// The call that a result answers.
+pub fn call_of<'a>(transcript: &'a Transcript, result: &Entry<'_>) -> Option<ToolCall<'a>> {
+    let head = result.tool_result()?;
+    let earlier = transcript.range(result.frame()..result.seq()).rev();
+    earlier.flat_map(|entry| entry.tool_calls()).find(|call| call.id == head.call_id)
+}
+
+/// The result that answers a call of an entry.
+pub fn result_of<'a>(
+    transcript: &'a Transcript,
+    entry: &Entry<'_>,
+    call: &ToolCall<'_>,
+) -> Option<Entry<'a>> {
+    let after = entry.seq() + 1;
+    let answers =
+        |result: &Entry<'_>| result.tool_result().is_some_and(|head| head.call_id == call.id);
+    transcript.range(after..transcript.cut_at_or_after(after)).find(answers)
+}
+
+#[cfg(test)]
+mod tests {
+    use ctxhost_engine_api::testing::Conversation;
+
+    use super::*;
+
+    #[test]
+    fn calls_and_results_find_each_other() {
+        let mut talk = Conversation::new();
+        talk.user("go").calls(&[("a", "read", "{}"), ("b", "ls", "{}")]);
+        talk.result("b", "ls", "files").calls(&[("c", "ls", "{}")]).result("nobody", "ls", "lost");
+        let transcript = talk.transcript();
+        let at = |seq| transcript.get(seq).unwrap();
+        assert_eq!(call_of(&transcript, &at(2)).unwrap().id, "b");
+        let calls = at(1).tool_calls();
+        assert!(result_of(&transcript, &at(1), &calls[0]).is_none());
+        assert_eq!(result_of(&transcript, &at(1), &calls[1]).unwrap().seq(), 2);
+        assert!(call_of(&transcript, &at(4)).is_none());
+    }
+}

@@ -1,0 +1,78 @@
+//! Arguments of old calls: the file a model once wrote is in the file now, not only in its call.
+
+use std::borrow::Cow;
+
+use ctxhost_engine_api::transcript::tokens::weighted_chars;
+use ctxhost_engine_api::{Entry, Flags, Role};
+use serde_json::Value;
+
+/// The JSON of a message with the texts in the arguments of its calls cut, and how many of them
+/// were. `None` where no text was: `cut` answers a borrowed text for one that is short enough.
+/// Arguments of at most `over_chars` weighted characters are left alone.
+///
+/// Ids, names and the shape of the arguments stay: the JSON is JSON again.
+pub fn with_short_arguments(
+    entry: &Entry<'_>,
+    over_chars: u64,
+    cut: impl Fn(&str) -> Cow<'_, str>,
+) -> Option<(String, usize)> {
+    if entry.role() != Role::Assistant || !entry.has(Flags::TOOL_CALLS) {
+        return None;
+    }
+    let mut message: Value = serde_json::from_str(entry.raw()).ok()?;
+    let mut shortened = 0;
+    for block in message.get_mut("content")?.as_array_mut()? {
+        let is_call = block.get("type").and_then(Value::as_str) == Some("toolCall");
+        let Some(arguments) = block.get_mut("arguments").filter(|_| is_call) else { continue };
+        if weighted_chars(&arguments.to_string()) > over_chars {
+            shortened += shorten(arguments, &cut);
+        }
+    }
+    (shortened > 0).then(|| (message.to_string(), shortened))
+}
+
+/// Cuts the texts in a value. Answers how many were cut.
+fn shorten(value: &mut Value, cut: &impl Fn(&str) -> Cow<'_, str>) -> usize {
+    match value {
+        Value::String(text) => match cut(text) {
+            Cow::Borrowed(_) => 0,
+            Cow::Owned(short) => {
+                *text = short;
+                1
+            }
+        },
+        Value::Array(items) => items.iter_mut().map(|item| shorten(item, cut)).sum(),
+        Value::Object(members) => members.values_mut().map(|member| shorten(member, cut)).sum(),
+        _ => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ctxhost_engine_api::Message;
+    use ctxhost_engine_api::testing::Conversation;
+
+    use super::*;
+    use crate::text::clip;
+
+    #[test]
+    fn arguments_stay_json_and_calls_keep_their_ids() {
+        let long = format!(r#"{{"path":"a.rs","edits":[{{"new":"{}"}}]}}"#, "x".repeat(900));
+        let mut talk = Conversation::new();
+        talk.user("go").calls(&[("a", "edit", &long), ("b", "ls", "{}")]);
+        let transcript = talk.transcript();
+        let short = |seq, over_chars| {
+            let entry = transcript.get(seq).unwrap();
+            with_short_arguments(&entry, over_chars, |text| clip(text, 200))
+        };
+        assert_eq!(short(0, 0), None);
+        assert_eq!(short(1, 2_000), None, "not worth it");
+        let (raw, count) = short(1, 500).unwrap();
+        assert_eq!(count, 1);
+        let calls = Message::parse(&raw, "").tool_calls();
+        assert_eq!((calls[0].id.as_ref(), calls[1].id.as_ref()), ("a", "b"));
+        let text = calls[0].arguments_value()["edits"][0]["new"].as_str().unwrap().to_owned();
+        assert_eq!(text.chars().count(), 200);
+        assert!(text.ends_with('…'));
+    }
+}

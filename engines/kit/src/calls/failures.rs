@@ -1,0 +1,63 @@
+//! Calls that failed and did not succeed when the like was tried again.
+
+use std::collections::HashMap;
+use std::ops::Range;
+
+use ctxhost_engine_api::{Entry, Flags, Transcript};
+
+use super::about;
+
+/// A failure that nothing has made good.
+#[derive(Clone, Debug)]
+pub struct OpenFailure<'a> {
+    /// What was called, as [`about`] says it.
+    pub call: String,
+    /// What came of it.
+    pub result: Entry<'a>,
+}
+
+/// The open failures of ranges, oldest first; of calls that say the same the newest.
+pub fn open_failures<'a>(
+    transcript: &'a Transcript,
+    ranges: &[Range<u64>],
+) -> Vec<OpenFailure<'a>> {
+    let mut asked = HashMap::new();
+    let mut open: Vec<OpenFailure<'a>> = Vec::new();
+    for entry in ranges.iter().flat_map(|range| transcript.range(range.clone())) {
+        if entry.is_cut_point() {
+            let calls = entry.tool_calls().into_iter();
+            asked = calls.map(|call| (call.id.to_string(), about(&call))).collect();
+        }
+        let Some(result) = entry.tool_result() else { continue };
+        let Some(call) = asked.get(result.call_id.as_ref()) else { continue };
+        open.retain(|earlier| earlier.call != *call);
+        if entry.has(Flags::ERROR) {
+            open.push(OpenFailure { call: call.clone(), result: entry });
+        }
+    }
+    open
+}
+
+#[cfg(test)]
+mod tests {
+    use ctxhost_engine_api::testing::Conversation;
+
+    use super::*;
+
+    #[test]
+    fn what_succeeded_later_is_no_failure_any_more() {
+        let mut talk = Conversation::new();
+        let test = ("bash", r#"{"command":"cargo test"}"#);
+        let lint = ("bash", r#"{"command":"lint"}"#);
+        talk.user("go").calls(&[("a", test.0, test.1), ("b", lint.0, lint.1)]);
+        talk.failure("a", "bash", "2 failed").failure("b", "bash", "first");
+        talk.calls(&[("c", test.0, test.1), ("d", lint.0, lint.1)]);
+        talk.result("c", "bash", "ok").failure("d", "bash", "second");
+        let transcript = talk.transcript();
+        let open = open_failures(&transcript, &[0..talk.len()]);
+        let told: Vec<_> =
+            open.iter().map(|open| (open.call.as_str(), open.result.text())).collect();
+        assert_eq!(told, [("bash lint", "second")]);
+        assert_eq!(open_failures(&transcript, &[0..4]).len(), 2);
+    }
+}

@@ -1,0 +1,99 @@
+//! The last resort: where not even the newest frame fits, results in what stays are cut.
+
+use std::ops::Range;
+
+use ctxhost_engine_api::transcript::tokens::CHARS_PER_TOKEN;
+use ctxhost_engine_api::{Entry, Plan, Role, Transcript};
+
+use crate::shown::Shown;
+
+/// No result is squeezed below this, in weighted characters: a notice and a line.
+const LEAST_RESULT_CHARS: u64 = 400;
+
+/// To what the results of ranges must be cut so that everything in them takes at most
+/// `limit_tokens`, in weighted characters; `None` where it fits.
+pub fn result_cap_chars(
+    transcript: &Transcript,
+    ranges: impl Iterator<Item = Range<u64>>,
+    limit_tokens: u64,
+) -> Option<u64> {
+    let entries: Vec<Entry<'_>> = ranges.flat_map(|range| transcript.range(range)).collect();
+    let is_result = |entry: &&Entry<'_>| entry.role() == Role::Tool;
+    let results: Vec<u64> = entries.iter().filter(is_result).map(Entry::tokens).collect();
+    let all_tokens: u64 = entries.iter().map(Entry::tokens).sum();
+    let rest_tokens = all_tokens - results.iter().sum::<u64>();
+    let level_tokens = level(results, limit_tokens.saturating_sub(rest_tokens))?;
+    Some((level_tokens * CHARS_PER_TOKEN).max(LEAST_RESULT_CHARS))
+}
+
+/// Keeps a range; each result in it that `cut` answers something for is shown as that.
+pub fn keep_cut(
+    plan: &mut Plan,
+    transcript: &Transcript,
+    range: Range<u64>,
+    cut: impl Fn(&Entry<'_>) -> Option<Shown>,
+) {
+    for entry in transcript.range(range) {
+        let is_result = entry.role() == Role::Tool;
+        match is_result.then(|| cut(&entry)).flatten() {
+            Some(shown) => shown.put_in(plan, entry.seq()),
+            None => _ = plan.keep(entry.seq()..entry.seq() + 1),
+        }
+    }
+}
+
+/// The highest level at which sizes together take at most `room_tokens`, as water finds its own;
+/// `None` where they fit as they are.
+fn level(mut sizes: Vec<u64>, room_tokens: u64) -> Option<u64> {
+    sizes.sort_unstable();
+    let mut room = room_tokens;
+    let mut left = sizes.len() as u64;
+    for size in sizes {
+        let share = room / left;
+        if size > share {
+            return Some(share);
+        }
+        room -= size;
+        left -= 1;
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use ctxhost_engine_api::testing::Conversation;
+
+    use super::*;
+    use crate::fold::cost;
+
+    #[test]
+    fn water_finds_its_level() {
+        for (sizes, room, expected) in [
+            (vec![], 0, None),
+            (vec![10, 20], 30, None),
+            (vec![10, 20, 70], 60, Some(30)),
+            (vec![50, 50], 10, Some(5)),
+        ] {
+            assert_eq!(level(sizes.clone(), room), expected, "{sizes:?} in {room}");
+        }
+    }
+
+    #[test]
+    fn results_are_cut_until_everything_fits() {
+        let mut talk = Conversation::new();
+        talk.user("go").calls(&[("a", "bash", "{}"), ("b", "ls", "{}")]);
+        talk.result("a", "bash", &"log ".repeat(4_000)).result("b", "ls", "small");
+        let transcript = talk.transcript();
+        let whole = || std::iter::once(0..talk.len());
+        assert_eq!(result_cap_chars(&transcript, whole(), 10_000), None);
+        let cap_chars = result_cap_chars(&transcript, whole(), 500).unwrap();
+        let mut plan = Plan::default();
+        keep_cut(&mut plan, &transcript, 0..talk.len(), |entry| {
+            let text = crate::text::clip(entry.text(), cap_chars);
+            (text != entry.text()).then(|| Shown::text(text, "test", ""))
+        });
+        assert!(cost(&plan, &transcript) <= 500);
+        assert_eq!(plan.project(&transcript)[3].text(), "small");
+        assert_eq!(result_cap_chars(&transcript, whole(), 0), Some(LEAST_RESULT_CHARS));
+    }
+}

@@ -1,0 +1,77 @@
+//! What the model sees in place of an entry, and how a plan says so.
+
+mod rewrites;
+
+use std::ops::Range;
+
+use ctxhost_engine_api::transcript::tokens;
+use ctxhost_engine_api::{Message, Plan};
+
+pub use rewrites::Rewrites;
+
+/// How an entry is shown in place of itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// As one text.
+    Text(String),
+    /// As JSON of the same role and the same call ids, where several blocks stay.
+    Raw(String),
+}
+
+/// What the model sees in place of an entry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shown {
+    /// The replacement.
+    pub form: Form,
+    /// Which layer decided it.
+    pub layer: &'static str,
+    /// What it did, for people.
+    pub detail: String,
+}
+
+impl Shown {
+    /// One text in place of an entry.
+    pub fn text(text: impl Into<String>, layer: &'static str, detail: impl Into<String>) -> Shown {
+        Shown { form: Form::Text(text.into()), layer, detail: detail.into() }
+    }
+
+    /// What it costs, in tokens.
+    pub fn tokens(&self) -> u64 {
+        match &self.form {
+            Form::Text(text) => tokens::estimate(text),
+            Form::Raw(raw) => tokens::message(&Message::parse(raw, "")),
+        }
+    }
+
+    /// What it costs, in weighted characters.
+    pub fn chars(&self) -> u64 {
+        match &self.form {
+            Form::Text(text) => tokens::weighted_chars(text),
+            Form::Raw(_) => self.tokens() * tokens::CHARS_PER_TOKEN,
+        }
+    }
+
+    /// Puts it into a plan in place of the entry at a position.
+    pub fn put_in(&self, plan: &mut Plan, seq: u64) {
+        match &self.form {
+            Form::Text(text) => plan.replace_text(seq, text.as_str()),
+            Form::Raw(raw) => plan.replace_raw(seq, raw.as_str()),
+        };
+        plan.note(self.layer, self.detail.as_str());
+    }
+}
+
+/// Keeps a range in which some entries, given in rising order, are shown as something else.
+pub fn keep_with<'a>(
+    plan: &mut Plan,
+    range: Range<u64>,
+    shown: impl IntoIterator<Item = (u64, &'a Shown)>,
+) {
+    let mut from = range.start;
+    for (seq, shown) in shown {
+        plan.keep(from..seq);
+        shown.put_in(plan, seq);
+        from = seq + 1;
+    }
+    plan.keep(from..range.end);
+}

@@ -1,0 +1,37 @@
+//! Where the memory of a session stands in an engine's store.
+
+use ctxhost_engine_api::{Host, SessionRef, capability};
+
+use crate::seed;
+
+/// A longer session id is replaced by its hash: keys of a store are short.
+const LONGEST_ID_BYTES: usize = 60;
+
+/// The key of a session under a prefix.
+pub fn session_key(prefix: &str, session: &SessionRef) -> String {
+    let id = &session.id;
+    if id.len() <= LONGEST_ID_BYTES {
+        format!("{prefix}{id}")
+    } else {
+        format!("{prefix}#{:016x}", seed::of(id))
+    }
+}
+
+/// Whether the host keeps values for engines.
+pub fn keeps_values(host: &Host) -> bool {
+    host.info().capabilities.iter().any(|name| name == capability::KV)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_short_whatever_the_session_is_called() {
+        for id in ["a", &"x".repeat(500)] {
+            let session = SessionRef { id: id.into(), ..SessionRef::default() };
+            let key = session_key("decisions/1/", &session);
+            assert!(key.starts_with("decisions/1/") && key.len() <= 80, "{key}");
+        }
+    }
+}

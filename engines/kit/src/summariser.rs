@@ -1,0 +1,149 @@
+//! A model that writes summaries: asked where there is one, its answer cleaned, its failures typed.
+
+use std::future::Future;
+
+use ctxhost_engine_api::{
+    CallId, Completion, CompletionRequest, EngineError, ErrorKind, Host, LogLevel, Result,
+    capability,
+};
+
+use crate::redact::redact;
+
+/// Names a summary that was made without a model.
+pub const EXTRACTIVE: &str = "extractive";
+
+/// A summary and where it comes from.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Story {
+    /// The text, without its envelope.
+    pub text: String,
+    /// [`EXTRACTIVE`], the name of a model, or what else it was made of.
+    pub writer: String,
+    /// What did not go as it should, for people.
+    pub notes: Vec<String>,
+}
+
+impl Story {
+    /// A story with nothing to note.
+    pub fn new(text: impl Into<String>, writer: impl Into<String>) -> Story {
+        Story { text: text.into(), writer: writer.into(), notes: Vec::new() }
+    }
+
+    /// What a model answered, without its analysis, its envelope and secrets.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::ModelEmpty`] where nothing is left.
+    pub fn of(answer: &Completion) -> Result<Story> {
+        let text = redact(&summary_in(&answer.text)).trim().to_owned();
+        if text.is_empty() {
+            return Err(EngineError::new(ErrorKind::ModelEmpty, "the summariser answered nothing"));
+        }
+        let writer = if answer.model.is_empty() { "model" } else { &answer.model };
+        Ok(Story::new(text, writer))
+    }
+}
+
+/// Whether the host has a model.
+pub fn has_model(host: &Host) -> bool {
+    host.info().capabilities.iter().any(|name| name == capability::COMPLETE)
+}
+
+/// An error after which nothing else may be tried.
+pub fn is_final(error: &EngineError) -> bool {
+    matches!(error.kind, ErrorKind::Cancelled | ErrorKind::Deadline | ErrorKind::Dead)
+}
+
+/// Asks for a summary once.
+///
+/// # Errors
+///
+/// The host's, and those of [`Story::of`].
+pub async fn ask(host: &Host, call: CallId, request: CompletionRequest) -> Result<Story> {
+    Story::of(&host.complete(call, request).await?)
+}
+
+/// Waits for what a model tells. A failure that leaves another way is logged and answered inside,
+/// for the summary's notes.
+///
+/// # Errors
+///
+/// One after which nothing else may be tried.
+pub async fn attempt<T>(host: &Host, told: impl Future<Output = Result<T>>) -> Result<Result<T>> {
+    match told.await {
+        Ok(told) => Ok(Ok(told)),
+        Err(error) if is_final(&error) => Err(error),
+        Err(error) => {
+            host.log(LogLevel::Warn, &failure_note(&error));
+            Ok(Err(error))
+        }
+    }
+}
+
+/// What a summary says of the model that failed.
+pub fn failure_note(error: &EngineError) -> String {
+    format!("told without a model: {error}")
+}
+
+/// The summary in an answer; its hidden analysis goes, and so do the tags around it.
+fn summary_in(answer: &str) -> String {
+    let mut shown = answer.to_owned();
+    if let Some((before, rest)) = answer.split_once("<analysis>") {
+        let after = rest.split_once("</analysis>").map_or("", |(_, after)| after);
+        shown = format!("{before}{after}");
+    }
+    let inner = shown.split_once("<summary>").map_or(shown.as_str(), |(_, rest)| rest);
+    let inner = inner.rsplit_once("</summary>").map_or(inner, |(summary, _)| summary);
+    inner.trim().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use ctxhost_engine_api::testing::{ScriptedHost, block_on};
+
+    use super::*;
+
+    fn asked(answer: Result<&str>) -> Result<Story> {
+        let host = ScriptedHost::new();
+        host.script(answer.map(|text| Completion { text: text.into(), ..Completion::default() }));
+        block_on(ask(&host.handle(), CallId::default(), CompletionRequest::default()))
+    }
+
+    #[test]
+    fn the_analysis_goes_and_the_tags_around_the_summary() {
+        for (answer, summary) in [
+            (
+                "<analysis>\nhm <summary>no</summary>\n</analysis>\n<summary>\n## 1\n</summary>",
+                "## 1",
+            ),
+            ("## 1\nplain", "## 1\nplain"),
+            ("<summary>cut off", "cut off"),
+            ("<analysis>never ends <summary>x</summary>", ""),
+        ] {
+            assert_eq!(summary_in(answer), summary, "{answer}");
+        }
+    }
+
+    #[test]
+    fn an_answer_has_no_secret_and_a_writer() {
+        let story = asked(Ok("<summary>\ntoken=abcdef123456\n</summary>")).unwrap();
+        assert_eq!(
+            (story.text.as_str(), story.writer.is_empty()),
+            ("token=[redacted:credential]", false)
+        );
+        assert_eq!(asked(Ok("<analysis>hm")).unwrap_err().kind, ErrorKind::ModelEmpty);
+    }
+
+    #[test]
+    fn only_what_leaves_another_way_is_answered_inside() {
+        let host = ScriptedHost::new();
+        let told = |kind| {
+            let failed = async move { Err::<(), _>(EngineError::new(kind, "no")) };
+            block_on(attempt(&host.handle(), failed))
+        };
+        assert_eq!(told(ErrorKind::Cancelled).unwrap_err().kind, ErrorKind::Cancelled);
+        let inside = told(ErrorKind::ModelTimeout).unwrap().unwrap_err();
+        assert_eq!(failure_note(&inside), "told without a model: no");
+        assert!(block_on(attempt(&host.handle(), async { Ok(1) })).unwrap().is_ok());
+    }
+}

@@ -1,0 +1,263 @@
+//! A summary under headings of one's own: lines that age section by section, as text and back.
+
+use std::collections::BTreeMap;
+
+use ctxhost_engine_api::transcript::tokens::weighted_chars;
+use serde::{Deserialize, Serialize};
+
+use super::{NONE, bullets, list_chars};
+
+/// A section of a form.
+#[derive(Clone, Copy, Debug)]
+pub struct Section {
+    /// Its heading, without marks.
+    pub heading: &'static str,
+    /// How many lines it holds at most.
+    pub max_lines: usize,
+    /// What becomes of its lines.
+    pub ages: Ages,
+}
+
+/// What becomes of lines as a conversation goes on, and which go first where room is short.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ages {
+    /// The oldest go first, those of the longest such section before all others.
+    Fading,
+    /// The same; each line is `read` or `changed` and a file, and a change outlives a reading.
+    Files,
+    /// The first line stays whatever follows it.
+    Founded,
+    /// Newer lines take the place of all older ones.
+    Passing,
+    /// Like fading lines, but they go last.
+    Waiting,
+}
+
+/// The sections of a summary, in the order it shows them.
+#[derive(Clone, Copy, Debug)]
+pub struct Form(pub &'static [Section]);
+
+/// What a summary says: lines by their heading, oldest first.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Outline(BTreeMap<String, Vec<String>>);
+
+impl Outline {
+    /// The lines under a heading.
+    pub fn lines(&self, heading: &str) -> &[String] {
+        self.0.get(heading).map_or(&[], Vec::as_slice)
+    }
+
+    /// Adds lines under a heading.
+    #[must_use]
+    pub fn with(mut self, heading: &str, lines: impl IntoIterator<Item = String>) -> Outline {
+        self.change(heading, |old| old.extend(lines));
+        self
+    }
+
+    /// Removes the lines under a heading.
+    pub fn clear(&mut self, heading: &str) {
+        self.0.remove(heading);
+    }
+
+    /// A heading without lines is not in the outline, so that equal outlines are equal.
+    fn change(&mut self, heading: &str, work: impl FnOnce(&mut Vec<String>)) {
+        let mut lines = self.0.remove(heading).unwrap_or_default();
+        work(&mut lines);
+        if !lines.is_empty() {
+            self.0.insert(heading.to_owned(), lines);
+        }
+    }
+}
+
+impl Form {
+    /// The headings as a summary shows them, `## 1. Tasks`.
+    pub fn headings(&self) -> impl Iterator<Item = String> {
+        self.0.iter().enumerate().map(|(at, section)| format!("## {}. {}", at + 1, section.heading))
+    }
+
+    /// The sections as text, each with at least one line.
+    pub fn render(&self, outline: &Outline) -> String {
+        let lines = self.0.iter().map(|section| bullets(outline.lines(section.heading)));
+        let parts = self.headings().zip(lines).map(|(heading, body)| format!("{heading}\n{body}"));
+        parts.collect::<Vec<_>>().join("\n\n")
+    }
+
+    /// Reads a text with these headings, also in the ways models write them; `None` for one that has
+    /// none of them.
+    pub fn parse(&self, text: &str) -> Option<Outline> {
+        let mut outline = Outline::default();
+        let mut place = None;
+        for line in text.lines().map(str::trim) {
+            if let Some(heading) = self.heading_of(line) {
+                place = Some(heading);
+                continue;
+            }
+            let line = line.trim_start_matches(['-', '*', ' ']);
+            let heading = place.filter(|_| !line.is_empty() && line != NONE);
+            heading.into_iter().for_each(|at| outline.change(at, |old| old.push(line.to_owned())));
+        }
+        place.map(|_| outline)
+    }
+
+    /// The headings that a text does not have.
+    pub fn missing(&self, text: &str) -> Vec<&'static str> {
+        let found: Vec<&str> = text.lines().filter_map(|line| self.heading_of(line)).collect();
+        let headings = self.0.iter().map(|section| section.heading);
+        headings.filter(|heading| !found.contains(heading)).collect()
+    }
+
+    /// Takes in what came later: the newer words stand last, nothing twice, nothing grows for ever.
+    pub fn append(&self, outline: &mut Outline, newer: &Outline) {
+        for section in self.0 {
+            let lines = newer.lines(section.heading);
+            outline.change(section.heading, |old| section.append(old, lines));
+        }
+    }
+
+    /// Leaves out lines until the text takes at most `limit_chars` weighted characters, or nothing
+    /// is left that may go.
+    pub fn fit(&self, outline: &mut Outline, limit_chars: u64) {
+        while weighted_chars(&self.render(outline)) > limit_chars {
+            let Some(section) = self.next_to_shed(outline) else { return };
+            outline.change(section.heading, |lines| match section.ages {
+                Ages::Fading | Ages::Files => drop(lines.remove(0)),
+                _ => drop(lines.pop()),
+            });
+        }
+    }
+
+    fn next_to_shed(&self, outline: &Outline) -> Option<&Section> {
+        let of = |ages: Ages, least: usize| {
+            let sections = self.0.iter().filter(move |section| section.ages == ages);
+            sections.filter(move |section| outline.lines(section.heading).len() > least)
+        };
+        let size = |section: &&Section| list_chars(outline.lines(section.heading));
+        let told = of(Ages::Fading, 0).chain(of(Ages::Files, 0));
+        let rest = of(Ages::Founded, 1).chain(of(Ages::Passing, 0)).chain(of(Ages::Waiting, 0));
+        told.max_by_key(size).or_else(|| rest.into_iter().next())
+    }
+
+    /// Which heading a line is: `## 9. Next step`, `9. Optional Next Step:`, `**Next Step**`.
+    fn heading_of(&self, line: &str) -> Option<&'static str> {
+        let mark = |c: char| c.is_ascii_digit() || "#*. :".contains(c);
+        let words = line.trim().trim_matches(mark).to_lowercase();
+        let words = words.strip_prefix("optional ").unwrap_or(&words);
+        let bare = |c: char| !"#*0123456789".contains(c);
+        let is_marked = line.trim_end().ends_with(':') || !line.trim().starts_with(bare);
+        let mut headings = self.0.iter().map(|section| section.heading).filter(|_| is_marked);
+        headings.find(|heading| heading.to_lowercase() == words)
+    }
+}
+
+impl Section {
+    fn append(&self, old: &mut Vec<String>, newer: &[String]) {
+        let pinned = usize::from(self.ages == Ages::Founded);
+        if self.ages == Ages::Passing && !newer.is_empty() {
+            old.clear();
+        }
+        for line in newer {
+            match self.ages {
+                Ages::Files if is_changed(old, path(line)) && !line.starts_with(CHANGED) => {
+                    continue;
+                }
+                Ages::Files => old.retain(|known| path(known) != path(line)),
+                _ if old.iter().take(pinned).any(|known| known == line) => continue,
+                _ => old.retain(|known| known != line),
+            }
+            old.push(line.clone());
+        }
+        let excess = old.len().saturating_sub(self.max_lines);
+        old.drain(pinned.min(old.len())..(pinned + excess).min(old.len()));
+    }
+}
+
+const CHANGED: &str = "changed ";
+
+fn is_changed(lines: &[String], name: &str) -> bool {
+    lines.iter().any(|line| line.strip_prefix(CHANGED) == Some(name))
+}
+
+fn path(line: &str) -> &str {
+    line.split_once(' ').map_or(line, |(_, path)| path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn section(heading: &'static str, max_lines: usize, ages: Ages) -> Section {
+        Section { heading, max_lines, ages }
+    }
+
+    const FORM: Form = Form(&[
+        section("Task", 5, Ages::Founded),
+        section("Files", 4, Ages::Files),
+        section("Messages", 8, Ages::Fading),
+        section("Decisions", 9, Ages::Fading),
+        section("Current work", 1, Ages::Passing),
+        section("Next step", 3, Ages::Waiting),
+    ]);
+
+    fn lines(name: &str, count: usize) -> Vec<String> {
+        (0..count).map(|n| format!("{name} {n}")).collect()
+    }
+
+    fn full() -> Outline {
+        Outline::default()
+            .with("Task", lines("task", 3))
+            .with("Files", ["read /a".into(), "changed /b".into()])
+            .with("Messages", lines("said", 6))
+            .with("Decisions", lines("did", 9))
+            .with("Current work", lines("doing", 1))
+            .with("Next step", lines("ask", 2))
+    }
+
+    #[test]
+    fn text_and_back() {
+        assert_eq!(FORM.parse(&FORM.render(&full())), Some(full()));
+        let empty = FORM.render(&Outline::default());
+        assert_eq!(empty.matches("- None.").count(), 6);
+        assert_eq!(FORM.parse(&empty), Some(Outline::default()));
+        assert_eq!(FORM.parse("## Elsewhere\n- x"), None);
+        assert!(FORM.missing(&empty).is_empty());
+        assert_eq!(FORM.missing("## Task\n## Files\n## Messages").len(), 3);
+    }
+
+    #[test]
+    fn headings_are_known_in_the_ways_models_write_them() {
+        for line in ["## 9. Next step", "9. Optional Next Step:", "**Next Step**", "Next step:"] {
+            assert_eq!(FORM.heading_of(line), Some("Next step"), "{line}");
+        }
+        for line in ["next step", "- the next step is", "## Next steps"] {
+            assert_eq!(FORM.heading_of(line), None, "{line}");
+        }
+    }
+
+    #[test]
+    fn later_words_win_and_nothing_grows_for_ever() {
+        let mut outline = full();
+        let newer = Outline::default()
+            .with("Task", lines("rule", 40))
+            .with("Files", ["changed /a".into(), "read /b".into(), "read /c".into()])
+            .with("Messages", ["said 0".into()])
+            .with("Current work", ["now".into()]);
+        FORM.append(&mut outline, &newer);
+        assert_eq!(outline.lines("Task").len(), 5);
+        assert_eq!(outline.lines("Task")[..2], ["task 0", "rule 36"]);
+        assert_eq!(outline.lines("Files"), ["changed /b", "changed /a", "read /c"]);
+        assert_eq!(outline.lines("Messages").last().unwrap(), "said 0");
+        assert_eq!((outline.lines("Messages").len(), outline.lines("Current work").len()), (6, 1));
+        FORM.append(&mut outline, &Outline::default().with("Task", ["task 0".into()]));
+        assert_eq!(outline.lines("Task")[0], "task 0");
+    }
+
+    #[test]
+    fn fitting_keeps_the_first_line_and_what_waits() {
+        let mut outline = full();
+        FORM.fit(&mut outline, 160);
+        assert!(weighted_chars(&FORM.render(&outline)) <= 160);
+        assert_eq!(outline.lines("Next step").len(), 2);
+        FORM.fit(&mut outline, 0);
+        assert_eq!(outline, Outline::default().with("Task", ["task 0".into()]));
+    }
+}
