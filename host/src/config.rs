@@ -35,6 +35,7 @@ use places::Places;
 
 use crate::engine::Timeouts;
 use crate::law::LawSettings;
+use crate::tool::{McpSettings, ToolSettings};
 
 /// The name of the file that [`Config::discover`] looks for.
 pub const FILE_NAME: &str = "ctxhost.toml";
@@ -56,6 +57,10 @@ pub struct Config {
     pub model: ModelDefaults,
     /// The model behind `Host::complete`, where there is one.
     pub summariser: Option<SummariserSettings>,
+    /// Which tools there are, and what they may do.
+    pub tools: ToolSettings,
+    /// Servers that bring more of them.
+    pub mcp: BTreeMap<String, McpSettings>,
     origin: Origin,
 }
 
@@ -78,6 +83,8 @@ struct Written {
     models: BTreeMap<String, ModelSettings>,
     model: ModelDefaults,
     summariser: Option<SummariserSettings>,
+    tools: ToolSettings,
+    mcp: BTreeMap<String, McpSettings>,
 }
 
 /// Where the size of a window comes from, the strongest last.
@@ -190,6 +197,7 @@ impl Config {
 impl Written {
     fn resolve(self, origin: Origin) -> Config {
         let folder = Path::new(&origin.name).parent().unwrap_or(Path::new("")).to_owned();
+        let servers = self.mcp.into_iter();
         Config {
             plugins: self.plugins.with_paths_from(&folder),
             budget: self.budget,
@@ -198,6 +206,8 @@ impl Written {
             models: self.models,
             model: self.model,
             summariser: self.summariser,
+            tools: self.tools.with_paths_from(&folder),
+            mcp: servers.map(|(name, it)| (name, it.with_paths_from(&folder))).collect(),
             origin,
         }
     }
