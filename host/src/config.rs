@@ -39,6 +39,7 @@ use places::Places;
 
 use crate::engine::Timeouts;
 use crate::law::LawSettings;
+use crate::tool::{McpSettings, ToolSettings};
 
 /// The name of the file that [`Config::discover`] looks for.
 pub const FILE_NAME: &str = "ctxhost.toml";
@@ -64,6 +65,10 @@ pub struct Config {
     pub compaction: CompactionSettings,
     /// The model behind `Host::complete`, where there is one.
     pub summariser: Option<SummariserSettings>,
+    /// Which tools there are, and what they may do.
+    pub tools: ToolSettings,
+    /// Servers that bring more of them.
+    pub mcp: BTreeMap<String, McpSettings>,
     origin: Origin,
 }
 
@@ -88,6 +93,8 @@ struct Written {
     agent: AgentSettings,
     compaction: CompactionSettings,
     summariser: Option<SummariserSettings>,
+    tools: ToolSettings,
+    mcp: BTreeMap<String, McpSettings>,
 }
 
 /// Where the size of a window comes from, the strongest last.
@@ -200,6 +207,7 @@ impl Config {
 impl Written {
     fn resolve(self, origin: Origin) -> Config {
         let folder = Path::new(&origin.name).parent().unwrap_or(Path::new("")).to_owned();
+        let servers = self.mcp.into_iter();
         Config {
             plugins: self.plugins.with_paths_from(&folder),
             budget: self.budget,
@@ -210,6 +218,8 @@ impl Written {
             agent: self.agent,
             compaction: self.compaction,
             summariser: self.summariser,
+            tools: self.tools.with_paths_from(&folder),
+            mcp: servers.map(|(name, it)| (name, it.with_paths_from(&folder))).collect(),
             origin,
         }
     }

@@ -35,7 +35,7 @@ pub fn explain(config: &Config) -> Vec<ExplainRow> {
 /// ours, one for each value in it.
 fn rows(config: &Config, setting: &Setting) -> Vec<ExplainRow> {
     let path = setting.path();
-    if setting.allowed == Allowed::Foreign {
+    if matches!(setting.allowed, Allowed::Foreign | Allowed::Texts) {
         return foreign_rows(config, setting);
     }
     let Some(star) = path.iter().position(|name| *name == "*") else {
@@ -50,6 +50,7 @@ fn rows(config: &Config, setting: &Setting) -> Vec<ExplainRow> {
     };
     match path.first() {
         Some(&"models") => config.models.keys().map(with_name).collect(),
+        Some(&"mcp") => config.mcp.keys().map(with_name).collect(),
         _ => config.plugins.entries.keys().map(with_name).collect(),
     }
 }
@@ -88,7 +89,7 @@ fn slot_value(choice: SlotChoice) -> (String, Option<String>) {
     }
 }
 
-/// The values of an engine's own table. What looks like a secret is not shown.
+/// The values of a table with names of the user's. What may be a secret is not shown.
 fn foreign_rows(config: &Config, setting: &Setting) -> Vec<ExplainRow> {
     let is_inside = |path: &[String]| {
         let pattern = setting.path();
@@ -107,8 +108,12 @@ fn foreign_rows(config: &Config, setting: &Setting) -> Vec<ExplainRow> {
             Written::List { .. } => list = Some(place.path.clone()),
             _ => {}
         }
-        let is_secret = place.path.last().is_some_and(|name| names_a_secret(name));
         let written = config.origin.text.get(place.value_span.clone()).unwrap_or_default();
+        let is_secret = match setting.allowed {
+            // Keys stand there under any name; one that is taken from the environment is none.
+            Allowed::Texts => !written.contains("${"),
+            _ => place.path.last().is_some_and(|name| names_a_secret(name)),
+        };
         let key = places::dotted(&place.path);
         rows.push(ExplainRow {
             value: if is_secret { "(not shown)".into() } else { written.to_owned() },
@@ -139,6 +144,8 @@ fn resolved(config: &Config, path: &[String]) -> Value {
         "compaction" => serde_json::to_value(&config.compaction),
         "model" => serde_json::to_value(&config.model),
         "summariser" => serde_json::to_value(&config.summariser),
+        "tools" => serde_json::to_value(&config.tools),
+        "mcp" => serde_json::to_value(&config.mcp),
         _ => return Value::Null,
     };
     let lookup = |value: Value, name: &String| value.get(name).cloned().unwrap_or(Value::Null);

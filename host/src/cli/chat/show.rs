@@ -6,7 +6,7 @@ use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-use crate::cli::render::paint::Style;
+use crate::cli::render::paint::{Style, Tone};
 use crate::cli::render::phrase::grouped;
 use crate::runtime::event::What;
 use crate::runtime::{CompactionOutcome, Runtime, Verdict};
@@ -94,7 +94,7 @@ impl Screen {
 
     fn remark(&mut self, line: &str) {
         self.end_line();
-        let _ = writeln!(std::io::stderr(), "{}", self.style.faint(line));
+        let _ = writeln!(std::io::stderr(), "{}", self.style.paint(Tone::Quiet, line));
     }
 }
 

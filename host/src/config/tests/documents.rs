@@ -28,7 +28,8 @@ fn everything_on(text: &str) -> String {
 fn every_default() -> Config {
     parse(
         "[plugins.entries.x]\n[models.x]\nwindow_tokens = 1\n\
-         [summariser]\nbase_url = \"http://x\"\nmodel = \"x\"\n",
+         [summariser]\nbase_url = \"http://x\"\nmodel = \"x\"\n\
+         [mcp.x]\ncommand = \"x\"\n",
     )
 }
 
@@ -51,6 +52,7 @@ fn the_catalogue_holds_every_field_and_no_other() {
         "law": config.law, "timeouts": config.timeouts, "models": config.models,
         "model": config.model, "agent": config.agent,
         "compaction": config.compaction, "summariser": config.summariser,
+        "tools": config.tools, "mcp": config.mcp,
     });
     let mut fields = BTreeSet::new();
     leaves("", &document, &mut fields);
@@ -64,9 +66,9 @@ fn every_setting_is_read() {
         let value = match setting.allowed {
             Allowed::Flag => {
                 let key = setting.key.replace('*', "x");
-                let off =
-                    explain(&every_default()).iter().any(|r| r.key == key && r.value == "false");
-                off.to_string()
+                let defaults = explain(&every_default());
+                let is_off = defaults.iter().any(|row| row.key == key && row.value == "false");
+                is_off.to_string()
             }
             Allowed::Word(words) => {
                 let defaults = explain(&every_default());
@@ -79,6 +81,7 @@ fn every_setting_is_read() {
             Allowed::List => "[\"x\"]".into(),
             Allowed::Whole(least) => (least + 500_000).to_string(),
             Allowed::Number(_, most) => format!("{most:?}"),
+            Allowed::Texts => "{ a = \"x\" }".into(),
             Allowed::Foreign => "{ a = 1 }".into(),
         };
         let key = setting.key.replace('*', "x");
@@ -90,6 +93,12 @@ fn every_setting_is_read() {
             })
             .map(|line| format!("summariser.{line}\n"))
             .collect::<String>();
+        let required = match setting.key {
+            "mcp.*.command" | "mcp.*.url" => required,
+            "mcp.*.headers" => "mcp.x.url = \"http://x\"\n".into(),
+            key if key.starts_with("mcp.") => "mcp.x.command = \"x\"\n".into(),
+            _ => required,
+        };
         let config = parse(&format!("{required}{key} = {value}\n"));
         let is_read = |row: &ExplainRow| row.key.starts_with(&key) && row.source != "default";
         assert!(explain(&config).iter().any(is_read), "{key} = {value}");
@@ -112,6 +121,8 @@ fn the_document_has_a_row_for_every_setting() {
         let default = match setting.key {
             // Required where its table stands, so there is no default.
             "models.*.window_tokens" | "summariser.base_url" | "summariser.model" => "required",
+            // Either of them, so that neither has a default.
+            "mcp.*.command" => "not set",
             _ => defaults.iter().find(|row| row.key == key).map_or("{}", |row| &row.value),
         };
         let row = document_row(setting, default);
