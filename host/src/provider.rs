@@ -9,6 +9,10 @@
 //! The room knows messages, not sessions: what the law has passed comes in, what is stored goes out.
 
 mod openai;
+mod plain;
+
+#[cfg(test)]
+mod generated;
 
 pub mod call_id;
 pub mod client;
@@ -16,7 +20,10 @@ pub mod dialect;
 pub mod failure;
 pub mod foreign;
 pub mod message;
+pub mod ollama;
+pub mod openai_responses;
 pub mod request;
+pub mod truncation;
 
 use ctxhost_engine_api::border::BoxFuture;
 use ctxhost_engine_api::{Completion, CompletionRequest, Result};
@@ -25,7 +32,9 @@ pub use client::Client;
 pub use dialect::Dialect;
 pub use failure::{ProviderError, Reason};
 pub use message::{AssistantMessage, ChatMessage, Content};
+pub use ollama::Ollama;
 pub use openai::{OpenAiCompleter, OpenAiSettings};
+pub use openai_responses::OpenAiResponses;
 pub use request::{ModelRequest, StreamPart, ThinkingLevel};
 
 /// Asks one model for text. Holds the key; nobody above it sees it.

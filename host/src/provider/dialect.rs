@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::failure::Refusal;
-use super::message::{Content, StopReason, Usage};
+use super::message::{ChatMessage, Content, StopReason, Usage};
 use super::request::{ModelRequest, StreamPart};
 
 /// One dialect. The wire around it (sockets, keys, retries) is the same for all.
@@ -43,6 +43,21 @@ pub trait Dialect: Send + Sync + std::fmt::Debug {
     /// The prompt tokens in the provider's answer to [`count`](Self::count).
     fn counted(&self, _answer: &Value) -> Option<u64> {
         None
+    }
+
+    /// How the provider compacts a history by itself, where it can: path and body.
+    fn compact(&self, _request: &ModelRequest) -> Option<(String, Value)> {
+        None
+    }
+
+    /// The history in the provider's answer to [`compact`](Self::compact): it replaces the one that
+    /// was sent. Whoever stores it fills in the provider, the model and the time.
+    ///
+    /// # Errors
+    ///
+    /// [`StreamFault`], where the answer holds no history.
+    fn compacted(&self, _answer: &Value) -> Result<Vec<ChatMessage>, StreamFault> {
+        Err(StreamFault::Nonsense { reason: "this dialect compacts nothing".to_owned() })
     }
 }
 

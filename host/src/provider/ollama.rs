@@ -1,0 +1,45 @@
+//! Ollama's own dialect: the one that can be told the window, and must be.
+//!
+//! A prompt that does not fit is cut by the server without a word. The request forbids that
+//! (`truncate: false`), which servers before late 2025 do not understand; for those there is
+//! [`truncation`](super::truncation).
+
+mod decoder;
+mod encode;
+
+#[cfg(test)]
+mod tests;
+
+use serde_json::Value;
+
+use super::dialect::{Decoder, Dialect, Framing};
+use super::request::ModelRequest;
+
+/// The dialect's name in sessions.
+const API: &str = "ollama";
+
+/// The dialect. Its base URL has no path: `http://localhost:11434`.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Ollama;
+
+impl Dialect for Ollama {
+    fn api(&self) -> &'static str {
+        API
+    }
+
+    fn path(&self, _request: &ModelRequest) -> String {
+        "/api/chat".to_owned()
+    }
+
+    fn encode(&self, request: &ModelRequest) -> Value {
+        encode::body(request)
+    }
+
+    fn framing(&self) -> Framing {
+        Framing::JsonLines
+    }
+
+    fn decoder(&self) -> Box<dyn Decoder> {
+        Box::<decoder::OllamaDecoder>::default()
+    }
+}

@@ -1,0 +1,229 @@
+//! Whether a server cut a prompt, or ran out of window, and said nothing.
+//!
+//! Ollama answers 200 to a prompt that does not fit: it reads about half a window of its end, and the
+//! system prompt is gone. The only sign is a count that is too small. A count is too small for honest
+//! reasons as well: an estimate errs, and old servers leave out what they had cached. So a verdict
+//! needs one of:
+//!
+//! ```text
+//!  more was counted than the window holds                        ─► Overrun     (z.ai)
+//!  the window is full and nothing came out                       ─► NoRoom      (Xiaomi MiMo)
+//!  the count is what a cut leaves of a window, to the token      ─► Cut         (Ollama)
+//!  more was sent for certain than the window holds               ─► Cut
+//!  more was sent than last time, less was counted, and this
+//!  server has been seen to count what it had cached              ─► Cut
+//! ```
+//!
+//! After a verdict the count is of another prompt than the one that was sent: nothing may be
+//! calibrated by it.
+
+mod fingerprint;
+
+#[cfg(test)]
+mod tests;
+
+use super::message::{StopReason, Usage};
+
+/// What was sent, as the host knows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sent {
+    /// The whole prompt: system, tools and messages.
+    pub prompt_tokens: u64,
+    /// How much of it stands for images, whose price differs tenfold between models.
+    pub image_tokens: u64,
+    /// How the prompt was counted.
+    pub certainty: Certainty,
+    /// The window that the server was told of, or that it is known for; 0 where nobody knows.
+    pub window_tokens: u64,
+}
+
+/// How a prompt was counted before it was sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Certainty {
+    /// By the tokenizer of the provider.
+    Counted,
+    /// From the provider's count of an earlier prompt, and an estimate of what came after it.
+    Anchored,
+    /// By its characters.
+    Guessed,
+}
+
+impl Certainty {
+    /// The part of the count that is there at least, in percent.
+    ///
+    /// Guesses halve at worst for prose and code in our measure of characters; logs full of spaces
+    /// do worse, which is why a guess alone convicts nobody of a cut below the window.
+    fn floor_percent(self) -> u64 {
+        match self {
+            Certainty::Counted => 97,
+            Certainty::Anchored => 80,
+            Certainty::Guessed => 50,
+        }
+    }
+}
+
+impl Sent {
+    /// What was sent for certain.
+    fn floor_tokens(&self) -> u64 {
+        let sure = self.prompt_tokens.saturating_sub(self.image_tokens);
+        sure.saturating_mul(self.certainty.floor_percent()) / 100
+    }
+}
+
+/// What is known of the counts of one session and its model. It lives as long as both.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    sent_tokens: u64,
+    counted_tokens: u64,
+    counts_cached: bool,
+}
+
+impl Counts {
+    /// The counts after one more answer without a verdict. `grew` says that the prompt was the one
+    /// before with something after it.
+    #[must_use]
+    pub fn after(self, sent: &Sent, usage: &Usage, grew: bool) -> Counts {
+        let counted_tokens = usage.prompt_tokens();
+        let shows_cache = usage.cache_read > 0;
+        let counts_cached = self.counts_cached
+            || shows_cache
+            || (grew && self.held(sent.prompt_tokens, counted_tokens));
+        Counts { sent_tokens: sent.prompt_tokens, counted_tokens, counts_cached }
+    }
+
+    /// The counts after the prompt was rebuilt: what is known of the server stays, the sizes go.
+    #[must_use]
+    pub fn rebuilt(self) -> Counts {
+        Counts { counts_cached: self.counts_cached, ..Counts::default() }
+    }
+
+    /// Whether the count of a prompt that grew by little holds what had been sent before. Without it
+    /// the count would be little itself.
+    fn held(self, sent: u64, counted: u64) -> bool {
+        let before = self.counted_tokens;
+        before > 0 && counted >= before && sent <= before + before / 4
+    }
+
+    /// Whether a server that leaves out what it had cached may have counted so much for what is new.
+    fn explain(self, sent: u64, counted: u64) -> bool {
+        let new = sent.saturating_sub(self.sent_tokens);
+        !self.counts_cached && self.sent_tokens > 0 && new <= counted.saturating_mul(2)
+    }
+}
+
+/// A prompt that the server did not read as it was sent, or could not answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SilentTruncation {
+    /// What happened.
+    pub form: Form,
+    /// The prompt as it was sent.
+    pub sent_tokens: u64,
+    /// The prompt as the server counted it.
+    pub counted_tokens: u64,
+    /// The window that the server seems to have; 0 where the counts do not tell.
+    pub window_tokens: u64,
+}
+
+/// What happened to a prompt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// The server read a part of it.
+    Cut,
+    /// It filled the window, and nothing was left for the answer.
+    NoRoom,
+    /// The server read all of it, past the window that it is known for.
+    Overrun,
+}
+
+impl SilentTruncation {
+    /// Judges one answer, by the counts of the session before it.
+    pub fn judge(
+        sent: &Sent,
+        before: Counts,
+        usage: &Usage,
+        stop_reason: StopReason,
+    ) -> Option<SilentTruncation> {
+        let counted_tokens = usage.prompt_tokens();
+        if counted_tokens == 0 {
+            // Nothing was counted, or all of it was cached by a server that leaves that out.
+            return None;
+        }
+        let window = sent.window_tokens;
+        let (form, window_tokens) = if window > 0 && counted_tokens > window {
+            (Form::Overrun, window)
+        } else if let Some(window) = cut_window(sent, before, counted_tokens) {
+            (Form::Cut, window)
+        } else if is_full(window, counted_tokens) && is_mute(usage, stop_reason) {
+            (Form::NoRoom, window)
+        } else {
+            return None;
+        };
+        let sent_tokens = sent.prompt_tokens;
+        Some(SilentTruncation { form, sent_tokens, counted_tokens, window_tokens })
+    }
+
+    /// The tokens that the model never saw, about.
+    pub fn lost_tokens(&self) -> u64 {
+        match self.form {
+            Form::Cut => self.sent_tokens.saturating_sub(self.counted_tokens),
+            Form::NoRoom | Form::Overrun => 0,
+        }
+    }
+}
+
+impl std::fmt::Display for SilentTruncation {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let SilentTruncation { sent_tokens: sent, counted_tokens: counted, .. } = *self;
+        let (window, lost) = (self.window_tokens, self.lost_tokens());
+        match self.form {
+            Form::Cut => write!(
+                f,
+                "the server read {counted} of about {sent} tokens and dropped about {lost} without \
+                 saying so, the system prompt likely among them; "
+            )?,
+            Form::NoRoom => write!(
+                f,
+                "the prompt of {counted} tokens filled the window of {window} and the model could \
+                 not answer; "
+            )?,
+            Form::Overrun => write!(
+                f,
+                "the server took {counted} tokens, more than its window of {window}, and said \
+                 nothing; "
+            )?,
+        }
+        match (self.form, window) {
+            (Form::Overrun, _) => write!(f, "compact, or correct the window of this model"),
+            (_, 0) => write!(f, "set num_ctx (the window of this model in the config), or compact"),
+            _ => write!(
+                f,
+                "raise num_ctx (the window of this model in the config) above {window}, or compact"
+            ),
+        }
+    }
+}
+
+/// The window of the server that cut the prompt; 0 where only the cut is sure.
+fn cut_window(sent: &Sent, before: Counts, counted: u64) -> Option<u64> {
+    let (window, floor) = (sent.window_tokens, sent.floor_tokens());
+    let fingerprint = fingerprint::window_of(sent, counted);
+    if fingerprint.is_some() && !before.explain(sent.prompt_tokens, counted) {
+        return fingerprint;
+    }
+    if window > 0 && floor > window {
+        // Whatever was cached is in the window too, so a cache explains no such count.
+        return Some(window);
+    }
+    // A template may drop old thinking, and a prompt that grew is smaller for it; not by this much.
+    let shrank = before.counts_cached && counted < before.counted_tokens / 4 * 3;
+    (shrank && floor > counted).then_some(0)
+}
+
+/// Xiaomi's servers stop at 99 in a hundred.
+fn is_full(window: u64, counted: u64) -> bool {
+    window > 0 && counted >= window - window / 100
+}
+
+fn is_mute(usage: &Usage, stop_reason: StopReason) -> bool {
+    usage.output == 0 && stop_reason == StopReason::Length
+}
