@@ -22,8 +22,6 @@ pub struct AgentSettings {
     /// Requests of one turn that may call tools. Default 200: the longest real turns on record have
     /// fewer, and a loop ends.
     pub max_rounds: u32,
-    /// How long a tool may take, in milliseconds. Default 600,000: a build and its tests.
-    pub tool_timeout_ms: u64,
 }
 
 impl Default for AgentSettings {
@@ -38,7 +36,6 @@ impl Default for AgentSettings {
             thinking: ThinkingLevel::Off,
             max_output_tokens: 8_192,
             max_rounds: 200,
-            tool_timeout_ms: 600_000,
         }
     }
 }

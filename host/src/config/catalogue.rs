@@ -346,12 +346,6 @@ pub const SETTINGS: &[Setting] = &[
         "requests of one turn that may call tools; longer turns are loops, and `go on` lets a long one continue",
     ),
     setting(
-        "agent.tool_timeout_ms",
-        MS,
-        Allowed::Whole(1),
-        "one call of a tool; a build with its tests takes minutes",
-    ),
-    setting(
         "compaction.timing",
         "",
         Allowed::Word(&["between-turns", "idle", "ask", "manual"]),

@@ -17,13 +17,12 @@
 mod builder;
 mod housekeeping;
 mod sessions;
-mod settings;
 
 use std::collections::{BTreeMap, HashMap};
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::time::Duration;
 
-use ctxhost_engine_api::Trigger;
+use ctxhost_engine_api::{ModelRef, Transcript, Trigger};
 use tokio::sync::{Mutex as AsyncMutex, broadcast};
 use tokio_util::task::TaskTracker;
 
@@ -31,22 +30,24 @@ use super::accounting::Accounting;
 use super::compaction::CompactionOutcome;
 use super::conversation::Conversation;
 use super::event::{Event, What};
-use super::failover::{Failover, ModelChoice};
+use super::failover::Failover;
+use super::model_name::ModelName;
 use super::hook::CompactionHook;
 use super::known_session::KnownSessions;
 use super::lane::Lanes;
 use super::setup::Setup;
-use super::turn::{self, Reply, Turn, TurnError, Words};
+use super::request::Shaper;
+use super::turn::{self, Budget, Reply, Turn, TurnError, Words};
+use crate::config::{AgentSettings, BudgetSettings, CompactionSettings};
 use crate::engine::{Clock, EngineSpec, Slot, SlotError};
 use crate::law::LawSettings;
 use crate::provider::Client;
 use crate::provider::message::UserMessage;
-use crate::provider::{Content};
+use crate::provider::Content;
 use crate::tool::Toolbox;
 
 pub use builder::{BuildError, RuntimeBuilder};
 pub use sessions::SessionId;
-pub use settings::AgentSettings;
 
 /// An agent's runtime. Cheap to clone; all clones are the same.
 #[derive(Clone)]
@@ -54,12 +55,30 @@ pub struct Runtime {
     shared: Arc<Shared>,
 }
 
+/// What a session's window is filled with.
+#[derive(Clone, Debug)]
+pub struct Occupancy {
+    /// The live transcript: what the next request is made of.
+    pub view: Transcript,
+    /// What it may take, as entries count.
+    pub budget_tokens: u64,
+    /// The window, in provider tokens.
+    pub window_tokens: u64,
+    /// The engine that would shape it.
+    pub engine: String,
+    /// The model that would read it, as `provider/id`.
+    pub model: String,
+}
+
 /// What all sessions of a runtime share.
 pub(super) struct Shared {
     pub(super) clients: BTreeMap<String, Arc<dyn Client>>,
-    pub(super) failover: Failover,
-    pub(super) accounting: Mutex<Accounting>,
     pub(super) settings: AgentSettings,
+    pub(super) compaction: CompactionSettings,
+    pub(super) budget: BudgetSettings,
+    pub(super) tool_timeout: Duration,
+    /// The windows of the models, in provider tokens.
+    pub(super) windows: HashMap<ModelName, u64>,
     pub(super) law: LawSettings,
     pub(super) hooks: Vec<Arc<dyn CompactionHook>>,
     pub(super) toolbox: Toolbox,
@@ -67,10 +86,11 @@ pub(super) struct Shared {
     pub(super) known: Arc<KnownSessions>,
     pub(super) clock: Clock,
     pub(super) events: broadcast::Sender<Event>,
+    failover: Mutex<Failover>,
+    accounting: Mutex<Accounting>,
     slot: RwLock<Arc<Slot>>,
     /// What another slot is opened with.
     setup: Setup,
-    store_folder: Option<PathBuf>,
     sessions: Mutex<HashMap<SessionId, Arc<AsyncMutex<Conversation>>>>,
     background: TaskTracker,
 }
@@ -105,7 +125,7 @@ impl Runtime {
         let lane = shared.lanes.enter(session.as_str()).await;
         let mut conversation = open.lock().await;
         let words = Words { message: UserMessage { content, timestamp: 0 }, delivery };
-        let mut turn = Turn::new(shared, &lane, &mut conversation);
+        let mut turn = Turn::new(shared, &lane, &mut conversation)?;
         let outcome = turn::run(&mut turn, words).await;
         drop((conversation, lane));
         match &outcome {
@@ -129,7 +149,7 @@ impl Runtime {
         let open = shared.session(session)?;
         let lane = shared.lanes.enter(session.as_str()).await;
         let mut conversation = open.lock().await;
-        let mut turn = Turn::new(shared, &lane, &mut conversation);
+        let mut turn = Turn::new(shared, &lane, &mut conversation)?;
         turn.compact(Trigger::Manual, focus).await
     }
 
@@ -167,6 +187,26 @@ impl Runtime {
         self.shared.events.subscribe()
     }
 
+    /// What a session's window is filled with.
+    ///
+    /// # Errors
+    ///
+    /// [`TurnError`].
+    pub async fn occupancy(&self, session: &SessionId) -> Result<Occupancy, TurnError> {
+        let shared = &*self.shared;
+        let open = shared.session(session)?;
+        let lane = shared.lanes.enter(session.as_str()).await;
+        let mut conversation = open.lock().await;
+        let mut turn = Turn::new(shared, &lane, &mut conversation)?;
+        Ok(Occupancy {
+            budget_tokens: turn.budget().await.tokens,
+            window_tokens: turn.window_tokens(),
+            engine: turn.slot.effective().id().to_owned(),
+            model: turn.walk.model().to_string(),
+            view: turn.conversation.view(),
+        })
+    }
+
     /// The engine that serves now.
     pub fn engine(&self) -> String {
         self.shared.slot().effective().id().to_owned()
@@ -175,7 +215,7 @@ impl Runtime {
     /// Waits for what runs in the background, as long as it makes progress.
     pub async fn finish(&self) {
         self.shared.background.close();
-        let wait = std::time::Duration::from_millis(self.shared.settings.compaction.wait_ms);
+        let wait = Duration::from_millis(self.shared.compaction.wait_ms);
         if tokio::time::timeout(wait, self.shared.background.wait()).await.is_err() {
             tracing::warn!("housekeeping was still under way after {} ms", wait.as_millis());
         }
@@ -188,9 +228,30 @@ impl Shared {
         self.slot.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The model that a turn begins with.
-    pub(super) fn first_model(&self) -> ModelChoice {
-        self.failover.first(self.clock.now_ms())
+    pub(super) fn failover(&self) -> MutexGuard<'_, Failover> {
+        self.failover.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Now, in milliseconds since 1970.
+    pub(super) fn now_ms(&self) -> u64 {
+        u64::try_from(self.clock.now_ms()).unwrap_or(0)
+    }
+
+    /// What requests and compactions of a turn are shaped with.
+    pub(super) fn shaper<'a>(
+        &'a self,
+        slot: &'a Slot,
+        model: &'a ModelRef,
+        budget: Budget,
+    ) -> Shaper<'a> {
+        Shaper {
+            slot,
+            law: &self.law,
+            budget_tokens: budget.tokens,
+            reserve_tokens: budget.reserve_tokens,
+            model,
+            hooks: &self.hooks,
+        }
     }
 
     pub(super) fn accounting(&self) -> MutexGuard<'_, Accounting> {

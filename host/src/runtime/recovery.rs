@@ -14,6 +14,7 @@
 use ctxhost_engine_api::Trigger;
 
 use super::event::What;
+use super::failover::{Decision, Stop};
 use super::turn::{Draft, Turn, TurnError};
 use crate::provider::failure::silent_overflow;
 use crate::provider::{AssistantMessage, ProviderError, Reason};
@@ -44,11 +45,6 @@ impl Pressure {
     /// An answer came: what it took to get it is learned, what was counted is forgotten.
     pub(super) fn relieved(&mut self) {
         (self.overflows, self.timeouts) = (0, 0);
-    }
-
-    /// Another model has limits of its own.
-    fn elsewhere(&mut self) {
-        *self = Pressure::default();
     }
 }
 
@@ -121,22 +117,29 @@ async fn after_overflow(
 async fn after_timeout(turn: &mut Turn<'_>, failure: ProviderError) -> Result<Draft, TurnError> {
     turn.pressure.timeouts += 1;
     turn.tell(What::recovering(&failure, "compacted"));
-    turn.compact(Trigger::Timeout).await?;
+    turn.compact(Trigger::Timeout, None).await?;
     turn.assemble(Trigger::Timeout).await
 }
 
-/// Goes on to the next model, or ends the turn.
+/// Asks the same model once more where that may help, goes on to the next one, or ends the turn.
 pub(super) fn next_model(turn: &mut Turn<'_>, failure: ProviderError) -> Result<(), TurnError> {
-    let (model, why) = turn.pass_on(failure)?;
-    turn.tell(What::ModelChanged { model: model.to_string(), why });
-    turn.model = model;
-    turn.pressure.elsewhere();
+    let now_ms = turn.shared.now_ms();
+    let decision = turn.shared.failover().failed(&mut turn.walk, &failure, now_ms);
+    match decision {
+        Decision::Retry => turn.tell(What::recovering(&failure, "asked again")),
+        Decision::Next { model, why } => {
+            turn.tell(What::ModelChanged { model: model.to_string(), why: why.in_words().into() });
+            turn.pressure = Pressure::default();
+        }
+        Decision::Stop(Stop::NoModelLeft(all)) => return Err(all.into()),
+        Decision::Stop(_) => return Err(TurnError::Provider(Box::new(failure))),
+    }
     Ok(())
 }
 
 /// An answer that came only because the provider did not read, or could not finish, what it was sent.
 fn cut_short(turn: &Turn<'_>, reply: &AssistantMessage) -> Option<ProviderError> {
-    let window_tokens = turn.model.window_tokens;
+    let window_tokens = turn.window_tokens();
     let said_nothing = reply.content.is_empty();
     let overflow =
         silent_overflow(&reply.usage, reply.stop_reason, &reply.raw_stop_reason, window_tokens)?;
@@ -145,11 +148,11 @@ fn cut_short(turn: &Turn<'_>, reply: &AssistantMessage) -> Option<ProviderError>
 
 impl Turn<'_> {
     fn is_nearly_full(&self, draft: &Draft) -> bool {
-        let full = self.shared.settings.compaction.timeout_share * self.model.window_tokens as f64;
+        let full = self.shared.compaction.timeout_share * self.window_tokens() as f64;
         self.expected_tokens(draft.estimate_tokens) as f64 > full
     }
 
     fn may_compact_after_timeout(&self) -> bool {
-        self.pressure.timeouts < self.shared.settings.compaction.timeout_compactions
+        self.pressure.timeouts < self.shared.compaction.timeout_compactions
     }
 }

@@ -9,10 +9,13 @@
 //! Whatever is said is in the session before anything else is waited for, so a turn that is dropped at
 //! any `await` leaves a valid session behind.
 
+mod ask;
+mod budget;
 mod draft;
 mod error;
 mod tools;
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use ctxhost_engine_api::{AfterTurnRequest, CommitTurnRequest, SessionRef, Trigger};
@@ -20,14 +23,14 @@ use ctxhost_engine_api::{AfterTurnRequest, CommitTurnRequest, SessionRef, Trigge
 use super::agent::Shared;
 use super::conversation::Conversation;
 use super::event::{Event, What};
-use super::failover::ModelChoice;
+use super::failover::Walk;
 use super::lane::LaneGuard;
 use super::recovery::{self, Pressure};
 use crate::engine::Slot;
 use crate::provider::message::{StopReason, Usage, UserMessage};
 use crate::provider::{AssistantMessage, ChatMessage};
 
-pub(super) use draft::Draft;
+pub(super) use draft::{Budget, Draft};
 pub use error::TurnError;
 
 /// What a turn ended with.
@@ -75,10 +78,12 @@ pub(super) struct Turn<'a> {
     pub(super) conversation: &'a mut Conversation,
     /// The slot of this turn: a swap takes effect with the next one.
     pub(super) slot: Arc<Slot>,
-    /// The model that answers, until failover goes on to the next.
-    pub(super) model: ModelChoice,
+    /// The way along the models: the one that answers, and those that did not.
+    pub(super) walk: Walk,
     /// What has gone wrong so far.
     pub(super) pressure: Pressure,
+    /// Tools that the engine has offered in this turn.
+    offered: HashSet<String>,
     /// The id of the record that the turn began with.
     first_id: String,
     requests: u32,
@@ -89,24 +94,30 @@ pub(super) struct Turn<'a> {
 
 impl<'a> Turn<'a> {
     /// A turn in which nothing has been said yet.
+    ///
+    /// # Errors
+    ///
+    /// [`TurnError::NoModel`].
     pub(super) fn new(
         shared: &'a Shared,
         lane: &'a LaneGuard,
         conversation: &'a mut Conversation,
-    ) -> Self {
-        Turn {
+    ) -> Result<Self, TurnError> {
+        let walk = shared.failover().begin(shared.now_ms()).ok_or(TurnError::NoModel)?;
+        Ok(Turn {
             shared,
             lane,
             conversation,
             slot: shared.slot(),
-            model: shared.first_model(),
+            walk,
             pressure: Pressure::default(),
+            offered: HashSet::new(),
             first_id: String::new(),
             requests: 0,
             usage: Usage::default(),
             last_usage: Usage::default(),
             engine: String::new(),
-        }
+        })
     }
 
     /// Tells whoever listens.
@@ -143,14 +154,15 @@ impl<'a> Turn<'a> {
 
     /// The turn has ended well: the engine is told, once before it may change its mind and once for good.
     async fn settle(&mut self) -> Result<(), TurnError> {
-        self.shaper(0).ingest(self.conversation).await?;
+        let (slot, model, budget) = (self.slot.clone(), self.model_ref(), self.budget().await);
+        self.shared.shaper(&slot, &model, budget).ingest(self.conversation).await?;
         let view = self.conversation.view();
         let session: SessionRef = self.conversation.reference().clone();
         let entries = self.first_seq(&view)..view.len() as u64;
         let after = AfterTurnRequest {
             session: session.clone(),
             entries: entries.clone(),
-            budget: self.budget().tokens,
+            budget: budget.tokens,
             provider_tokens: self.last_usage.prompt_tokens(),
             now_ms: self.shared.clock.now_ms(),
             ..AfterTurnRequest::default()

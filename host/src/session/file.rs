@@ -247,7 +247,10 @@ fn sync_folder(path: &Path) -> io::Result<()> {
     }
 }
 
-pub(super) fn io_error(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> SessionError {
+pub(super) fn io_error(
+    action: &'static str,
+    path: &Path,
+) -> impl FnOnce(io::Error) -> SessionError {
     let path = path.to_owned();
     move |source| SessionError::Io { action, path, source }
 }

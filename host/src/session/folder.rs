@@ -44,7 +44,8 @@ impl SessionFolder {
         let make = |mode| std::fs::DirBuilder::new().recursive(true).mode(mode).create(&self.path);
         make(0o700).map_err(io_error("make the folder", &self.path))?;
         let now_ms = clock::now_ms();
-        let (time, id) = (clock::iso(now_ms).replace([':', '.'], "-"), identity::session_id(now_ms));
+        let (time, id) =
+            (clock::iso(now_ms).replace([':', '.'], "-"), identity::session_id(now_ms));
         let path = self.path.join(format!("{time}_{id}.jsonl"));
         Session::create(&path, &cwd.display().to_string(), Some(&id))
     }

@@ -32,8 +32,11 @@ pub(super) fn replace(path: &Path, bytes: &[u8]) -> Result<bool, ToolError> {
         return Err(ToolError::NoRegularFile { path: target });
     }
     let permissions = old.as_ref().map(fs::Metadata::permissions);
-    write(&target, bytes, permissions)
-        .map_err(|cause| ToolError::Io { doing: "write", path: target, cause })?;
+    write(&target, bytes, permissions).map_err(|cause| ToolError::Io {
+        doing: "write",
+        path: target,
+        cause,
+    })?;
     Ok(old.is_some())
 }
 

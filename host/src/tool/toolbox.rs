@@ -109,12 +109,7 @@ impl Toolbox {
     }
 
     /// Calls a tool. Whatever goes wrong is an answer too, in words the model can act on.
-    pub async fn call(
-        &self,
-        name: &str,
-        arguments: &Value,
-        context: &CallContext,
-    ) -> ToolOutput {
+    pub async fn call(&self, name: &str, arguments: &Value, context: &CallContext) -> ToolOutput {
         let mut output = ToolOutput::from(self.try_call(name, arguments, context).await);
         if output.blocks.is_empty() {
             // Some providers refuse a result with nothing in it.

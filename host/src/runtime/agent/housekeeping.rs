@@ -6,7 +6,7 @@ use ctxhost_engine_api::{MaintainRequest, Trigger};
 
 use super::{Runtime, SessionId, Shared};
 use crate::runtime::event::What;
-use crate::runtime::timing::Timing;
+use crate::config::Timing;
 use crate::runtime::turn::{Turn, TurnError};
 
 impl Runtime {
@@ -22,7 +22,7 @@ impl Runtime {
 }
 
 async fn look_after(shared: &Shared, session: &SessionId) -> Result<(), TurnError> {
-    let settings = &shared.settings.compaction;
+    let settings = &shared.compaction;
     let open = shared.session(session)?;
     if settings.timing == Timing::Idle {
         let said = open.lock().await.view().len();
@@ -34,7 +34,7 @@ async fn look_after(shared: &Shared, session: &SessionId) -> Result<(), TurnErro
     }
     let lane = shared.lanes.enter(session.as_str()).await;
     let mut conversation = open.lock().await;
-    let mut turn = Turn::new(shared, &lane, &mut conversation);
+    let mut turn = Turn::new(shared, &lane, &mut conversation)?;
     match settings.timing {
         Timing::BetweenTurns | Timing::Idle => turn.compact_if_wanted().await?,
         Timing::Ask if turn.wants_compaction().await? => {
@@ -55,7 +55,7 @@ async fn look_after(shared: &Shared, session: &SessionId) -> Result<(), TurnErro
 impl Turn<'_> {
     /// Compacts where the engine would like to, or where the file has grown past its limit.
     async fn compact_if_wanted(&mut self) -> Result<(), TurnError> {
-        let limit_bytes = self.shared.settings.compaction.max_live_bytes;
+        let limit_bytes = self.shared.compaction.max_live_bytes;
         if limit_bytes > 0 && self.conversation.live_bytes() > limit_bytes {
             self.compact(Trigger::Bytes, None).await?;
         } else if self.wants_compaction().await? {

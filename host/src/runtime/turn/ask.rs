@@ -6,7 +6,7 @@ use super::{Draft, Turn, TurnError};
 use crate::provider::{AssistantMessage, ProviderError, Reason, StreamPart};
 use crate::runtime::compaction::{self, CompactionOutcome, Wanted};
 use crate::runtime::event::{Event, What};
-use crate::runtime::failover::ModelChoice;
+use crate::runtime::request::Ask;
 
 impl Turn<'_> {
     /// Asks the model of the turn. Other sessions go on while it answers.
@@ -14,8 +14,9 @@ impl Turn<'_> {
         &mut self,
         draft: &Draft,
     ) -> Result<AssistantMessage, ProviderError> {
-        let Some(client) = self.shared.clients.get(&self.model.provider) else {
-            let message = format!("there is no [providers.{}] in the config", self.model.provider);
+        let Some(client) = self.shared.clients.get(&self.walk.model().provider) else {
+            let provider = &self.walk.model().provider;
+            let message = format!("there is no [providers.{provider}] in the config");
             return Err(self.own_failure(Reason::ModelNotFound, &message));
         };
         let session: std::sync::Arc<str> = self.conversation.reference().id.as_str().into();
@@ -35,12 +36,41 @@ impl Turn<'_> {
         answer
     }
 
+    /// Compacts, in up to three tries that grow bolder. The last outcome says how it ended.
+    pub(in crate::runtime) async fn compact(
+        &mut self,
+        trigger: Trigger,
+        focus: Option<&str>,
+    ) -> Result<Vec<CompactionOutcome>, TurnError> {
+        let wanted = Wanted {
+            trigger,
+            focus: focus.map(str::to_owned),
+            now_ms: self.shared.clock.now_ms(),
+            ..Wanted::default()
+        };
+        let (slot, model, budget) = (self.slot.clone(), self.model_ref(), self.budget().await);
+        let shaper = self.shared.shaper(&slot, &model, budget);
+        let outcomes = compaction::insist(&shaper, self.conversation, wanted).await?;
+        for outcome in &outcomes {
+            self.tell(What::Compaction(outcome.clone().into()));
+        }
+        Ok(outcomes)
+    }
+
+    /// Whether the next request would be better for a compaction.
+    pub(in crate::runtime) async fn wants_compaction(&mut self) -> Result<bool, TurnError> {
+        let ask = Ask { now_ms: self.shared.clock.now_ms(), ..Ask::default() };
+        let (slot, model, budget) = (self.slot.clone(), self.model_ref(), self.budget().await);
+        let shaper = self.shared.shaper(&slot, &model, budget);
+        Ok(shaper.wants_compaction(self.conversation, &ask).await?)
+    }
+
     /// A failure that no provider has told of.
     pub(in crate::runtime) fn own_failure(&self, reason: Reason, message: &str) -> ProviderError {
         ProviderError {
             reason,
-            provider: self.model.provider.clone(),
-            model: self.model.id.clone(),
+            provider: self.walk.model().provider.clone(),
+            model: self.walk.model().id.clone(),
             status: None,
             code: String::new(),
             message: message.to_owned(),

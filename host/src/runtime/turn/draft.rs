@@ -9,8 +9,8 @@ use crate::provider::{ModelRequest, Reason};
 use crate::runtime::event::What;
 use crate::runtime::projection::Projection;
 use crate::runtime::recovery;
-use crate::runtime::request::{Ask, RuntimeError, Shaper};
-use crate::runtime::timing::Timing;
+use crate::runtime::request::{Ask, RuntimeError};
+use crate::runtime::timing::on_the_way;
 
 /// A request that is ready to be sent.
 #[derive(Debug)]
@@ -61,17 +61,10 @@ impl Turn<'_> {
             available_tools: tools.iter().map(|tool| tool.name.clone()).collect(),
             now_ms: self.shared.clock.now_ms(),
             trigger,
-            compacting: self.shared.settings.compaction.timing.compacting(self.requests > 0),
+            compacting: on_the_way(&self.shared.compaction, self.requests > 0),
         };
         let (shared, slot) = (self.shared, self.slot.clone());
-        let shaper = Shaper {
-            slot: &slot,
-            law: &shared.law,
-            budget_tokens: budget.tokens,
-            reserve_tokens: budget.reserve_tokens,
-            model: &model,
-            hooks: &shared.hooks,
-        };
+        let shaper = shared.shaper(&slot, &model, budget);
         let shaped = shaper.shape(self.conversation, &ask).await?;
         for outcome in &shaped.compactions {
             self.tell(What::Compaction(outcome.clone().into()));
@@ -81,7 +74,7 @@ impl Turn<'_> {
             fallback: shaped.fallback.clone(),
             tokens: shaped.lawful.tokens,
             budget_tokens: budget.tokens,
-            model: self.model.to_string(),
+            model: self.walk.model().to_string(),
         });
         self.engine.clone_from(&shaped.engine);
         shared.known.touched(&self.conversation.reference().id, ask.now_ms);
@@ -90,12 +83,12 @@ impl Turn<'_> {
         let system = std::iter::once(shared.settings.system_prompt.clone()).chain(projection.system);
         let system: Vec<String> = system.filter(|text| !text.is_empty()).collect();
         let request = ModelRequest {
-            model: self.model.id.clone(),
+            model: self.walk.model().id.clone(),
             system: system.join("\n\n"),
             messages,
             tools,
             max_output_tokens: self.max_output_tokens(budget.reserve_tokens),
-            window_tokens: self.model.window_tokens,
+            window_tokens: model.window_tokens,
             thinking: shared.settings.thinking,
             temperature: None,
             cache_key: self.conversation.reference().id.clone(),

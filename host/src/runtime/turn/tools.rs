@@ -10,12 +10,13 @@ use crate::tool::{CallContext, ToolBlock, ToolOutput};
 
 impl Turn<'_> {
     /// What the model may call: the host's tools first, then the engine's, always in the same order.
-    pub(super) async fn tools(&self) -> Vec<ToolSpec> {
+    pub(super) async fn tools(&mut self) -> Vec<ToolSpec> {
         let mut tools = self.shared.toolbox.specs();
         let session = self.conversation.reference().clone();
         let offered = self.slot.tools(session).await.map(|served| served.value);
         for tool in offered.unwrap_or_default() {
             if !tools.iter().any(|known| known.name == tool.name) {
+                self.offered.insert(tool.name.clone());
                 tools.push(tool);
             }
         }
@@ -45,12 +46,13 @@ impl Turn<'_> {
 
     async fn call(&self, call: &ToolCall) -> ToolOutput {
         let shared = self.shared;
-        if shared.toolbox.has(&call.name) {
+        let is_ours = shared.toolbox.names().any(|name| name == call.name);
+        if is_ours || !self.offered.contains(&call.name) {
             let context = CallContext {
                 cwd: self.conversation.session().header().cwd().into(),
                 session_id: self.conversation.reference().id.clone(),
                 call_id: call.id.clone(),
-                timeout: shared.settings.tool_timeout(),
+                timeout: shared.tool_timeout,
             };
             return shared.toolbox.call(&call.name, &call.arguments, &context).await;
         }
@@ -61,8 +63,9 @@ impl Turn<'_> {
             ..ToolCallRequest::default()
         };
         match self.slot.call_tool(&self.conversation.view(), request).await {
-            Ok(answer) => ToolOutput::of(answer.text, answer.is_error),
-            Err(error) => ToolOutput::of(error.to_string(), true),
+            Ok(answer) if answer.is_error => ToolOutput::error(answer.text),
+            Ok(answer) => ToolOutput::text(answer.text),
+            Err(error) => ToolOutput::error(error.to_string()),
         }
     }
 }

@@ -60,9 +60,10 @@ impl Tool for Edit {
     fn spec(&self) -> ToolSpec {
         ToolSpec {
             name: NAME.into(),
-            description: "Replaces one piece of text in a file. old_text must stand in the file exactly \
+            description:
+                "Replaces one piece of text in a file. old_text must stand in the file exactly \
                           once, to the letter, so take enough of the text around it."
-                .into(),
+                    .into(),
             input_schema: schema(),
         }
     }

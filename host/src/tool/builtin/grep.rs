@@ -122,7 +122,14 @@ impl Search {
         };
         let limit = asked.limit.unwrap_or(MATCHES_MAX).clamp(1, MATCHES_MAX);
         let found = String::new();
-        Ok(Search { regex: regex.map_err(bad)?, limit, found, count: 0, is_cut: false, too_large: 0 })
+        Ok(Search {
+            regex: regex.map_err(bad)?,
+            limit,
+            found,
+            count: 0,
+            is_cut: false,
+            too_large: 0,
+        })
     }
 
     fn tree(
@@ -145,8 +152,8 @@ impl Search {
                 0 => path.is_file(),
                 _ => entry.file_type().is_some_and(|kind| kind.is_file()),
             };
-            let is_asked = entry.depth() == 0
-                || glob.as_ref().is_none_or(|glob| glob.is_match(below));
+            let is_asked =
+                entry.depth() == 0 || glob.as_ref().is_none_or(|glob| glob.is_match(below));
             if is_file && is_asked {
                 self.file(path, path.strip_prefix(cwd).unwrap_or(path));
             }
@@ -187,11 +194,13 @@ impl Search {
             self.found.push_str("(no line fits)\n");
         }
         if self.is_cut {
-            let notice = format!("[cut after {} lines; narrow the pattern, path or glob]\n", self.count);
+            let notice =
+                format!("[cut after {} lines; narrow the pattern, path or glob]\n", self.count);
             self.found.push_str(&notice);
         }
         if self.too_large > 0 {
-            let notice = format!("[{} files above {FILE_MAX_BYTES} bytes were left out]\n", self.too_large);
+            let notice =
+                format!("[{} files above {FILE_MAX_BYTES} bytes were left out]\n", self.too_large);
             self.found.push_str(&notice);
         }
         self.found

@@ -67,12 +67,11 @@ impl Shell {
         let asked: Arguments = arguments::read(NAME, &schema(), raw)?;
         let own = asked.timeout_ms.map_or(self.timeout, Duration::from_millis);
         let timeout = own.min(context.timeout);
-        let not_started =
-            |cause| ToolError::NotStarted { cwd: context.cwd.clone(), cause };
-        let (mut group, output) =
-            self.start(&asked.command, &context.cwd).map_err(not_started)?;
+        let not_started = |cause| ToolError::NotStarted { cwd: context.cwd.clone(), cause };
+        let (mut group, output) = self.start(&asked.command, &context.cwd).map_err(not_started)?;
         let mut capture = Capture::default();
-        let ending = follow(&mut group, output, &mut capture, timeout).await.map_err(not_started)?;
+        let ending =
+            follow(&mut group, output, &mut capture, timeout).await.map_err(not_started)?;
         Ok(told(capture.finish().await, ending, timeout))
     }
 

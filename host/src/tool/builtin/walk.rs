@@ -43,7 +43,10 @@ pub(super) fn glob(written: &str) -> Result<GlobMatcher, ToolError> {
     };
     let glob = GlobBuilder::new(&deep).literal_separator(true).build();
     let bad = |error: globset::Error| ToolError::BadPattern {
-        cause: format!("`{written}` is no glob: {}; write one such as *.rs or src/**/*.ts", error.kind()),
+        cause: format!(
+            "`{written}` is no glob: {}; write one such as *.rs or src/**/*.ts",
+            error.kind()
+        ),
     };
     Ok(glob.map_err(bad)?.compile_matcher())
 }

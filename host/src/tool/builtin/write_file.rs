@@ -52,9 +52,10 @@ impl Tool for WriteFile {
     fn spec(&self) -> ToolSpec {
         ToolSpec {
             name: NAME.into(),
-            description: "Writes a whole text file and makes the folders above it. What the file held \
+            description:
+                "Writes a whole text file and makes the folders above it. What the file held \
                           is gone; to change a part of it use `edit`."
-                .into(),
+                    .into(),
             input_schema: schema(),
         }
     }

@@ -69,7 +69,10 @@ impl CallError {
 
 impl Connection {
     /// Starts or reaches a server and shakes hands.
-    pub(super) async fn open(server: &str, settings: &McpSettings) -> Result<Connection, ToolError> {
+    pub(super) async fn open(
+        server: &str,
+        settings: &McpSettings,
+    ) -> Result<Connection, ToolError> {
         let connect_timeout = Duration::from_millis(settings.connect_timeout_ms);
         let (running, process) = match &settings.wire {
             McpWire::Stdio { command, args, env, cwd } => {
@@ -207,7 +210,11 @@ fn http(
 fn listed(tool: RemoteTool) -> ListedTool {
     ListedTool {
         name: tool.name.into_owned(),
-        description: tool.description.or(tool.title.map(Into::into)).unwrap_or_default().into_owned(),
+        description: tool
+            .description
+            .or(tool.title.map(Into::into))
+            .unwrap_or_default()
+            .into_owned(),
         input_schema: Value::Object(Map::clone(&tool.input_schema)),
     }
 }

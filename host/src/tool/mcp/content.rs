@@ -23,7 +23,10 @@ fn block(content: Content) -> ToolBlock {
         }
         RawContent::Resource(embedded) => return resource(embedded.resource),
         RawContent::Audio(audio) => {
-            format!("[audio, {}: left out, since models here take text and images]", audio.mime_type)
+            format!(
+                "[audio, {}: left out, since models here take text and images]",
+                audio.mime_type
+            )
         }
         RawContent::ResourceLink(link) => {
             let about = link.description.map(|about| format!(": {about}")).unwrap_or_default();

@@ -72,7 +72,9 @@ pub struct Values(BTreeMap<String, String>);
 
 impl Values {
     /// These.
-    pub fn new<N: Into<String>, V: Into<String>>(pairs: impl IntoIterator<Item = (N, V)>) -> Values {
+    pub fn new<N: Into<String>, V: Into<String>>(
+        pairs: impl IntoIterator<Item = (N, V)>,
+    ) -> Values {
         Values(pairs.into_iter().map(|(name, value)| (name.into(), value.into())).collect())
     }
 

@@ -1,0 +1,285 @@
+//! A runtime put together: from a config, from a program's own parts, or from both.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, RwLock};
+use std::time::Duration;
+
+use ctxhost_engine_api::ModelRef;
+use tokio::sync::broadcast;
+use tokio_util::task::TaskTracker;
+
+use super::{Runtime, Shared};
+use crate::config::Config;
+use crate::engine::{Clock, EngineSpec, SlotError};
+use crate::provider::{Client, Completer, ConnectError, connect};
+use crate::runtime::accounting::Accounting;
+use crate::runtime::failover::Failover;
+use crate::runtime::hook::CompactionHook;
+use crate::runtime::known_session::KnownSessions;
+use crate::runtime::lane::Lanes;
+use crate::runtime::model_name::ModelName;
+use crate::runtime::roster::{Roster, RosterError};
+use crate::runtime::setup::Setup;
+use crate::tool::{Tool, ToolError, Toolbox};
+
+/// Events that a slow listener may be behind before it misses some.
+const EVENTS_KEPT: usize = 1_024;
+
+/// Why a runtime could not be put together.
+#[derive(Debug, thiserror::Error)]
+pub enum BuildError {
+    /// A model's name is none.
+    #[error("{name:?} names no model; write it as `provider/id`")]
+    BadModel {
+        /// What was written.
+        name: String,
+    },
+    /// Nobody serves a model.
+    #[error("no provider {provider:?} for the model {model}; begin one with a line [providers.{provider}] in ctxhost.toml")]
+    NoProvider {
+        /// The provider.
+        provider: String,
+        /// The model.
+        model: String,
+    },
+    /// A provider cannot be reached as the config says.
+    #[error(transparent)]
+    Connect(#[from] ConnectError),
+    /// The engine is none that the config knows.
+    #[error(transparent)]
+    Roster(#[from] RosterError),
+    /// The engine could not be opened.
+    #[error(transparent)]
+    Slot(#[from] SlotError),
+    /// A tool of the program cannot be offered.
+    #[error(transparent)]
+    Tool(#[from] ToolError),
+}
+
+/// Puts a runtime together. What is not said comes from the config.
+#[derive(Debug)]
+pub struct RuntimeBuilder {
+    config: Config,
+    models: Option<Vec<String>>,
+    window_tokens: Option<u64>,
+    engine: Option<String>,
+    spec: Option<EngineSpec>,
+    clients: BTreeMap<String, Arc<dyn Client>>,
+    completer: Option<Arc<dyn Completer>>,
+    hooks: Vec<Arc<dyn CompactionHook>>,
+    tools: Vec<Arc<dyn Tool>>,
+    builtin_tools: bool,
+    clock: Clock,
+}
+
+impl RuntimeBuilder {
+    /// As the config says.
+    pub fn of(config: &Config) -> RuntimeBuilder {
+        RuntimeBuilder {
+            config: config.clone(),
+            models: None,
+            window_tokens: None,
+            engine: None,
+            spec: None,
+            clients: BTreeMap::new(),
+            completer: None,
+            hooks: Vec::new(),
+            tools: Vec::new(),
+            builtin_tools: true,
+            clock: Clock::default(),
+        }
+    }
+
+    /// This model, as `provider/id`, instead of that of `[agent]`; nobody stands in for it.
+    #[must_use]
+    pub fn model(mut self, name: &str) -> Self {
+        self.models = Some(vec![name.to_owned()]);
+        self
+    }
+
+    /// This window for all models, in provider tokens.
+    #[must_use]
+    pub fn window_tokens(mut self, window_tokens: u64) -> Self {
+        self.window_tokens = Some(window_tokens);
+        self
+    }
+
+    /// This engine of the config's, by id or by the path of its library, instead of that of the slot.
+    #[must_use]
+    pub fn engine(mut self, name: &str) -> Self {
+        self.engine = Some(name.to_owned());
+        self
+    }
+
+    /// An engine that the program brings along.
+    #[must_use]
+    pub fn engine_spec(mut self, spec: EngineSpec) -> Self {
+        self.spec = Some(spec);
+        self
+    }
+
+    /// A provider that the program brings along, under its own name.
+    #[must_use]
+    pub fn client(mut self, client: Arc<dyn Client>) -> Self {
+        self.clients.insert(client.name().to_owned(), client);
+        self
+    }
+
+    /// Who writes summaries, instead of `[summariser]`.
+    #[must_use]
+    pub fn completer(mut self, completer: Arc<dyn Completer>) -> Self {
+        self.completer = Some(completer);
+        self
+    }
+
+    /// Somebody who wants to know of compactions; asked in the order in which they were named.
+    #[must_use]
+    pub fn hook(mut self, hook: Arc<dyn CompactionHook>) -> Self {
+        self.hooks.push(hook);
+        self
+    }
+
+    /// A tool beside the built-in ones.
+    #[must_use]
+    pub fn tool(mut self, tool: Arc<dyn Tool>) -> Self {
+        self.tools.push(tool);
+        self
+    }
+
+    /// No built-in tool, and no MCP server.
+    #[must_use]
+    pub fn without_builtin_tools(mut self) -> Self {
+        self.builtin_tools = false;
+        self
+    }
+
+    /// Another clock than the system's.
+    #[must_use]
+    pub fn clock(mut self, clock: Clock) -> Self {
+        self.clock = clock;
+        self
+    }
+
+    /// Puts it together. Connects MCP servers; nothing is sent to a model yet.
+    ///
+    /// # Errors
+    ///
+    /// [`BuildError`].
+    pub async fn build(self) -> Result<Runtime, BuildError> {
+        let toolbox = self.toolbox().await?;
+        let config = &self.config;
+        let chain = self.chain()?;
+        let clients = self.clients(&chain)?;
+        let window = |model: &ModelName| {
+            let known = || config.window_for(&model.provider, &model.id).0;
+            (model.clone(), self.window_tokens.unwrap_or_else(known))
+        };
+        let windows: HashMap<ModelName, u64> = chain.iter().map(window).collect();
+        let setup = self.setup(&chain, &windows)?;
+        let known = Arc::new(KnownSessions::default());
+        let slot = setup.open_slot(&self.spec()?, &self.clock, known.clone())?;
+        let shared = Shared {
+            clients,
+            settings: config.agent.clone(),
+            compaction: config.compaction.clone(),
+            budget: config.budget.clone(),
+            tool_timeout: Duration::from_millis(config.tools.timeout_ms),
+            windows,
+            law: config.law.clone(),
+            hooks: self.hooks.clone(),
+            toolbox,
+            lanes: Lanes::new(config.agent.concurrent_turns),
+            known,
+            clock: self.clock.clone(),
+            events: broadcast::Sender::new(EVENTS_KEPT),
+            failover: Mutex::new(Failover::new(config.failover.clone(), chain)),
+            accounting: Mutex::new(Accounting::new(config.accounting.clone())),
+            slot: RwLock::new(Arc::new(slot)),
+            setup,
+            sessions: Mutex::default(),
+            background: TaskTracker::new(),
+        };
+        Ok(Runtime { shared: Arc::new(shared) })
+    }
+
+    async fn toolbox(&self) -> Result<Toolbox, BuildError> {
+        let settings = self.config.tools.clone();
+        let mut toolbox = match self.builtin_tools {
+            true => Toolbox::with_builtins(settings),
+            false => Toolbox::empty(settings),
+        };
+        if self.builtin_tools {
+            for error in toolbox.connect(&self.config.mcp).await {
+                tracing::error!(%error, "an MCP server does not serve");
+            }
+        }
+        for tool in &self.tools {
+            toolbox.add(tool.clone())?;
+        }
+        Ok(toolbox)
+    }
+
+    fn chain(&self) -> Result<Vec<ModelName>, BuildError> {
+        let agent = &self.config.agent;
+        let configured = || agent.model.iter().chain(&agent.fallbacks).cloned().collect();
+        let names: Vec<String> = self.models.clone().unwrap_or_else(configured);
+        names.iter().map(|name| model_name(name)).collect()
+    }
+
+    fn clients(&self, chain: &[ModelName]) -> Result<BTreeMap<String, Arc<dyn Client>>, BuildError> {
+        let mut clients = self.clients.clone();
+        for model in chain {
+            let provider = &model.provider;
+            if clients.contains_key(provider) {
+                continue;
+            }
+            let settings = self.config.provider(provider).ok_or_else(|| BuildError::NoProvider {
+                provider: provider.clone(),
+                model: model.to_string(),
+            })?;
+            clients.insert(provider.clone(), connect(provider, settings)?);
+        }
+        Ok(clients)
+    }
+
+    /// The budget in it is never asked for: each turn works its own out.
+    fn setup(
+        &self,
+        chain: &[ModelName],
+        windows: &HashMap<ModelName, u64>,
+    ) -> Result<Setup, BuildError> {
+        let config = &self.config;
+        let first = chain.first().cloned().unwrap_or_default();
+        let window_tokens = windows.get(&first).copied().unwrap_or_default();
+        let (reserve_tokens, budget_tokens) = config.budget.budget(window_tokens, 0);
+        Ok(Setup {
+            budget_tokens,
+            reserve_tokens,
+            model: ModelRef { provider: first.provider, id: first.id, window_tokens },
+            law: config.law.clone(),
+            on_error: config.plugins.on_engine_error,
+            legacy: Roster::of(config).legacy(config),
+            timeouts: config.timeouts.clone(),
+            completer: self.completer.clone(),
+            hooks: self.hooks.clone(),
+        })
+    }
+
+    fn spec(&self) -> Result<EngineSpec, BuildError> {
+        if let Some(spec) = &self.spec {
+            return Ok(spec.clone());
+        }
+        let slot = self.config.slot();
+        let name = self.engine.as_deref().unwrap_or(&slot.engine);
+        Ok(Roster::of(&self.config).spec(&self.config, name)?)
+    }
+}
+
+fn model_name(name: &str) -> Result<ModelName, BuildError> {
+    let bad = || BuildError::BadModel { name: name.to_owned() };
+    let (provider, id) = name.split_once('/').ok_or_else(bad)?;
+    match provider.is_empty() || id.is_empty() {
+        true => Err(bad()),
+        false => Ok(ModelName::new(provider, id)),
+    }
+}
