@@ -92,7 +92,7 @@ impl Chat {
             Some(kept) => Session::open(&kept.path)?,
             None => folder.create(cwd)?,
         };
-        Ok(runtime.adopt_session(session))
+        Ok(runtime.adopt_session(session)?)
     }
 }
 

@@ -21,6 +21,15 @@ impl ChatMessage {
         ChatMessage::User(UserMessage { content: vec![Content::text(text)], timestamp: 0 })
     }
 
+    /// Leaves out what only its provider can judge: thinking and items of the provider's own.
+    pub fn make_plain(&mut self) {
+        if let ChatMessage::Assistant(message) = self {
+            message.content.retain(|block| {
+                !matches!(block, Content::Thinking { .. } | Content::ProviderItem { .. })
+            });
+        }
+    }
+
     /// Its blocks.
     pub fn content(&self) -> &[Content] {
         match self {

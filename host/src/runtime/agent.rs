@@ -23,12 +23,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
 use ctxhost_engine_api::{ModelRef, Transcript, Trigger};
-use tokio::sync::{Mutex as AsyncMutex, broadcast};
+use tokio::sync::broadcast;
 use tokio_util::task::TaskTracker;
 
-use super::accounting::Accounting;
 use super::compaction::CompactionOutcome;
-use super::conversation::Conversation;
 use super::event::{Event, What};
 use super::failover::Failover;
 use super::model_name::ModelName;
@@ -37,17 +35,19 @@ use super::known_session::KnownSessions;
 use super::lane::Lanes;
 use super::setup::Setup;
 use super::request::Shaper;
-use super::turn::{self, Budget, Reply, Turn, TurnError, Words};
-use crate::config::{AgentSettings, BudgetSettings, CompactionSettings};
+use super::turn::{self, Budget, Reply, Letter, Turn, TurnError};
+use crate::config::{AccountingSettings, AgentSettings, BudgetSettings, CompactionSettings};
 use crate::engine::{Clock, EngineSpec, Slot, SlotError};
 use crate::law::LawSettings;
 use crate::provider::Client;
 use crate::provider::message::UserMessage;
-use crate::provider::Content;
+use crate::provider::{ChatMessage, Content};
 use crate::tool::Toolbox;
 
 pub use builder::{BuildError, RuntimeBuilder};
 pub use sessions::SessionId;
+pub(super) use sessions::OpenSession;
+use sessions::HeldSession;
 
 /// An agent's runtime. Cheap to clone; all clones are the same.
 #[derive(Clone)]
@@ -78,7 +78,7 @@ pub(super) struct Shared {
     pub(super) budget: BudgetSettings,
     pub(super) tool_timeout: Duration,
     /// The windows of the models, in provider tokens.
-    pub(super) windows: HashMap<ModelName, u64>,
+    windows: Mutex<HashMap<ModelName, u64>>,
     pub(super) law: LawSettings,
     pub(super) hooks: Vec<Arc<dyn CompactionHook>>,
     pub(super) toolbox: Toolbox,
@@ -87,11 +87,11 @@ pub(super) struct Shared {
     pub(super) clock: Clock,
     pub(super) events: broadcast::Sender<Event>,
     failover: Mutex<Failover>,
-    accounting: Mutex<Accounting>,
+    accounting: AccountingSettings,
     slot: RwLock<Arc<Slot>>,
     /// What another slot is opened with.
     setup: Setup,
-    sessions: Mutex<HashMap<SessionId, Arc<AsyncMutex<Conversation>>>>,
+    sessions: Mutex<HashMap<SessionId, Arc<HeldSession>>>,
     background: TaskTracker,
 }
 
@@ -120,14 +120,14 @@ impl Runtime {
         content: Vec<Content>,
     ) -> Result<Reply, TurnError> {
         let shared = &*self.shared;
-        let open = shared.session(session)?;
-        let delivery = shared.queue(session, &content)?;
+        let held = shared.session(session)?;
+        let message = UserMessage { content, timestamp: shared.clock.now_ms() };
+        let id = held.inbox.push(&json_of(&ChatMessage::User(message)))?;
         let lane = shared.lanes.enter(session.as_str()).await;
-        let mut conversation = open.lock().await;
-        let words = Words { message: UserMessage { content, timestamp: 0 }, delivery };
-        let mut turn = Turn::new(shared, &lane, &mut conversation)?;
-        let outcome = turn::run(&mut turn, words).await;
-        drop((conversation, lane));
+        let mut open = held.open.lock().await;
+        let mut turn = Turn::new(shared, &lane, &mut open)?;
+        let outcome = turn::run(&mut turn, Letter { inbox: &held.inbox, id: &id }).await;
+        drop((open, lane));
         match &outcome {
             Ok(_) => self.housekeep(session),
             Err(error) => shared.tell(session.as_str(), What::TurnFailed { message: error.to_string() }),
@@ -146,10 +146,10 @@ impl Runtime {
         focus: Option<&str>,
     ) -> Result<Vec<CompactionOutcome>, TurnError> {
         let shared = &*self.shared;
-        let open = shared.session(session)?;
+        let held = shared.session(session)?;
         let lane = shared.lanes.enter(session.as_str()).await;
-        let mut conversation = open.lock().await;
-        let mut turn = Turn::new(shared, &lane, &mut conversation)?;
+        let mut open = held.open.lock().await;
+        let mut turn = Turn::new(shared, &lane, &mut open)?;
         turn.compact(Trigger::Manual, focus).await
     }
 
@@ -161,9 +161,11 @@ impl Runtime {
     /// [`TurnError`]; the session is as it was.
     pub async fn undo(&self, session: &SessionId) -> Result<bool, TurnError> {
         let shared = &*self.shared;
-        let open = shared.session(session)?;
+        let held = shared.session(session)?;
         let _lane = shared.lanes.enter(session.as_str()).await;
-        Ok(open.lock().await.undo_compaction()?)
+        let mut open = held.open.lock().await;
+        open.accounting.compacted();
+        Ok(open.conversation.undo_compaction()?)
     }
 
     /// Fills the slot with another engine, from the next turn on. A turn that is under way ends with the
@@ -194,10 +196,10 @@ impl Runtime {
     /// [`TurnError`].
     pub async fn occupancy(&self, session: &SessionId) -> Result<Occupancy, TurnError> {
         let shared = &*self.shared;
-        let open = shared.session(session)?;
+        let held = shared.session(session)?;
         let lane = shared.lanes.enter(session.as_str()).await;
-        let mut conversation = open.lock().await;
-        let mut turn = Turn::new(shared, &lane, &mut conversation)?;
+        let mut open = held.open.lock().await;
+        let mut turn = Turn::new(shared, &lane, &mut open)?;
         Ok(Occupancy {
             budget_tokens: turn.budget().await.tokens,
             window_tokens: turn.window_tokens(),
@@ -232,6 +234,16 @@ impl Shared {
         self.failover.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The windows of the models, in provider tokens: as configured, until a provider says otherwise.
+    pub(super) fn windows(&self) -> MutexGuard<'_, HashMap<ModelName, u64>> {
+        self.windows.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The window of a model, in provider tokens; 0 for an unknown one.
+    pub(super) fn window_tokens(&self, model: &ModelName) -> u64 {
+        self.windows().get(model).copied().unwrap_or_default()
+    }
+
     /// Now, in milliseconds since 1970.
     pub(super) fn now_ms(&self) -> u64 {
         u64::try_from(self.clock.now_ms()).unwrap_or(0)
@@ -254,13 +266,13 @@ impl Shared {
         }
     }
 
-    pub(super) fn accounting(&self) -> MutexGuard<'_, Accounting> {
-        self.accounting.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn open_slot(&self, engine: &EngineSpec) -> Result<Slot, SlotError> {
         self.setup.open_slot(engine, &self.clock, self.known.clone())
     }
+}
+
+fn json_of(message: &ChatMessage) -> String {
+    serde_json::to_string(message).unwrap_or_default()
 }
 
 impl std::fmt::Debug for Runtime {

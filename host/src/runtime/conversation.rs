@@ -73,6 +73,13 @@ impl Conversation {
         &self.anchors
     }
 
+    /// The person's words, when they are what is about to be answered; empty inside a tool loop.
+    pub(super) fn prompt(&self) -> String {
+        let view = self.view();
+        let last = view.last().filter(|entry| entry.is_user_message());
+        last.map(|entry| entry.text().to_owned()).unwrap_or_default()
+    }
+
     /// Appends a record that was written elsewhere, word for word.
     ///
     /// # Errors
@@ -94,20 +101,20 @@ impl Conversation {
     pub fn say(&mut self, message: &ChatMessage, now_ms: i64) -> Result<String, SessionError> {
         let json = serde_json::to_string(message)
             .map_err(|error| SessionError::Body { reason: error.to_string() })?;
-        let id = self.session.append_at(RecordBody::message(&json)?, now_ms)?;
-        if let Some(entry) = self.session.entry(&id) {
-            self.log.append(entry);
-        }
-        Ok(id)
+        self.hear(RecordBody::message(&json)?, now_ms)
     }
 
-    /// Appends a record that no model sees.
+    /// Appends a message that was kept for this session, and answers the id of its record.
     ///
     /// # Errors
     ///
     /// Whatever the session's file answers; nothing is appended then.
-    pub fn note(&mut self, body: RecordBody, now_ms: i64) -> Result<String, SessionError> {
-        self.session.append_at(body, now_ms)
+    pub(super) fn hear(&mut self, body: RecordBody, now_ms: i64) -> Result<String, SessionError> {
+        let id = self.session.append_at(body, now_ms)?;
+        if let Some(entry) = self.session.entry(&id) {
+            self.log.append(entry);
+        }
+        Ok(id)
     }
 
     /// Takes the newest compaction back; whether there was one.

@@ -12,6 +12,8 @@ pub struct Projection {
     pub system: Vec<String>,
     /// Everything else.
     pub messages: Vec<ChatMessage>,
+    /// What each of them costs, as entries count.
+    pub tokens: Vec<u64>,
 }
 
 impl Projection {
@@ -21,7 +23,10 @@ impl Projection {
         for item in items {
             match item.role() {
                 Role::System => projection.system.push(item.text().into_owned()),
-                _ => projection.messages.push(message_of(item)),
+                _ => {
+                    projection.messages.push(message_of(item));
+                    projection.tokens.push(item.tokens());
+                }
             }
         }
         projection

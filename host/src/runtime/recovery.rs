@@ -149,7 +149,7 @@ fn cut_short(turn: &Turn<'_>, reply: &AssistantMessage) -> Option<ProviderError>
 impl Turn<'_> {
     fn is_nearly_full(&self, draft: &Draft) -> bool {
         let full = self.shared.compaction.timeout_share * self.window_tokens() as f64;
-        self.expected_tokens(draft.estimate_tokens) as f64 > full
+        self.expected_tokens(draft) as f64 > full
     }
 
     fn may_compact_after_timeout(&self) -> bool {

@@ -57,7 +57,7 @@ pub async fn replay(
         let now_ms = record.timestamp_ms();
         clock.set(now_ms);
         if is_answer(record) {
-            let prompt = prompt_of(&conversation);
+            let prompt = conversation.prompt();
             let ask = Ask { prompt, now_ms, ..Ask::default() };
             let shaped = shaper.shape(&mut conversation, &ask).await?;
             observer.request(&shaped);
@@ -99,13 +99,6 @@ fn is_history(record: &Record) -> bool {
 fn is_answer(record: &Record) -> bool {
     let entry = record.to_entry();
     entry.is_some_and(|entry| entry.role == Role::Assistant && entry.kind == Kind::Message)
-}
-
-/// The user's message, when it is the one about to be answered.
-fn prompt_of(conversation: &Conversation) -> String {
-    let view = conversation.view();
-    let last = view.last().filter(|entry| entry.is_user_message());
-    last.map(|entry| entry.text().to_owned()).unwrap_or_default()
 }
 
 fn facts(slot: &Slot, engine: &EngineSpec) -> EngineFacts {

@@ -20,17 +20,22 @@ use std::sync::Arc;
 
 use ctxhost_engine_api::{AfterTurnRequest, CommitTurnRequest, SessionRef, Trigger};
 
-use super::agent::Shared;
+use super::accounting::Accounting;
+use super::agent::{OpenSession, Shared};
 use super::conversation::Conversation;
 use super::event::{Event, What};
 use super::failover::Walk;
+use super::inbox::Inbox;
 use super::lane::LaneGuard;
 use super::recovery::{self, Pressure};
 use crate::engine::Slot;
-use crate::provider::message::{StopReason, Usage, UserMessage};
+use crate::provider::message::{StopReason, Usage};
+use crate::provider::truncation::Counts;
 use crate::provider::{AssistantMessage, ChatMessage};
+use crate::session::SessionError;
 
-pub(super) use draft::{Budget, Draft};
+pub(super) use budget::Budget;
+pub(super) use draft::Draft;
 pub use error::TurnError;
 
 /// What a turn ended with.
@@ -47,8 +52,8 @@ pub struct Reply {
 }
 
 /// One turn, from the person's words to the model's last word.
-pub(super) async fn run(turn: &mut Turn<'_>, words: Words) -> Result<Reply, TurnError> {
-    turn.hear(words)?;
+pub(super) async fn run(turn: &mut Turn<'_>, letter: Letter<'_>) -> Result<Reply, TurnError> {
+    turn.hear(letter)?;
     let message = loop {
         let draft = turn.assemble(Trigger::Threshold).await?;
         let reply = recovery::complete(turn, draft).await?;
@@ -62,13 +67,13 @@ pub(super) async fn run(turn: &mut Turn<'_>, words: Words) -> Result<Reply, Turn
     Ok(turn.reply(message))
 }
 
-/// What is said to begin a turn.
-#[derive(Clone, Debug)]
-pub(super) struct Words {
-    /// The message.
-    pub(super) message: UserMessage,
-    /// Its key in the inbox, by which it is delivered once.
-    pub(super) delivery: Option<String>,
+/// What begins a turn: the person's words, where they wait.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Letter<'a> {
+    /// The inbox of the session.
+    pub(super) inbox: &'a Inbox,
+    /// Their id in it.
+    pub(super) id: &'a str,
 }
 
 /// A turn that is under way.
@@ -76,6 +81,9 @@ pub(super) struct Turn<'a> {
     pub(super) shared: &'a Shared,
     pub(super) lane: &'a LaneGuard,
     pub(super) conversation: &'a mut Conversation,
+    /// What is known of the sizes of its requests.
+    accounting: &'a mut Accounting,
+    counts: &'a mut Counts,
     /// The slot of this turn: a swap takes effect with the next one.
     pub(super) slot: Arc<Slot>,
     /// The way along the models: the one that answers, and those that did not.
@@ -101,13 +109,16 @@ impl<'a> Turn<'a> {
     pub(super) fn new(
         shared: &'a Shared,
         lane: &'a LaneGuard,
-        conversation: &'a mut Conversation,
+        open: &'a mut OpenSession,
     ) -> Result<Self, TurnError> {
         let walk = shared.failover().begin(shared.now_ms()).ok_or(TurnError::NoModel)?;
+        open.accounting.use_model(walk.model().clone(), shared.window_tokens(walk.model()));
         Ok(Turn {
             shared,
             lane,
-            conversation,
+            conversation: &mut open.conversation,
+            accounting: &mut open.accounting,
+            counts: &mut open.counts,
             slot: shared.slot(),
             walk,
             pressure: Pressure::default(),
@@ -126,14 +137,16 @@ impl<'a> Turn<'a> {
     }
 
     /// The person's words are in the session before anything is done about them.
-    fn hear(&mut self, words: Words) -> Result<(), TurnError> {
+    fn hear(&mut self, letter: Letter<'_>) -> Result<(), TurnError> {
         let now_ms = self.shared.clock.now_ms();
-        let message = UserMessage { timestamp: now_ms, ..words.message };
-        self.first_id = self.conversation.say(&ChatMessage::User(message), now_ms)?;
-        self.shared.known.grew(self.conversation);
-        if let Some(key) = words.delivery {
-            self.shared.delivered(self.conversation, &key)?;
-        }
+        letter.inbox.deliver_through(letter.id, |body| -> Result<(), SessionError> {
+            let id = self.conversation.hear(body, now_ms)?;
+            self.shared.known.grew(self.conversation);
+            if self.first_id.is_empty() {
+                self.first_id = id;
+            }
+            Ok(())
+        })?;
         self.tell(What::TurnBegan);
         Ok(())
     }

@@ -12,7 +12,6 @@ use super::{Runtime, Shared};
 use crate::config::Config;
 use crate::engine::{Clock, EngineSpec, SlotError};
 use crate::provider::{Client, Completer, ConnectError, connect};
-use crate::runtime::accounting::Accounting;
 use crate::runtime::failover::Failover;
 use crate::runtime::hook::CompactionHook;
 use crate::runtime::known_session::KnownSessions;
@@ -184,7 +183,7 @@ impl RuntimeBuilder {
             compaction: config.compaction.clone(),
             budget: config.budget.clone(),
             tool_timeout: Duration::from_millis(config.tools.timeout_ms),
-            windows,
+            windows: Mutex::new(windows),
             law: config.law.clone(),
             hooks: self.hooks.clone(),
             toolbox,
@@ -193,7 +192,7 @@ impl RuntimeBuilder {
             clock: self.clock.clone(),
             events: broadcast::Sender::new(EVENTS_KEPT),
             failover: Mutex::new(Failover::new(config.failover.clone(), chain)),
-            accounting: Mutex::new(Accounting::new(config.accounting.clone())),
+            accounting: config.accounting.clone(),
             slot: RwLock::new(Arc::new(slot)),
             setup,
             sessions: Mutex::default(),

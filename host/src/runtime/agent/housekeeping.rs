@@ -23,24 +23,26 @@ impl Runtime {
 
 async fn look_after(shared: &Shared, session: &SessionId) -> Result<(), TurnError> {
     let settings = &shared.compaction;
-    let open = shared.session(session)?;
+    let held = shared.session(session)?;
     if settings.timing == Timing::Idle {
-        let said = open.lock().await.view().len();
+        let said = held.open.lock().await.conversation.view().len();
         tokio::time::sleep(Duration::from_millis(settings.idle_ms)).await;
-        if open.lock().await.view().len() != said {
+        if held.open.lock().await.conversation.view().len() != said {
             // Somebody spoke: the turn after that one looks again.
             return Ok(());
         }
     }
     let lane = shared.lanes.enter(session.as_str()).await;
-    let mut conversation = open.lock().await;
-    let mut turn = Turn::new(shared, &lane, &mut conversation)?;
+    let mut open = held.open.lock().await;
+    let mut turn = Turn::new(shared, &lane, &mut open)?;
     match settings.timing {
         Timing::BetweenTurns | Timing::Idle => turn.compact_if_wanted().await?,
-        Timing::Ask if turn.wants_compaction().await? => {
-            shared.tell(session.as_str(), What::CompactionOwed);
+        Timing::Ask => {
+            if turn.wants_compaction().await? {
+                shared.tell(session.as_str(), What::CompactionOwed);
+            }
         }
-        Timing::Ask | Timing::Manual => {}
+        Timing::Manual => {}
     }
     let view = turn.conversation.view();
     let request = MaintainRequest {

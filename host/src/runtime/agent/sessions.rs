@@ -7,9 +7,13 @@ use std::sync::{Arc, MutexGuard, PoisonError};
 use tokio::sync::Mutex as AsyncMutex;
 
 use super::{Runtime, Shared};
+use crate::provider::truncation::Counts;
+use crate::runtime::accounting::Accounting;
 use crate::runtime::conversation::Conversation;
+use crate::runtime::inbox::{Inbox, InboxError};
+use crate::runtime::model_name::ModelName;
 use crate::runtime::turn::TurnError;
-use crate::session::{Session, SessionError};
+use crate::session::Session;
 
 /// The id of a session. Opaque: never a path.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -28,14 +32,31 @@ impl std::fmt::Display for SessionId {
     }
 }
 
+/// A session of a runtime.
+pub(super) struct HeldSession {
+    /// What was said to it and waits; written to without waiting for a turn to end.
+    pub(super) inbox: Inbox,
+    /// Everything else, for whoever has its lane.
+    pub(super) open: AsyncMutex<OpenSession>,
+}
+
+/// A session as a turn has it, with what was learned while it is open.
+#[derive(Debug)]
+pub(in crate::runtime) struct OpenSession {
+    pub(in crate::runtime) conversation: Conversation,
+    pub(in crate::runtime) accounting: Accounting,
+    pub(in crate::runtime) counts: Counts,
+}
+
 impl Runtime {
-    /// Opens a session file.
+    /// Opens a session file. What was said to it and not heard, because a process died, waits for its
+    /// next turn.
     ///
     /// # Errors
     ///
-    /// As [`Session::open`].
-    pub fn open_session(&self, path: &Path) -> Result<SessionId, SessionError> {
-        Ok(self.shared.take_in(Session::open(path)?))
+    /// As [`Session::open`], or where the inbox beside it cannot be read.
+    pub fn open_session(&self, path: &Path) -> Result<SessionId, TurnError> {
+        self.adopt_session(Session::open(path)?)
     }
 
     /// Begins a session in a file that is not there yet. Tools work in `cwd`.
@@ -43,14 +64,18 @@ impl Runtime {
     /// # Errors
     ///
     /// As [`Session::create`].
-    pub fn create_session(&self, path: &Path, cwd: &Path) -> Result<SessionId, SessionError> {
+    pub fn create_session(&self, path: &Path, cwd: &Path) -> Result<SessionId, TurnError> {
         let cwd = std::path::absolute(cwd).unwrap_or_else(|_| cwd.to_owned());
-        Ok(self.shared.take_in(Session::create(path, &cwd.display().to_string(), None)?))
+        self.adopt_session(Session::create(path, &cwd.display().to_string(), None)?)
     }
 
     /// Takes over a session that is open already, such as one in memory.
-    pub fn adopt_session(&self, session: Session) -> SessionId {
-        self.shared.take_in(session)
+    ///
+    /// # Errors
+    ///
+    /// Where the inbox beside it cannot be read.
+    pub fn adopt_session(&self, session: Session) -> Result<SessionId, TurnError> {
+        Ok(self.shared.take_in(session)?)
     }
 
     /// Closes a session once its turns have ended. Its file can be opened again afterwards.
@@ -70,30 +95,33 @@ impl Runtime {
         session: &SessionId,
         look: impl FnOnce(&Conversation) -> T,
     ) -> Result<T, TurnError> {
-        let open = self.shared.session(session)?;
-        let conversation = open.lock().await;
-        Ok(look(&conversation))
+        let held = self.shared.session(session)?;
+        let open = held.open.lock().await;
+        Ok(look(&open.conversation))
     }
 }
 
 impl Shared {
-    pub(super) fn session(
-        &self,
-        id: &SessionId,
-    ) -> Result<Arc<AsyncMutex<Conversation>>, TurnError> {
+    pub(super) fn session(&self, id: &SessionId) -> Result<Arc<HeldSession>, TurnError> {
         let open = self.sessions().get(id).cloned();
         open.ok_or_else(|| TurnError::NoSession { id: id.to_string() })
     }
 
-    fn take_in(&self, session: Session) -> SessionId {
+    fn take_in(&self, session: Session) -> Result<SessionId, InboxError> {
         let id = SessionId(session.header().id().into());
+        let inbox = Inbox::open(&session)?;
         self.known.opened(&session);
-        let conversation = Conversation::new(session, &self.law);
-        self.sessions().insert(id.clone(), Arc::new(AsyncMutex::new(conversation)));
-        id
+        let open = OpenSession {
+            conversation: Conversation::new(session, &self.law),
+            accounting: Accounting::new(self.accounting.clone(), ModelName::default(), 0),
+            counts: Counts::default(),
+        };
+        let held = HeldSession { inbox, open: AsyncMutex::new(open) };
+        self.sessions().insert(id.clone(), Arc::new(held));
+        Ok(id)
     }
 
-    fn sessions(&self) -> MutexGuard<'_, HashMap<SessionId, Arc<AsyncMutex<Conversation>>>> {
+    fn sessions(&self) -> MutexGuard<'_, HashMap<SessionId, Arc<HeldSession>>> {
         self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

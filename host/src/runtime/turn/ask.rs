@@ -51,9 +51,7 @@ impl Turn<'_> {
         let (slot, model, budget) = (self.slot.clone(), self.model_ref(), self.budget().await);
         let shaper = self.shared.shaper(&slot, &model, budget);
         let outcomes = compaction::insist(&shaper, self.conversation, wanted).await?;
-        for outcome in &outcomes {
-            self.tell(What::Compaction(outcome.clone().into()));
-        }
+        self.compacted(&outcomes);
         Ok(outcomes)
     }
 

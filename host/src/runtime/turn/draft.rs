@@ -1,11 +1,12 @@
 //! One request on its way: what it may cost, how it was shaped, what is sent.
 
 use ctxhost_engine_api::transcript::tokens;
-use ctxhost_engine_api::{ErrorKind, ModelRef, ToolSpec, Trigger};
+use ctxhost_engine_api::{ErrorKind, Trigger};
 
 use super::{Turn, TurnError};
 use crate::engine::SlotError;
-use crate::provider::{ModelRequest, Reason};
+use crate::provider::{ChatMessage, Content, ModelRequest, Reason};
+use crate::runtime::accounting::Prompt;
 use crate::runtime::event::What;
 use crate::runtime::projection::Projection;
 use crate::runtime::recovery;
@@ -19,17 +20,17 @@ pub(in crate::runtime) struct Draft {
     pub(in crate::runtime) request: ModelRequest,
     /// What the conversation in it costs, as entries count.
     pub(in crate::runtime) conversation_tokens: u64,
-    /// What the whole of it costs, as entries count: system prompt and tools among it.
-    pub(in crate::runtime) estimate_tokens: u64,
+    /// All of it, as far as its size goes.
+    pub(in crate::runtime) prompt: Prompt,
 }
 
-/// What a request may cost.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::runtime) struct Budget {
-    /// What the conversation may take, as entries count.
-    pub(in crate::runtime) tokens: u64,
-    /// What is held free for the answer, in provider tokens.
-    pub(in crate::runtime) reserve_tokens: u64,
+impl Draft {
+    /// What its images are taken to cost.
+    pub(super) fn image_tokens(&self) -> u64 {
+        let blocks = self.request.messages.iter().flat_map(|message| message.content());
+        let images = blocks.filter(|block| matches!(block, Content::Image { .. }));
+        images.count() as u64 * tokens::IMAGE_TOKENS
+    }
 }
 
 impl Turn<'_> {
@@ -57,7 +58,7 @@ impl Turn<'_> {
         let budget = self.budget_beside(overhead_tokens);
         let model = self.model_ref();
         let ask = Ask {
-            prompt: self.prompt(),
+            prompt: self.conversation.prompt(),
             available_tools: tools.iter().map(|tool| tool.name.clone()).collect(),
             now_ms: self.shared.clock.now_ms(),
             trigger,
@@ -66,9 +67,7 @@ impl Turn<'_> {
         let (shared, slot) = (self.shared, self.slot.clone());
         let shaper = shared.shaper(&slot, &model, budget);
         let shaped = shaper.shape(self.conversation, &ask).await?;
-        for outcome in &shaped.compactions {
-            self.tell(What::Compaction(outcome.clone().into()));
-        }
+        self.compacted(&shaped.compactions);
         self.tell(What::Assembled {
             engine: shaped.engine.clone(),
             fallback: shaped.fallback.clone(),
@@ -79,7 +78,10 @@ impl Turn<'_> {
         self.engine.clone_from(&shaped.engine);
         shared.known.touched(&self.conversation.reference().id, ask.now_ms);
         let projection = Projection::of(&shaped.items());
-        let messages = if self.pressure.plain { plain(projection.messages) } else { projection.messages };
+        let mut messages = projection.messages;
+        if self.pressure.plain {
+            messages.iter_mut().for_each(ChatMessage::make_plain);
+        }
         let system = std::iter::once(shared.settings.system_prompt.clone()).chain(projection.system);
         let system: Vec<String> = system.filter(|text| !text.is_empty()).collect();
         let request = ModelRequest {
@@ -93,10 +95,7 @@ impl Turn<'_> {
             temperature: None,
             cache_key: self.conversation.reference().id.clone(),
         };
-        Ok(Draft {
-            request,
-            conversation_tokens: shaped.lawful.tokens,
-            estimate_tokens: shaped.lawful.tokens + overhead_tokens,
-        })
+        let prompt = self.sized(&request, &projection.tokens);
+        Ok(Draft { request, conversation_tokens: shaped.lawful.tokens, prompt })
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::provider::ProviderError;
 use crate::runtime::failover::AllModelsFailed;
+use crate::runtime::inbox::InboxError;
 use crate::runtime::request::RuntimeError;
 use crate::session::SessionError;
 
@@ -36,6 +37,9 @@ pub enum TurnError {
         /// How many there were.
         rounds: u32,
     },
+    /// The words could not be kept, so nothing was done.
+    #[error(transparent)]
+    Inbox(#[from] InboxError),
     /// There is no session of this id.
     #[error("no session {id:?} is open; open or create it first")]
     NoSession {

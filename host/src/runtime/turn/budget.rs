@@ -1,0 +1,130 @@
+//! What a request may cost, by what the provider has counted so far.
+
+use ctxhost_engine_api::transcript::tokens;
+use ctxhost_engine_api::{ModelRef, ToolSpec};
+use serde::Serialize;
+
+use super::{Draft, Turn};
+use crate::provider::truncation::{Certainty, Sent, SilentTruncation};
+use crate::provider::{AssistantMessage, ModelRequest, ProviderError};
+use crate::runtime::accounting::{Part, Prompt};
+use crate::runtime::compaction::{CompactionOutcome, Verdict};
+use crate::runtime::event::What;
+
+/// What a request may cost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::runtime) struct Budget {
+    /// What the conversation may take, as entries count.
+    pub(in crate::runtime) tokens: u64,
+    /// What is held free for the answer, in provider tokens.
+    pub(in crate::runtime) reserve_tokens: u64,
+}
+
+impl Turn<'_> {
+    /// What the next request may cost.
+    pub(in crate::runtime) async fn budget(&mut self) -> Budget {
+        let tools = self.tools().await;
+        self.budget_beside(self.overhead_tokens(&tools))
+    }
+
+    /// What the conversation may cost beside system prompt and tools, as entries count.
+    pub(super) fn budget_beside(&self, overhead_tokens: u64) -> Budget {
+        let window_tokens = self.window_tokens();
+        let (reserve_tokens, _) = self.shared.budget.budget(window_tokens, 0);
+        let free_tokens = window_tokens.saturating_sub(reserve_tokens);
+        let fitting_tokens = self.accounting.fitting_estimate(free_tokens);
+        let tokens = fitting_tokens.saturating_sub(overhead_tokens);
+        let cap_tokens = self.pressure.cap_tokens.unwrap_or(u64::MAX);
+        Budget { tokens: tokens.min(cap_tokens), reserve_tokens }
+    }
+
+    /// What system prompt and tools take, as entries count.
+    pub(super) fn overhead_tokens(&self, tools: &[ToolSpec]) -> u64 {
+        let tools = if tools.is_empty() { String::new() } else { json_of(tools) };
+        tokens::estimate(&self.shared.settings.system_prompt) + tokens::estimate(&tools)
+    }
+
+    /// The window of the model that answers now, in provider tokens.
+    pub(in crate::runtime) fn window_tokens(&self) -> u64 {
+        self.shared.window_tokens(self.walk.model())
+    }
+
+    /// The model that answers now, as engines know it.
+    pub(super) fn model_ref(&self) -> ModelRef {
+        let model = self.walk.model().clone();
+        ModelRef { provider: model.provider, id: model.id, window_tokens: self.window_tokens() }
+    }
+
+    /// The longest answer: what is asked for, what is held free, what the provider gives.
+    pub(super) fn max_output_tokens(&self, reserve_tokens: u64) -> u64 {
+        let given_tokens = self.pressure.max_output_tokens.unwrap_or(u64::MAX);
+        self.shared.settings.max_output_tokens.min(reserve_tokens).min(given_tokens).max(1)
+    }
+
+    /// A request as far as its size goes.
+    pub(super) fn sized(&self, request: &ModelRequest, sizes: &[u64]) -> Prompt {
+        let head = [Part::of_text(&request.system), Part::of_text(&json_of(&request.tools))];
+        let messages = request.messages.iter().zip(sizes);
+        let messages = messages.map(|(message, tokens)| Part::new(&json_of(message), *tokens));
+        self.accounting.prompt(head.into_iter().chain(messages))
+    }
+
+    /// What a request probably costs, in provider tokens.
+    pub(in crate::runtime) fn expected_tokens(&self, draft: &Draft) -> u64 {
+        self.accounting.expected(self.accounting.count(&draft.prompt))
+    }
+
+    /// What an answer teaches about sizes; says so where the provider has not read all it was sent.
+    pub(super) fn learn(&mut self, draft: &Draft, reply: &AssistantMessage) {
+        let count = self.accounting.count(&draft.prompt);
+        let is_anchored = count.counted_tokens > 0;
+        let sent = Sent {
+            prompt_tokens: self.accounting.expected(count),
+            image_tokens: draft.image_tokens(),
+            certainty: if is_anchored { Certainty::Anchored } else { Certainty::Guessed },
+            window_tokens: self.window_tokens(),
+        };
+        let verdict = SilentTruncation::judge(&sent, *self.counts, &reply.usage, reply.stop_reason);
+        let Some(verdict) = verdict else {
+            *self.counts = self.counts.after(&sent, &reply.usage, is_anchored);
+            let model = self.walk.model();
+            self.accounting.answered(model, &draft.prompt, &reply.usage, reply.stop_reason);
+            return;
+        };
+        *self.counts = self.counts.rebuilt();
+        self.learn_window(verdict.window_tokens);
+        self.tell(What::SilentTruncation { message: verdict.to_string() });
+    }
+
+    /// What a refusal teaches: the provider may have named the size and the limit.
+    pub(in crate::runtime) fn learn_of_overflow(&mut self, draft: &Draft, failure: &ProviderError) {
+        if let Some(observed_tokens) = failure.observed_tokens {
+            self.accounting.counted(self.walk.model(), &draft.prompt, observed_tokens);
+        }
+        self.learn_window(failure.limit_tokens.unwrap_or_default());
+    }
+
+    /// The provider knows its window; the config may not. Only a smaller one is believed.
+    fn learn_window(&mut self, window_tokens: u64) {
+        let model = self.walk.model();
+        if window_tokens > 0 && window_tokens < self.shared.window_tokens(model) {
+            self.shared.windows().insert(model.clone(), window_tokens);
+            self.accounting.use_model(model.clone(), window_tokens);
+        }
+    }
+
+    /// Compactions were tried: sizes counted before one that was applied say nothing any more.
+    pub(super) fn compacted(&mut self, outcomes: &[CompactionOutcome]) {
+        for outcome in outcomes {
+            if outcome.verdict == Verdict::Applied {
+                self.accounting.compacted();
+                *self.counts = self.counts.rebuilt();
+            }
+            self.tell(What::Compaction(outcome.clone().into()));
+        }
+    }
+}
+
+fn json_of(sent: &(impl Serialize + ?Sized)) -> String {
+    serde_json::to_string(sent).unwrap_or_default()
+}
