@@ -16,6 +16,7 @@ pub mod setup;
 pub mod hook;
 
 pub mod failover;
+pub mod inbox;
 pub mod lane;
 pub mod model_name;
 
