@@ -21,6 +21,7 @@ mod explain;
 pub mod import;
 mod places;
 mod plugins;
+mod providers;
 mod tables;
 
 pub use budget::{BudgetSettings, RESERVE_FLOOR_TOKENS};
@@ -35,6 +36,7 @@ use places::Places;
 
 use crate::engine::Timeouts;
 use crate::law::LawSettings;
+use crate::provider::ProviderSettings;
 
 /// The name of the file that [`Config::discover`] looks for.
 pub const FILE_NAME: &str = "ctxhost.toml";
@@ -50,6 +52,8 @@ pub struct Config {
     pub law: LawSettings,
     /// How long an engine may take.
     pub timeouts: Timeouts,
+    /// Providers of models, by their names.
+    pub providers: BTreeMap<String, ProviderSettings>,
     /// Windows of named models.
     pub models: BTreeMap<String, ModelSettings>,
     /// What holds for a model that nobody names.
@@ -75,6 +79,7 @@ struct Written {
     budget: BudgetSettings,
     law: LawSettings,
     timeouts: Timeouts,
+    providers: BTreeMap<String, ProviderSettings>,
     models: BTreeMap<String, ModelSettings>,
     model: ModelDefaults,
     summariser: Option<SummariserSettings>,
@@ -195,6 +200,7 @@ impl Written {
             budget: self.budget,
             law: self.law,
             timeouts: self.timeouts,
+            providers: self.providers,
             models: self.models,
             model: self.model,
             summariser: self.summariser,

@@ -26,6 +26,9 @@ pub struct ExplainRow {
 /// What stands for a setting that nobody set and that has no default.
 const UNSET: &str = "not set";
 
+/// What stands for a value in which a key may stand.
+const NOT_SHOWN: &str = "(not shown)";
+
 /// Explains every setting, in the order of the catalogue.
 pub fn explain(config: &Config) -> Vec<ExplainRow> {
     SETTINGS.iter().flat_map(|setting| rows(config, setting)).collect()
@@ -35,7 +38,7 @@ pub fn explain(config: &Config) -> Vec<ExplainRow> {
 /// ours, one for each value in it.
 fn rows(config: &Config, setting: &Setting) -> Vec<ExplainRow> {
     let path = setting.path();
-    if setting.allowed == Allowed::Foreign {
+    if matches!(setting.allowed, Allowed::Foreign | Allowed::Texts) {
         return foreign_rows(config, setting);
     }
     let Some(star) = path.iter().position(|name| *name == "*") else {
@@ -50,6 +53,7 @@ fn rows(config: &Config, setting: &Setting) -> Vec<ExplainRow> {
     };
     match path.first() {
         Some(&"models") => config.models.keys().map(with_name).collect(),
+        Some(&"providers") => config.providers.keys().map(with_name).collect(),
         _ => config.plugins.entries.keys().map(with_name).collect(),
     }
 }
@@ -74,8 +78,14 @@ fn value_and_note(config: &Config, setting: &Setting, path: &[String]) -> (Strin
             let note = format!("counts as {RESERVE_FLOOR_TOKENS}");
             (budget.reserve_tokens.to_string(), Some(note))
         }
-        _ => (readable(&resolved(config, path)), None),
+        _ => (without_password(readable(&resolved(config, path))), None),
     }
+}
+
+/// An address in which a name and a password stand is not shown.
+fn without_password(value: String) -> String {
+    let is_secret = value.contains("://") && value.contains('@');
+    if is_secret { NOT_SHOWN.to_owned() } else { value }
 }
 
 fn slot_value(choice: SlotChoice) -> (String, Option<String>) {
@@ -88,7 +98,7 @@ fn slot_value(choice: SlotChoice) -> (String, Option<String>) {
     }
 }
 
-/// The values of an engine's own table. What looks like a secret is not shown.
+/// The values of a table of the user's own. What looks like a secret is not shown, and no header is.
 fn foreign_rows(config: &Config, setting: &Setting) -> Vec<ExplainRow> {
     let is_inside = |path: &[String]| {
         let pattern = setting.path();
@@ -107,11 +117,12 @@ fn foreign_rows(config: &Config, setting: &Setting) -> Vec<ExplainRow> {
             Written::List { .. } => list = Some(place.path.clone()),
             _ => {}
         }
-        let is_secret = place.path.last().is_some_and(|name| names_a_secret(name));
+        let is_secret = setting.allowed == Allowed::Texts
+            || place.path.last().is_some_and(|name| names_a_secret(name));
         let written = config.origin.text.get(place.value_span.clone()).unwrap_or_default();
         let key = places::dotted(&place.path);
         rows.push(ExplainRow {
-            value: if is_secret { "(not shown)".into() } else { written.to_owned() },
+            value: if is_secret { NOT_SHOWN.into() } else { written.to_owned() },
             unit: String::new(),
             source: source(config, &key),
             reason: setting.reason.to_owned(),
@@ -134,6 +145,7 @@ fn resolved(config: &Config, path: &[String]) -> Value {
         "budget" => serde_json::to_value(&config.budget),
         "law" => serde_json::to_value(&config.law),
         "timeouts" => serde_json::to_value(&config.timeouts),
+        "providers" => serde_json::to_value(&config.providers),
         "models" => serde_json::to_value(&config.models),
         "model" => serde_json::to_value(&config.model),
         "summariser" => serde_json::to_value(&config.summariser),
