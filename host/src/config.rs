@@ -23,6 +23,7 @@ mod explain;
 pub mod import;
 mod places;
 mod plugins;
+mod providers;
 mod tables;
 
 pub use agent::AgentSettings;
@@ -40,6 +41,7 @@ use places::Places;
 use crate::engine::Timeouts;
 use crate::law::LawSettings;
 use crate::tool::{McpSettings, ToolSettings};
+use crate::provider::ProviderSettings;
 
 /// The name of the file that [`Config::discover`] looks for.
 pub const FILE_NAME: &str = "ctxhost.toml";
@@ -55,6 +57,8 @@ pub struct Config {
     pub law: LawSettings,
     /// How long an engine may take.
     pub timeouts: Timeouts,
+    /// Providers of models, by their names.
+    pub providers: BTreeMap<String, ProviderSettings>,
     /// Windows of named models.
     pub models: BTreeMap<String, ModelSettings>,
     /// What holds for a model that nobody names.
@@ -88,6 +92,7 @@ struct Written {
     budget: BudgetSettings,
     law: LawSettings,
     timeouts: Timeouts,
+    providers: BTreeMap<String, ProviderSettings>,
     models: BTreeMap<String, ModelSettings>,
     model: ModelDefaults,
     agent: AgentSettings,
@@ -213,6 +218,7 @@ impl Written {
             budget: self.budget,
             law: self.law,
             timeouts: self.timeouts,
+            providers: self.providers,
             models: self.models,
             model: self.model,
             agent: self.agent,

@@ -8,34 +8,45 @@
 //!
 //! The room knows messages, not sessions: what the law has passed comes in, what is stored goes out.
 
-mod openai;
 mod plain;
 
 #[cfg(test)]
 mod generated;
 
-pub mod call_id;
 pub mod client;
 pub mod dialect;
 pub mod failure;
-pub mod foreign;
 pub mod message;
 pub mod ollama;
 pub mod openai_responses;
 pub mod request;
 pub mod truncation;
 
+pub mod call_id;
+pub mod foreign;
+
+pub mod openai_chat;
+
+pub mod settings;
+
+mod completer;
+mod connect;
+mod wire;
+
 use ctxhost_engine_api::border::BoxFuture;
 use ctxhost_engine_api::{Completion, CompletionRequest, Result};
 
 pub use client::Client;
+pub use completer::{CompleterSettings, ModelCompleter};
+pub use connect::{ConnectError, connect};
 pub use dialect::Dialect;
 pub use failure::{ProviderError, Reason};
 pub use message::{AssistantMessage, ChatMessage, Content};
 pub use ollama::Ollama;
-pub use openai::{OpenAiCompleter, OpenAiSettings};
 pub use openai_responses::OpenAiResponses;
 pub use request::{ModelRequest, StreamPart, ThinkingLevel};
+pub use settings::{DialectName, ProviderSettings};
+pub use wire::{HttpClient, Key, KeyError};
 
 /// Asks one model for text. Holds the key; nobody above it sees it.
 pub trait Completer: Send + Sync + std::fmt::Debug {

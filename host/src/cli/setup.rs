@@ -12,7 +12,7 @@ use super::output::Output;
 use super::render::phrase::grouped;
 use crate::config::Config;
 use crate::engine::SlotError;
-use crate::provider::{Completer, OpenAiCompleter, OpenAiSettings};
+use crate::provider::{Completer, CompleterSettings, ConnectError, ModelCompleter, connect};
 use crate::runtime::replay::report::WindowFacts;
 use crate::runtime::roster::Roster;
 use crate::runtime::{RuntimeError, Setup};
@@ -105,23 +105,33 @@ pub(super) fn broken_off(
 }
 
 fn completer(config: &Config) -> Result<Option<Arc<dyn Completer>>, Failure> {
-    let Some(summariser) = &config.summariser else { return Ok(None) };
-    let api_key = match &summariser.api_key_env {
-        Some(name) => std::env::var(name).map_err(|_| {
-            let message = format!("the key for [summariser] is missing: {name} is not set");
-            let place = opening::place(config, "summariser.api_key_env").unwrap_or_default();
-            Failure::caller(message).hint(format!("{place} names this variable"))
-        })?,
-        None => String::new(),
+    let (Some(summariser), Some((name, provider))) =
+        (&config.summariser, config.summariser_provider())
+    else {
+        return Ok(None);
     };
-    let settings = OpenAiSettings {
-        base_url: summariser.base_url.clone(),
+    let client = connect(&name, &provider).map_err(|error| unconnected(config, &name, &error))?;
+    let settings = CompleterSettings {
         model: summariser.model.clone(),
-        api_key,
         timeout_ms: summariser.timeout_ms,
         max_output_tokens: summariser.max_output_tokens,
     };
-    let completer = OpenAiCompleter::new(settings, tokio::runtime::Handle::current())
-        .map_err(|error| Failure::internal(error.message))?;
-    Ok(Some(Arc::new(completer)))
+    let runtime = tokio::runtime::Handle::current();
+    Ok(Some(Arc::new(ModelCompleter::new(client, settings, runtime))))
+}
+
+/// A provider that cannot be reached as the config says, with the place that says so.
+fn unconnected(config: &Config, name: &str, error: &ConnectError) -> Failure {
+    let setting = match error {
+        ConnectError::KeyNotSet { .. } => "api_key_env",
+        ConnectError::TwoKeys { .. } => "api_key_command",
+        ConnectError::Setting { setting, .. } => setting,
+        ConnectError::NotBuilt { .. } => "dialect",
+    };
+    let failure = Failure::caller(error.to_string());
+    let keys = [format!("providers.\"{name}\".{setting}"), format!("summariser.{setting}")];
+    match keys.iter().find_map(|key| opening::place(config, key)) {
+        Some(place) => failure.hint(format!("{place} says so")),
+        None => failure.hint("set the variable, or name another one with api_key_env"),
+    }
 }

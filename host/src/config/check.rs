@@ -3,6 +3,7 @@
 use super::catalogue::{self, Allowed, Known, SETTINGS, Setting};
 use super::error::{ConfigError, Mistake};
 use super::places::{self, Place, Written};
+use super::providers;
 use super::{Config, Origin};
 use crate::engine::Isolation;
 
@@ -42,11 +43,11 @@ pub(super) fn together(config: &Config) -> Result<(), ConfigError> {
             return Err(clash(config, &[&key], message, "write isolation = \"lane\""));
         }
     }
-    Ok(())
+    providers::together(config)
 }
 
 /// A mistake at the first of `keys` that the file holds.
-fn clash(config: &Config, keys: &[&str], message: String, help: &str) -> ConfigError {
+pub(super) fn clash(config: &Config, keys: &[&str], message: String, help: &str) -> ConfigError {
     let mistake = Mistake::new(&config.origin.name, &config.origin.text, message).advising(help);
     let span = keys.iter().find_map(|key| config.span_of(key));
     Box::new(match span {

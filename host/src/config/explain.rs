@@ -26,6 +26,9 @@ pub struct ExplainRow {
 /// What stands for a setting that nobody set and that has no default.
 const UNSET: &str = "not set";
 
+/// What stands for a value in which a key may stand.
+const NOT_SHOWN: &str = "(not shown)";
+
 /// Explains every setting, in the order of the catalogue.
 pub fn explain(config: &Config) -> Vec<ExplainRow> {
     SETTINGS.iter().flat_map(|setting| rows(config, setting)).collect()
@@ -51,6 +54,7 @@ fn rows(config: &Config, setting: &Setting) -> Vec<ExplainRow> {
     match path.first() {
         Some(&"models") => config.models.keys().map(with_name).collect(),
         Some(&"mcp") => config.mcp.keys().map(with_name).collect(),
+        Some(&"providers") => config.providers.keys().map(with_name).collect(),
         _ => config.plugins.entries.keys().map(with_name).collect(),
     }
 }
@@ -75,8 +79,14 @@ fn value_and_note(config: &Config, setting: &Setting, path: &[String]) -> (Strin
             let note = format!("counts as {RESERVE_FLOOR_TOKENS}");
             (budget.reserve_tokens.to_string(), Some(note))
         }
-        _ => (readable(&resolved(config, path)), None),
+        _ => (without_password(readable(&resolved(config, path))), None),
     }
+}
+
+/// An address in which a name and a password stand is not shown.
+fn without_password(value: String) -> String {
+    let is_secret = value.contains("://") && value.contains('@');
+    if is_secret { NOT_SHOWN.to_owned() } else { value }
 }
 
 fn slot_value(choice: SlotChoice) -> (String, Option<String>) {
@@ -89,7 +99,7 @@ fn slot_value(choice: SlotChoice) -> (String, Option<String>) {
     }
 }
 
-/// The values of a table with names of the user's. What may be a secret is not shown.
+/// The values of a table of the user's own. What looks like a secret is not shown, and no header is.
 fn foreign_rows(config: &Config, setting: &Setting) -> Vec<ExplainRow> {
     let is_inside = |path: &[String]| {
         let pattern = setting.path();
@@ -116,7 +126,7 @@ fn foreign_rows(config: &Config, setting: &Setting) -> Vec<ExplainRow> {
         };
         let key = places::dotted(&place.path);
         rows.push(ExplainRow {
-            value: if is_secret { "(not shown)".into() } else { written.to_owned() },
+            value: if is_secret { NOT_SHOWN.into() } else { written.to_owned() },
             unit: String::new(),
             source: source(config, &key),
             reason: setting.reason.to_owned(),
@@ -139,6 +149,7 @@ fn resolved(config: &Config, path: &[String]) -> Value {
         "budget" => serde_json::to_value(&config.budget),
         "law" => serde_json::to_value(&config.law),
         "timeouts" => serde_json::to_value(&config.timeouts),
+        "providers" => serde_json::to_value(&config.providers),
         "models" => serde_json::to_value(&config.models),
         "agent" => serde_json::to_value(&config.agent),
         "compaction" => serde_json::to_value(&config.compaction),

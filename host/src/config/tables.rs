@@ -24,12 +24,16 @@ impl Default for ModelDefaults {
     }
 }
 
-/// `[summariser]`: an OpenAI-compatible model for `Host::complete`.
+/// `[summariser]`: a model for `Host::complete`, of a provider or at an address of its own.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SummariserSettings {
-    /// Where its API begins, up to and including `/v1`.
-    pub base_url: String,
+    /// The table of `[providers]` it belongs to.
+    #[serde(default)]
+    pub provider: Option<String>,
+    /// Where its OpenAI-compatible API begins, up to and including `/v1`; instead of `provider`.
+    #[serde(default)]
+    pub base_url: Option<String>,
     /// The model's name there.
     pub model: String,
     /// The environment variable that holds the key; none for servers that want none.

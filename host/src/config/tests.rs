@@ -128,3 +128,29 @@ fn explain_tells_value_unit_source_and_what_was_made_of_it() {
     ];
     insta::assert_snapshot!(keys.map(line).join("\n"));
 }
+
+#[test]
+fn a_summary_comes_from_a_provider_or_from_an_address() {
+    let provider = "[providers.local]\ndialect = \"openai\"\nretries = 9\n";
+    let named = parse(&format!("{provider}[summariser]\nmodel = \"m\"\nprovider = \"local\"\n"));
+    let (name, settings) = named.summariser_provider().unwrap();
+    assert_eq!((name.as_str(), settings.retries), ("local", 9));
+    assert_eq!(settings.key_variable(), Some("OPENAI_API_KEY"));
+    let address = parse("[summariser]\nmodel = \"m\"\nbase_url = \"http://x/v1\"\n");
+    let (_, settings) = address.summariser_provider().unwrap();
+    assert_eq!((settings.base_url(), settings.retries), ("http://x/v1", 0));
+    assert_eq!(settings.key_variable(), None, "no key for a stranger");
+    assert_eq!(parse("").summariser_provider(), None);
+}
+
+#[test]
+fn no_key_is_explained() {
+    let config = parse(
+        "[providers.a]\ndialect = \"openai\"\nheaders = { x-api-key = \"sk-4711\", x-team = \"t-4711\" }\n\
+         proxy = \"http://me:pw-4711@proxy:1\"\nbase_url = \"http://me:pw-4711@host/v1\"\n",
+    );
+    let rows = format!("{:?}", explain(&config));
+    assert!(!rows.contains("4711"), "{rows}");
+    assert!(rows.contains("providers.a.headers.x-api-key"), "{rows}");
+    assert!(!format!("{:?}", config.providers).contains("4711"));
+}

@@ -35,9 +35,15 @@ pub trait Client: Send + Sync + std::fmt::Debug {
     ///
     /// [`ProviderError`].
     fn count<'a>(&'a self, request: &'a ModelRequest) -> BoxFuture<'a, Result<u64, ProviderError>> {
-        let texts = request.messages.iter().flat_map(|message| message.content());
-        let all = serde_json::to_string(&texts.collect::<Vec<_>>()).unwrap_or_default();
-        let count = tokens::estimate(&request.system) + tokens::estimate(&all);
+        let count = estimate(request);
         Box::pin(async move { Ok(count) })
     }
+}
+
+/// The prompt tokens of a request, estimated.
+pub(super) fn estimate(request: &ModelRequest) -> u64 {
+    let blocks = request.messages.iter().flat_map(|message| message.content());
+    let said = serde_json::to_string(&blocks.collect::<Vec<_>>()).unwrap_or_default();
+    let tools = serde_json::to_string(&request.tools).unwrap_or_default();
+    tokens::estimate(&request.system) + tokens::estimate(&said) + tokens::estimate(&tools)
 }

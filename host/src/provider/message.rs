@@ -64,6 +64,9 @@ pub struct AssistantMessage {
     pub provider: String,
     /// The model, as the provider writes it.
     pub model: String,
+    /// The model that answered, where its name is another: `gpt-4.1-2025-04-14` for `gpt-4.1`.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub response_model: String,
     /// The provider's id of the answer; empty where it gives none.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub response_id: String,

@@ -28,6 +28,7 @@ fn everything_on(text: &str) -> String {
 fn every_default() -> Config {
     parse(
         "[plugins.entries.x]\n[models.x]\nwindow_tokens = 1\n\
+         [providers.x]\ndialect = \"openai-completions\"\n\
          [summariser]\nbase_url = \"http://x\"\nmodel = \"x\"\n\
          [mcp.x]\ncommand = \"x\"\n",
     )
@@ -52,7 +53,7 @@ fn the_catalogue_holds_every_field_and_no_other() {
         "law": config.law, "timeouts": config.timeouts, "models": config.models,
         "model": config.model, "agent": config.agent,
         "compaction": config.compaction, "summariser": config.summariser,
-        "tools": config.tools, "mcp": config.mcp,
+        "tools": config.tools, "mcp": config.mcp, "providers": config.providers,
     });
     let mut fields = BTreeSet::new();
     leaves("", &document, &mut fields);
@@ -85,13 +86,10 @@ fn every_setting_is_read() {
             Allowed::Foreign => "{ a = 1 }".into(),
         };
         let key = setting.key.replace('*', "x");
-        let required = ["base_url = \"http://x\"", "model = \"x\""]
-            .into_iter()
-            .filter(|line| {
-                setting.key.starts_with("summariser")
-                    && !key.ends_with(line.split(' ').next().unwrap())
-            })
-            .map(|line| format!("summariser.{line}\n"))
+        let required = required(setting.key)
+            .iter()
+            .filter(|line| !line.starts_with(&key))
+            .map(|line| format!("{line}\n"))
             .collect::<String>();
         let required = match setting.key {
             "mcp.*.command" | "mcp.*.url" => required,
@@ -111,6 +109,18 @@ fn every_setting_is_read() {
     }
 }
 
+/// What must stand beside a setting.
+fn required(key: &str) -> &'static [&'static str] {
+    const PROVIDER: &str = "providers.x.dialect = \"openai-completions\"";
+    const MODEL: &str = "summariser.model = \"x\"";
+    match key {
+        "summariser.provider" => &[PROVIDER, MODEL],
+        key if key.starts_with("summariser") => &["summariser.base_url = \"http://x\"", MODEL],
+        key if key.starts_with("providers") => &[PROVIDER],
+        _ => &[],
+    }
+}
+
 #[test]
 fn the_document_has_a_row_for_every_setting() {
     let document = text_of("docs/configuration.md");
@@ -120,9 +130,9 @@ fn the_document_has_a_row_for_every_setting() {
         let key = setting.key.replace('*', "x");
         let default = match setting.key {
             // Required where its table stands, so there is no default.
-            "models.*.window_tokens" | "summariser.base_url" | "summariser.model" => "required",
-            // Either of them, so that neither has a default.
-            "mcp.*.command" => "not set",
+            "models.*.window_tokens" | "summariser.model" | "providers.*.dialect" => "required",
+            // One of two has to stand there.
+            "summariser.base_url" | "mcp.*.command" => "not set",
             _ => defaults.iter().find(|row| row.key == key).map_or("{}", |row| &row.value),
         };
         let row = document_row(setting, default);
@@ -136,9 +146,10 @@ fn the_document_has_a_row_for_every_setting() {
 fn document_row(setting: &Setting, default: &str) -> String {
     let key = setting.key.replace(
         '*',
-        match setting.key.starts_with("models") {
-            true => "\"provider/model\"",
-            false => "<id>",
+        match setting.key.split('.').next() {
+            Some("models") => "\"provider/model\"",
+            Some("providers") => "<name>",
+            _ => "<id>",
         },
     );
     let default = match default {
@@ -175,6 +186,9 @@ fn the_example_shows_every_setting_with_its_unit() {
             path.len() >= pattern.len()
                 && pattern.iter().zip(&path).all(|(name, written)| *name == "*" || name == written)
         });
+        // It excludes base_url, which is switched on, so that it stands in a remark.
+        let stands =
+            stands || setting.key == "summariser.provider" && example.contains("(provider = ");
         assert!(stands, "{} does not stand in the example", setting.key);
         let example = example.to_lowercase();
         assert!(example.contains(setting.unit), "the example does not speak of {}", setting.unit);

@@ -67,6 +67,25 @@ fn bad_values_say_what_is_expected() {
 }
 
 #[test]
+fn providers_and_summarisers_that_contradict_themselves() {
+    const LOCAL: &str = "[providers.local]\ndialect = \"gemini\"\n";
+    let lines = [
+        "[providers.a]\nbase_url = \"http://x\"\n".to_owned(),
+        "[providers.a]\ndialect = \"antropic\"\n".to_owned(),
+        format!("{LOCAL}retry = 3\n"),
+        format!("{LOCAL}compat = {{ stor = true }}\n"),
+        format!("{LOCAL}headers = {{ a = 1 }}\n"),
+        format!("{LOCAL}api_key_env = \"A\"\napi_key_command = [\"b\"]\n"),
+        "[summariser]\nmodel = \"m\"\nprovider = \"local\"\n".to_owned(),
+        format!(
+            "{LOCAL}[summariser]\nmodel = \"m\"\nprovider = \"local\"\nbase_url = \"http://x\"\n"
+        ),
+        format!("{LOCAL}[summariser]\nmodel = \"m\"\nprovider = \"local\"\napi_key_env = \"A\"\n"),
+    ];
+    insta::assert_snapshot!(lines.map(|text| line(&text)).join("\n"));
+}
+
+#[test]
 fn toml_itself() {
     insta::assert_snapshot!(shown(&refusal("[budget]\nreserve_tokens = = 3\n")));
     insta::assert_snapshot!(line("[budget]\nsafety_margin = 1.1\nsafety_margin = 1.3\n"));
@@ -120,7 +139,7 @@ proptest! {
         if let Err(error) = Config::parse("f", &text)
             && let Some(location) = error.location()
         {
-            prop_assert!(location.starts_with("f:2:") || key.starts_with("summariser"), "{location}");
+            prop_assert!(location.starts_with("f:2:") || key.starts_with("summariser") || key.starts_with("providers"), "{location}");
         }
     }
 }

@@ -1,0 +1,131 @@
+//! Text by any provider, for whoever wants a summary and knows no providers.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ctxhost_engine_api::border::BoxFuture;
+use ctxhost_engine_api::{Completion, CompletionRequest, EngineError, ErrorKind, Result};
+
+use super::Completer;
+use super::client::Client;
+use super::failure::{ProviderError, Reason};
+use super::message::{AssistantMessage, ChatMessage, StopReason};
+use super::request::ModelRequest;
+
+/// The model behind a completer, and its limits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CompleterSettings {
+    /// The model's name at the provider.
+    pub model: String,
+    /// A request in all, repetitions included, in milliseconds.
+    pub timeout_ms: u64,
+    /// Upper limit of an answer where the request names none, in provider tokens.
+    pub max_output_tokens: u64,
+}
+
+/// Asks a model of a provider.
+#[derive(Clone, Debug)]
+pub struct ModelCompleter {
+    client: Arc<dyn Client>,
+    settings: CompleterSettings,
+    runtime: tokio::runtime::Handle,
+}
+
+impl ModelCompleter {
+    /// A completer whose connections live on this runtime, whichever thread of an engine waits for
+    /// the answer.
+    pub fn new(
+        client: Arc<dyn Client>,
+        settings: CompleterSettings,
+        runtime: tokio::runtime::Handle,
+    ) -> ModelCompleter {
+        ModelCompleter { client, settings, runtime }
+    }
+
+    async fn answer(self, request: CompletionRequest) -> Result<Completion> {
+        let timeout = Duration::from_millis(self.settings.timeout_ms);
+        let request = self.request(request);
+        let mut nobody_listens = |_: super::StreamPart<'_>| {};
+        let answer = self.client.answer(&request, &mut nobody_listens);
+        match tokio::time::timeout(timeout, answer).await {
+            Ok(answer) => completion(answer.map_err(failure)?),
+            Err(_) => {
+                let message = format!("the model took more than {} ms", self.settings.timeout_ms);
+                Err(EngineError::new(ErrorKind::ModelTimeout, message))
+            }
+        }
+    }
+
+    fn request(&self, request: CompletionRequest) -> ModelRequest {
+        let settings = &self.settings;
+        let max_output_tokens = match request.max_output_tokens {
+            0 => settings.max_output_tokens,
+            asked => asked.min(settings.max_output_tokens),
+        };
+        let named = Some(request.model).filter(|model| !model.is_empty());
+        ModelRequest {
+            model: named.unwrap_or_else(|| settings.model.clone()),
+            system: request.system,
+            messages: vec![ChatMessage::user(request.prompt)],
+            max_output_tokens,
+            temperature: request.temperature.map(|temperature| temperature as f32),
+            ..ModelRequest::default()
+        }
+    }
+}
+
+impl Completer for ModelCompleter {
+    fn complete(&self, request: CompletionRequest) -> BoxFuture<Result<Completion>> {
+        let (completer, runtime) = (self.clone(), self.runtime.clone());
+        Box::pin(async move {
+            let task = runtime.spawn(completer.answer(request));
+            // A call that is given up gives up its request too.
+            let _aborts = AbortOnDrop(task.abort_handle());
+            let died = |_| EngineError::new(ErrorKind::Cancelled, "the host is shutting down");
+            task.await.map_err(died)?
+        })
+    }
+}
+
+struct AbortOnDrop(tokio::task::AbortHandle);
+
+impl Drop for AbortOnDrop {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// The text of an answer that is nothing but text, and whole.
+fn completion(answer: AssistantMessage) -> Result<Completion> {
+    let fail = |kind, message: &str| Err(EngineError::new(kind, message));
+    if answer.tool_calls().next().is_some() {
+        return fail(ErrorKind::ModelToolCall, "the model called a tool instead of answering");
+    }
+    if answer.stop_reason == StopReason::Length {
+        return fail(ErrorKind::ModelLength, "the model's answer was cut at its length limit");
+    }
+    let text = answer.text();
+    if text.trim().is_empty() {
+        return fail(ErrorKind::ModelEmpty, "the model answered nothing");
+    }
+    let named = Some(answer.response_model).filter(|name| !name.is_empty());
+    Ok(Completion {
+        text,
+        model: named.unwrap_or(answer.model),
+        input_tokens: answer.usage.prompt_tokens(),
+        output_tokens: answer.usage.output,
+    })
+}
+
+fn failure(error: ProviderError) -> EngineError {
+    let kind = match error.reason {
+        Reason::Auth | Reason::AuthPermanent => ErrorKind::ModelAuth,
+        Reason::RateLimit => ErrorKind::ModelRateLimited,
+        Reason::Timeout => ErrorKind::ModelTimeout,
+        Reason::ContextOverflow => ErrorKind::ModelOverflow,
+        Reason::EmptyResponse => ErrorKind::ModelEmpty,
+        Reason::Cancelled => ErrorKind::Cancelled,
+        _ => ErrorKind::ModelFailed,
+    };
+    EngineError::new(kind, error.to_string())
+}

@@ -1,0 +1,90 @@
+//! From settings to a provider that can be asked.
+
+use std::sync::Arc;
+
+use secrecy::SecretString;
+
+use super::client::Client;
+use super::dialect::Dialect;
+use super::openai_chat::{Compat, OpenAiChat};
+use super::settings::{DialectName, ProviderSettings};
+use super::wire::{HttpClient, Key};
+
+/// Why a provider cannot be reached as the settings say.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ConnectError {
+    /// The variable that should hold the key is not set, or blank.
+    #[error("the key for {provider} is missing: {variable} is not set")]
+    KeyNotSet {
+        /// The provider.
+        provider: String,
+        /// The variable.
+        variable: String,
+    },
+    /// A key from two places.
+    #[error("{provider} has api_key_env and api_key_command; keep one of them")]
+    TwoKeys {
+        /// The provider.
+        provider: String,
+    },
+    /// A setting that cannot be used.
+    #[error("{setting} of {provider} cannot be used: {problem}")]
+    Setting {
+        /// The provider.
+        provider: String,
+        /// The setting.
+        setting: &'static str,
+        /// Why not; never with its value, in which a key may stand.
+        problem: String,
+    },
+    /// The dialect is not part of this build.
+    #[error("{provider} speaks {dialect}, which is not built yet; use openai-completions")]
+    NotBuilt {
+        /// The provider.
+        provider: String,
+        /// The dialect.
+        dialect: &'static str,
+    },
+}
+
+/// A provider by its settings. Nothing is sent yet, and a key command has not run.
+///
+/// # Errors
+///
+/// [`ConnectError`].
+pub fn connect(name: &str, settings: &ProviderSettings) -> Result<Arc<dyn Client>, ConnectError> {
+    let dialect = dialect(name, settings)?;
+    let key = key(name, settings)?;
+    Ok(Arc::new(HttpClient::new(name, dialect, key, settings)?))
+}
+
+fn dialect(name: &str, settings: &ProviderSettings) -> Result<Box<dyn Dialect>, ConnectError> {
+    let not_built = |dialect| Err(ConnectError::NotBuilt { provider: name.to_owned(), dialect });
+    match settings.dialect {
+        DialectName::OpenAiCompletions => {
+            Ok(Box::new(OpenAiChat::new(Compat::of(&settings.compat, settings.base_url()))))
+        }
+        DialectName::OpenAiResponses => not_built("openai-responses"),
+        DialectName::AnthropicMessages => not_built("anthropic-messages"),
+        DialectName::GoogleGenerativeAi => not_built("google-generative-ai"),
+        DialectName::Ollama => not_built("ollama"),
+    }
+}
+
+fn key(name: &str, settings: &ProviderSettings) -> Result<Key, ConnectError> {
+    let command = &settings.api_key_command;
+    if !command.is_empty() {
+        return match settings.api_key_env {
+            Some(_) => Err(ConnectError::TwoKeys { provider: name.to_owned() }),
+            None => Ok(Key::from_command(command.clone())),
+        };
+    }
+    let Some(variable) = settings.key_variable() else { return Ok(Key::none()) };
+    match std::env::var(variable) {
+        Ok(key) if !key.trim().is_empty() => Ok(Key::held(SecretString::from(key.trim()))),
+        _ => Err(ConnectError::KeyNotSet {
+            provider: name.to_owned(),
+            variable: variable.to_owned(),
+        }),
+    }
+}

@@ -1,0 +1,188 @@
+//! How a provider is reached: `[providers.<name>]`. Why each number is what it is stands in the
+//! catalogue of the config.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::openai_chat::CompatSettings;
+
+/// One provider, as the config describes it.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ProviderSettings {
+    /// How it writes and streams.
+    pub dialect: DialectName,
+    /// Where its API begins; `None` for the address of whoever the dialect belongs to.
+    #[serde(default)]
+    pub base_url: Option<String>,
+    /// The environment variable that holds the key. `None` at the dialect's own address stands for
+    /// [`DialectName::key_variable`], and at any other for no key.
+    #[serde(default)]
+    pub api_key_env: Option<String>,
+    /// A program that prints the key, and its arguments; empty for none.
+    #[serde(default)]
+    pub api_key_command: Vec<String>,
+    /// Headers that every request has; they go before those of the dialect.
+    #[serde(default)]
+    pub headers: BTreeMap<String, String>,
+    /// A proxy; `none` for none at all, `None` for that of the system.
+    #[serde(default)]
+    pub proxy: Option<String>,
+    /// How long a connection may take to open.
+    #[serde(default = "default::connect_timeout_ms")]
+    pub connect_timeout_ms: u64,
+    /// How long an answer may take to begin.
+    #[serde(default = "default::first_byte_timeout_ms")]
+    pub first_byte_timeout_ms: u64,
+    /// How long an answer may stand still.
+    #[serde(default = "default::idle_timeout_ms")]
+    pub idle_timeout_ms: u64,
+    /// How often a request is repeated that was not answered.
+    #[serde(default = "default::retries")]
+    pub retries: u64,
+    /// The first pause before a repetition; each further one is twice as long.
+    #[serde(default = "default::retry_pause_ms")]
+    pub retry_pause_ms: u64,
+    /// The longest such pause.
+    #[serde(default = "default::retry_pause_max_ms")]
+    pub retry_pause_max_ms: u64,
+    /// The longest pause that a provider may ask for; a longer one ends the request.
+    #[serde(default = "default::retry_after_max_ms")]
+    pub retry_after_max_ms: u64,
+    /// Peculiarities of servers that speak nearly OpenAI's chat completions.
+    #[serde(default)]
+    pub compat: CompatSettings,
+}
+
+/// The values of settings that are not written.
+mod default {
+    pub(super) const fn connect_timeout_ms() -> u64 {
+        10_000
+    }
+    pub(super) const fn first_byte_timeout_ms() -> u64 {
+        300_000
+    }
+    pub(super) const fn idle_timeout_ms() -> u64 {
+        300_000
+    }
+    pub(super) const fn retries() -> u64 {
+        4
+    }
+    pub(super) const fn retry_pause_ms() -> u64 {
+        1_000
+    }
+    pub(super) const fn retry_pause_max_ms() -> u64 {
+        30_000
+    }
+    pub(super) const fn retry_after_max_ms() -> u64 {
+        120_000
+    }
+}
+
+impl ProviderSettings {
+    /// A provider at its usual address, with nothing set.
+    pub fn new(dialect: DialectName) -> ProviderSettings {
+        ProviderSettings {
+            dialect,
+            base_url: None,
+            api_key_env: None,
+            api_key_command: Vec::new(),
+            headers: BTreeMap::new(),
+            proxy: None,
+            connect_timeout_ms: default::connect_timeout_ms(),
+            first_byte_timeout_ms: default::first_byte_timeout_ms(),
+            idle_timeout_ms: default::idle_timeout_ms(),
+            retries: default::retries(),
+            retry_pause_ms: default::retry_pause_ms(),
+            retry_pause_max_ms: default::retry_pause_max_ms(),
+            retry_after_max_ms: default::retry_after_max_ms(),
+            compat: CompatSettings::default(),
+        }
+    }
+
+    /// Where its API begins.
+    pub fn base_url(&self) -> &str {
+        self.base_url.as_deref().unwrap_or(self.dialect.base_url())
+    }
+
+    /// The environment variable that holds the key.
+    ///
+    /// The usual variable counts at the usual address only: a server of the person's own must not be
+    /// sent a key that was meant for another.
+    pub fn key_variable(&self) -> Option<&str> {
+        let usual = || self.base_url.is_none().then(|| self.dialect.key_variable()).flatten();
+        self.api_key_env.as_deref().or_else(usual)
+    }
+}
+
+impl std::fmt::Debug for ProviderSettings {
+    /// Without headers, addresses and commands: keys may stand in any of them.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ProviderSettings")
+            .field("dialect", &self.dialect)
+            .field("api_key_env", &self.api_key_env)
+            .field("compat", &self.compat)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The dialects, as sessions and the config name them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum DialectName {
+    /// OpenAI's chat completions, and all that speak nearly the same.
+    #[serde(rename = "openai-completions", alias = "openai", alias = "openai-chat")]
+    OpenAiCompletions,
+    /// OpenAI's Responses.
+    #[serde(rename = "openai-responses", alias = "responses")]
+    OpenAiResponses,
+    /// Anthropic's Messages.
+    #[serde(rename = "anthropic-messages", alias = "anthropic", alias = "claude")]
+    AnthropicMessages,
+    /// Gemini.
+    #[serde(rename = "google-generative-ai", alias = "google", alias = "gemini")]
+    GoogleGenerativeAi,
+    /// Ollama's own.
+    #[serde(rename = "ollama")]
+    Ollama,
+}
+
+impl DialectName {
+    /// Every name that the config takes, the short ones last.
+    pub const WORDS: &'static [&'static str] = &[
+        "openai-completions",
+        "openai-responses",
+        "anthropic-messages",
+        "google-generative-ai",
+        "ollama",
+        "openai",
+        "openai-chat",
+        "responses",
+        "anthropic",
+        "claude",
+        "google",
+        "gemini",
+    ];
+
+    /// Where the API of whoever it belongs to begins.
+    pub fn base_url(self) -> &'static str {
+        match self {
+            DialectName::OpenAiCompletions | DialectName::OpenAiResponses => {
+                "https://api.openai.com/v1"
+            }
+            DialectName::AnthropicMessages => "https://api.anthropic.com",
+            DialectName::GoogleGenerativeAi => "https://generativelanguage.googleapis.com",
+            DialectName::Ollama => "http://127.0.0.1:11434",
+        }
+    }
+
+    /// The environment variable in which the key for that address usually stands.
+    pub fn key_variable(self) -> Option<&'static str> {
+        match self {
+            DialectName::OpenAiCompletions | DialectName::OpenAiResponses => Some("OPENAI_API_KEY"),
+            DialectName::AnthropicMessages => Some("ANTHROPIC_API_KEY"),
+            DialectName::GoogleGenerativeAi => Some("GEMINI_API_KEY"),
+            DialectName::Ollama => None,
+        }
+    }
+}

@@ -1,0 +1,184 @@
+//! The wire around every dialect: addresses, keys, timeouts, repetition, frames.
+//!
+//! ```text
+//!  foreign ─► encode ─► Call ─► send (key, 401) ─► Body ─► frames ─► decoder ─► AssistantMessage
+//!                         ▲        refused, silent, cut, nonsense, empty
+//!                         └─ Patience ◄── only before the first part was heard
+//! ```
+//!
+//! A key is held in a `SecretString`, stands in one header marked as sensitive, and is taken out of
+//! every text that a provider sends back.
+
+mod build;
+mod call;
+mod failing;
+mod frames;
+mod key;
+pub(super) mod refusal;
+mod retry;
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use futures_util::future::BoxFuture;
+use reqwest::Url;
+use reqwest::header::HeaderMap;
+use secrecy::SecretString;
+use tokio::sync::Mutex;
+
+pub(super) use failing::excerpt;
+pub use key::{Key, KeyError};
+
+use super::client::{Client, estimate};
+use super::connect::ConnectError;
+use super::dialect::{Answer, Dialect};
+use super::failure::ProviderError;
+use super::foreign;
+use super::message::AssistantMessage;
+use super::request::{ModelRequest, StreamPart};
+use super::settings::ProviderSettings;
+use build::Builder;
+use call::{Call, Heard};
+use failing::Failing;
+use retry::Patience;
+
+/// Statuses of servers that know no counting: then the estimate has to do.
+const CANNOT_COUNT: [u16; 3] = [404, 405, 501];
+
+/// A provider behind HTTP, in any dialect.
+pub struct HttpClient {
+    name: String,
+    dialect: Box<dyn Dialect>,
+    http: reqwest::Client,
+    base_url: Url,
+    host: String,
+    key: Key,
+    headers: HeaderMap,
+    secrets: Vec<SecretString>,
+    first_byte: Duration,
+    idle: Duration,
+    patience: Patience,
+}
+
+impl std::fmt::Debug for HttpClient {
+    /// Without anything in which a key may stand.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut debug = f.debug_struct("HttpClient");
+        debug.field("name", &self.name).field("host", &self.host);
+        debug.field("dialect", &self.dialect.api()).finish_non_exhaustive()
+    }
+}
+
+impl HttpClient {
+    /// A client; nothing is sent yet.
+    ///
+    /// # Errors
+    ///
+    /// [`ConnectError::Setting`], for an address, a proxy or a header that is none.
+    pub fn new(
+        name: &str,
+        dialect: Box<dyn Dialect>,
+        key: Key,
+        settings: &ProviderSettings,
+    ) -> Result<HttpClient, ConnectError> {
+        let builder = Builder { provider: name, settings };
+        let base_url = builder.base_url()?;
+        let (headers, secrets) = builder.headers()?;
+        let port = base_url.port().map(|port| format!(":{port}")).unwrap_or_default();
+        Ok(HttpClient {
+            name: name.to_owned(),
+            dialect,
+            http: builder.http(&base_url)?,
+            host: format!("{}{port}", base_url.host_str().unwrap_or_default()),
+            base_url,
+            key,
+            headers,
+            secrets,
+            first_byte: Duration::from_millis(settings.first_byte_timeout_ms),
+            idle: Duration::from_millis(settings.idle_timeout_ms),
+            patience: Patience::of(settings),
+        })
+    }
+
+    /// The request, with messages that this model may see.
+    fn fit(&self, request: &ModelRequest) -> ModelRequest {
+        let messages =
+            foreign::for_model(&request.messages, self.api(), &self.name, &request.model);
+        ModelRequest { messages, ..request.clone() }
+    }
+
+    fn failing<'a>(&'a self, model: &'a str, key: Option<&SecretString>) -> Failing<'a> {
+        let secrets = self.secrets.iter().chain(key).cloned().collect();
+        Failing { provider: &self.name, model, host: &self.host, secrets }
+    }
+
+    fn message(&self, answer: Answer, model: &str) -> AssistantMessage {
+        let now_ms = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
+        let response_model = Some(answer.model).filter(|other| other != model).unwrap_or_default();
+        AssistantMessage {
+            content: answer.content,
+            api: self.api().to_owned(),
+            provider: self.name.clone(),
+            model: model.to_owned(),
+            response_model,
+            response_id: answer.response_id,
+            usage: answer.usage,
+            stop_reason: answer.stop_reason,
+            raw_stop_reason: answer.raw_stop_reason,
+            error_message: None,
+            timestamp: i64::try_from(now_ms).unwrap_or(i64::MAX),
+        }
+    }
+}
+
+impl Client for HttpClient {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn api(&self) -> &'static str {
+        self.dialect.api()
+    }
+
+    fn answer<'a>(
+        &'a self,
+        request: &'a ModelRequest,
+        parts: &'a mut (dyn FnMut(StreamPart<'_>) + Send),
+    ) -> BoxFuture<'a, Result<AssistantMessage, ProviderError>> {
+        Box::pin(async move {
+            let request = self.fit(request);
+            let call = Call {
+                path: self.dialect.path(&request),
+                headers: self.dialect.headers(&request),
+                body: self.dialect.encode(&request).to_string(),
+                model: request.model,
+            };
+            let heard = Mutex::new(Heard::new(parts));
+            let attempt = || async { self.attempt(&call, &mut *heard.lock().await).await };
+            let answer = self.patience.ask(attempt).await?;
+            Ok(self.message(answer, &call.model))
+        })
+    }
+
+    fn count<'a>(&'a self, request: &'a ModelRequest) -> BoxFuture<'a, Result<u64, ProviderError>> {
+        Box::pin(async move {
+            let request = self.fit(request);
+            let Some((path, body)) = self.dialect.count(&request) else {
+                return Ok(estimate(&request));
+            };
+            let headers = self.dialect.headers(&request);
+            let call = Call { path, headers, body: body.to_string(), model: request.model.clone() };
+            match self.patience.ask(|| self.ask_json(&call)).await {
+                Ok(answer) => {
+                    Ok(self.dialect.counted(&answer).unwrap_or_else(|| estimate(&request)))
+                }
+                Err(error) if error.status.is_some_and(|it| CANNOT_COUNT.contains(&it)) => {
+                    Ok(estimate(&request))
+                }
+                Err(error) => Err(error),
+            }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

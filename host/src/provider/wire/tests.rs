@@ -1,0 +1,556 @@
+//! The wire against a server on the loopback: what is repeated, what is not, and what is never told.
+
+use std::sync::Mutex as StdMutex;
+use std::sync::{Arc, atomic::AtomicBool, atomic::Ordering};
+use std::time::{Duration, Instant};
+
+use axum::response::Response;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::provider::dialect::Decoder;
+use crate::provider::failure::Reason;
+use crate::provider::message::{ChatMessage, StopReason, Usage};
+use crate::provider::openai_chat::{Compat, OpenAiChat};
+use crate::provider::settings::DialectName;
+
+mod server;
+
+use server::{Asked, Server, Step, end, event, plain, stream_of, text, whole};
+
+const KEY: &str = "sk-loopback-4711";
+
+/// Quick settings for a server.
+fn settings(base_url: &str) -> ProviderSettings {
+    ProviderSettings {
+        base_url: Some(base_url.to_owned()),
+        retries: 2,
+        retry_pause_ms: 1,
+        retry_pause_max_ms: 2,
+        retry_after_max_ms: 2_000,
+        first_byte_timeout_ms: 5_000,
+        idle_timeout_ms: 5_000,
+        ..ProviderSettings::new(DialectName::OpenAiCompletions)
+    }
+}
+
+fn client_with(settings: &ProviderSettings, key: Key) -> HttpClient {
+    let dialect = Box::new(OpenAiChat::new(Compat::default()));
+    HttpClient::new("here", dialect, key, settings).unwrap()
+}
+
+fn client(server: &Server) -> HttpClient {
+    client_with(&settings(&server.base_url), Key::held(KEY.into()))
+}
+
+fn request() -> ModelRequest {
+    let messages = vec![ChatMessage::user("hello")];
+    ModelRequest { model: "m".into(), messages, max_output_tokens: 100, ..Default::default() }
+}
+
+/// What came of a request, and the text that was heard on the way.
+struct Outcome {
+    answer: Result<AssistantMessage, ProviderError>,
+    heard: String,
+}
+
+impl Outcome {
+    fn reason(&self) -> Reason {
+        self.error().reason
+    }
+
+    fn error(&self) -> &ProviderError {
+        self.answer.as_ref().expect_err("there is an answer")
+    }
+}
+
+async fn ask(client: &HttpClient) -> Outcome {
+    let mut heard = String::new();
+    let mut hear = |part: StreamPart<'_>| {
+        if let StreamPart::Text(text) = part {
+            heard.push_str(text);
+        }
+    };
+    let answer = client.answer(&request(), &mut hear).await;
+    Outcome { answer, heard }
+}
+
+/// A server that gives the same answer always.
+async fn always(answer: impl Fn() -> Response + Clone + Send + Sync + 'static) -> Server {
+    Server::start(move |_, _: &Asked| answer()).await
+}
+
+#[tokio::test]
+async fn an_answer_is_heard_and_stored() {
+    let steps = || [vec![text("grüß "), text("dich 漢")], end()].concat();
+    let server = always(move || stream_of(steps())).await;
+    let outcome = ask(&client(&server)).await;
+    let answer = outcome.answer.unwrap();
+    assert_eq!((outcome.heard.as_str(), answer.text().as_str()), ("grüß dich 漢", "grüß dich 漢"));
+    let usage = Usage { input: 20, output: 2, cache_read: 10, ..Usage::default() };
+    let expected = AssistantMessage {
+        content: answer.content.clone(),
+        api: "openai-completions".into(),
+        provider: "here".into(),
+        model: "m".into(),
+        response_model: "m-2026".into(),
+        response_id: "cc-1".into(),
+        usage: usage.summed(),
+        stop_reason: StopReason::Stop,
+        raw_stop_reason: "stop".into(),
+        error_message: None,
+        timestamp: answer.timestamp,
+    };
+    assert_eq!(answer, expected);
+    assert!(answer.timestamp > 1_600_000_000_000);
+    let [asked] = server.asked().try_into().unwrap();
+    assert_eq!(asked.uri, "/v1/chat/completions");
+    assert_eq!(asked.header("authorization"), format!("Bearer {KEY}"));
+    assert_eq!(asked.header("content-type"), "application/json");
+    assert_eq!(asked.body["messages"], json!([{"role": "user", "content": "hello"}]));
+}
+
+#[tokio::test]
+async fn a_server_that_does_not_stream_is_understood() {
+    let answer = json!({"id": "x", "choices": [{"finish_reason": "stop",
+        "message": {"role": "assistant", "content": "all at once"}}]});
+    let server = always(move || plain(200, &[], answer.to_string())).await;
+    assert_eq!(ask(&client(&server)).await.answer.unwrap().text(), "all at once");
+}
+
+#[tokio::test]
+async fn what_may_pass_is_asked_again_after_the_pause_that_is_wanted() {
+    for (header, value, pause_ms) in [("retry-after-ms", "120", 120), ("retry-after", "0.2", 200)] {
+        for status in [429, 500, 503, 529] {
+            let server = Server::start(move |turn, _| match turn {
+                0 => plain(status, &[(header, value)], r#"{"error":{"message":"busy"}}"#),
+                _ => whole("now"),
+            })
+            .await;
+            let start = Instant::now();
+            assert_eq!(ask(&client(&server)).await.answer.unwrap().text(), "now", "{status}");
+            assert!(start.elapsed() >= Duration::from_millis(pause_ms), "{header} {status}");
+            assert_eq!(server.asked().len(), 2, "{status}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_pause_that_is_too_long_ends_the_request() {
+    let headers = [("retry-after", "3600")];
+    let server = always(move || plain(429, &headers, r#"{"error":{"message":"later"}}"#)).await;
+    let outcome = ask(&client(&server)).await;
+    assert_eq!(outcome.reason(), Reason::RateLimit);
+    assert_eq!(outcome.error().retry_after_ms, Some(3_600_000));
+    assert_eq!(server.asked().len(), 1);
+}
+
+#[tokio::test]
+async fn repetition_has_an_end_and_the_last_attempt_decides() {
+    let server = Server::start(|turn, _| match turn {
+        0 => plain(529, &[], ""),
+        1 => plain(500, &[], "oops"),
+        _ => plain(503, &[], r#"{"error":{"message":"still busy","code":"busy"}}"#),
+    })
+    .await;
+    let outcome = ask(&client(&server)).await;
+    assert_eq!(server.asked().len(), 3);
+    assert_eq!(outcome.reason(), Reason::Overloaded);
+    let error = outcome.error();
+    let facts = (error.status, error.code.as_str(), error.message.as_str(), error.began);
+    assert_eq!(facts, (Some(503), "busy", "still busy", false));
+}
+
+#[tokio::test]
+async fn what_will_not_pass_is_asked_once() {
+    for status in [400, 401, 402, 403, 404, 413, 302] {
+        let server =
+            always(move || plain(status, &[("location", "http://elsewhere/")], "no")).await;
+        let outcome = ask(&client(&server)).await;
+        assert_eq!(outcome.error().status, Some(status));
+        assert_eq!(server.asked().len(), 1, "{status}");
+    }
+}
+
+#[tokio::test]
+async fn what_began_is_never_asked_again() {
+    let breaks = vec![text("half an "), Step::Breaks];
+    let ends = vec![text("half an ")];
+    let fails = vec![
+        text("half an "),
+        event(json!({"error": {"message": "full", "code": "overloaded_error"}})),
+    ];
+    let stalls = vec![text("half an "), Step::Waits(3_000)];
+    let cases = [
+        (breaks, Reason::StreamCut),
+        (ends, Reason::StreamCut),
+        (fails, Reason::Overloaded),
+        (stalls, Reason::Timeout),
+    ];
+    for (steps, reason) in cases {
+        let server = always(move || stream_of(steps.clone())).await;
+        let settings = ProviderSettings { idle_timeout_ms: 100, ..settings(&server.base_url) };
+        let outcome = ask(&client_with(&settings, Key::none())).await;
+        assert_eq!(outcome.reason(), reason);
+        assert!(outcome.error().began, "{reason:?}");
+        assert_eq!(outcome.heard, "half an ");
+        assert_eq!(server.asked().len(), 1, "{reason:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_stream_that_broke_before_its_first_word_is_asked_again() {
+    let role = || event(json!({"choices": [{"delta": {"role": "assistant", "content": ""}}]}));
+    let server = Server::start(move |turn, _| match turn {
+        0 => stream_of(vec![role(), Step::Breaks]),
+        _ => whole("again"),
+    })
+    .await;
+    let outcome = ask(&client(&server)).await;
+    assert_eq!(outcome.answer.unwrap().text(), "again");
+    assert_eq!(server.asked().len(), 2);
+}
+
+#[tokio::test]
+async fn an_answer_that_is_whole_needs_no_end_of_its_connection() {
+    let done = || [vec![text("whole")], end(), vec![Step::Waits(60_000)]].concat();
+    let server = always(move || stream_of(done())).await;
+    assert_eq!(ask(&client(&server)).await.answer.unwrap().text(), "whole");
+    let stop =
+        || event(json!({"choices": [{"delta": {"content": "whole"}, "finish_reason": "stop"}]}));
+    for last in [Step::Waits(60_000), Step::Breaks] {
+        let server = always(move || stream_of(vec![stop(), last.clone()])).await;
+        let settings = ProviderSettings { idle_timeout_ms: 100, ..settings(&server.base_url) };
+        let outcome = ask(&client_with(&settings, Key::none())).await;
+        assert_eq!(outcome.answer.unwrap().text(), "whole");
+    }
+}
+
+#[tokio::test]
+async fn an_empty_answer_is_an_error_and_counts_are_kept() {
+    let bodies = [
+        String::new(),
+        "\n\n".to_owned(),
+        "data: [DONE]\n\n".to_owned(),
+        "data: {\"choices\":[{\"delta\":{\"content\":\" \"},\"finish_reason\":\"stop\"}],\"usage\":{\"prompt_tokens\":7}}\n\n".to_owned(),
+    ];
+    for (at, body) in bodies.into_iter().enumerate() {
+        let server = always(move || plain(200, &[], body.clone())).await;
+        let outcome = ask(&client(&server)).await;
+        assert_eq!(outcome.reason(), Reason::EmptyResponse, "{at}");
+        assert_eq!(outcome.error().observed_tokens, (at == 3).then_some(7));
+        assert_eq!(server.asked().len(), 1);
+    }
+}
+
+#[tokio::test]
+async fn an_answer_cut_at_its_length_may_be_empty_because_its_usage_tells_why() {
+    let last = json!({"choices": [{"delta": {}, "finish_reason": "length"}], "usage": {"prompt_tokens": 99}});
+    let server = always(move || stream_of(vec![event(last.clone())])).await;
+    let answer = ask(&client(&server)).await.answer.unwrap();
+    assert_eq!((answer.stop_reason, answer.usage.prompt_tokens()), (StopReason::Length, 99));
+}
+
+#[tokio::test]
+async fn nonsense_is_shown_in_short() {
+    let page = format!("<html><body>Sign in {}</body></html>", "x".repeat(5_000));
+    let bodies = [
+        page,
+        "upstream is gone".to_owned(),
+        "data: {\"cho\n\n".to_owned(),
+        "{\"hello\":".to_owned(),
+    ];
+    for body in bodies {
+        let shown = body.trim_start_matches("data: ").chars().take(8).collect::<String>();
+        let server = always(move || plain(200, &[], body.clone())).await;
+        let outcome = ask(&client(&server)).await;
+        assert_eq!(outcome.reason(), Reason::Nonsense, "{shown}");
+        let message = &outcome.error().message;
+        assert!(message.contains(shown.trim()) && message.len() < 500, "{message}");
+        assert_eq!(server.asked().len(), 1);
+    }
+}
+
+#[tokio::test]
+async fn an_error_with_status_200_is_an_error() {
+    let body = r#"{"error":{"message":"too long","code":"context_length_exceeded"}}"#;
+    let server = always(move || plain(200, &[], body)).await;
+    assert_eq!(ask(&client(&server)).await.reason(), Reason::ContextOverflow);
+}
+
+#[tokio::test]
+async fn an_answer_that_does_not_begin_is_given_up() {
+    let server = always(|| stream_of(vec![Step::Waits(3_000), text("late")])).await;
+    let settings = ProviderSettings { first_byte_timeout_ms: 100, ..settings(&server.base_url) };
+    let outcome = ask(&client_with(&settings, Key::none())).await;
+    assert_eq!(outcome.reason(), Reason::Timeout);
+    assert!(outcome.error().message.contains("first_byte_timeout_ms"), "{}", outcome.error());
+    assert_eq!(server.asked().len(), 1);
+}
+
+#[tokio::test]
+async fn a_stream_may_last_as_long_as_it_moves() {
+    let ping = || vec![Step::Waits(60), Step::Says(": ping\n\n".to_owned())];
+    let steps =
+        move || [vec![text("at ")], ping(), ping(), ping(), vec![text("last")], end()].concat();
+    let server = always(move || stream_of(steps())).await;
+    let settings = ProviderSettings { idle_timeout_ms: 150, ..settings(&server.base_url) };
+    let outcome = ask(&client_with(&settings, Key::none())).await;
+    assert_eq!(outcome.answer.unwrap().text(), "at last");
+}
+
+#[tokio::test]
+async fn nobody_at_the_address_is_said_so() {
+    let settings = settings("http://127.0.0.1:9/v1");
+    let outcome = ask(&client_with(&settings, Key::none())).await;
+    assert_eq!(outcome.reason(), Reason::Connection);
+    assert!(outcome.error().message.contains("127.0.0.1:9"), "{}", outcome.error());
+}
+
+#[tokio::test]
+async fn a_request_that_is_dropped_is_given_up() {
+    struct Gone(Arc<AtomicBool>);
+    impl Drop for Gone {
+        fn drop(&mut self) {
+            self.0.store(true, Ordering::SeqCst);
+        }
+    }
+    let gone = Arc::new(AtomicBool::new(false));
+    let flag = gone.clone();
+    let server = always(move || {
+        let guard = Gone(flag.clone());
+        let endless = futures_util::stream::unfold(guard, |guard| async move {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+            Some((Ok::<_, std::io::Error>(": ping\n\n"), guard))
+        });
+        Response::new(axum::body::Body::from_stream(endless))
+    })
+    .await;
+    let client = client(&server);
+    let asking = tokio::time::timeout(Duration::from_millis(100), ask(&client));
+    assert!(asking.await.is_err());
+    for _ in 0..100 {
+        if gone.load(Ordering::SeqCst) {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    panic!("the server still streams");
+}
+
+// ---- Keys, headers, proxies ----
+
+/// A command that prints `sk-run-1`, then `sk-run-2` and so on.
+fn counting_command(folder: &tempfile::TempDir) -> Vec<String> {
+    let runs = folder.path().join("runs");
+    let script = format!("echo >> '{0}'; echo sk-run-$(grep -c '' '{0}')", runs.display());
+    ["sh", "-c", &script].map(str::to_owned).into()
+}
+
+#[tokio::test]
+async fn a_key_command_runs_once_and_again_when_its_key_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(|_, asked| match asked.header("authorization") {
+        "Bearer sk-run-2" => whole("welcome"),
+        _ => plain(401, &[], r#"{"error":{"message":"no"}}"#),
+    })
+    .await;
+    let key = Key::from_command(counting_command(&folder));
+    let client = client_with(&settings(&server.base_url), key);
+    for _ in 0..3 {
+        assert_eq!(ask(&client).await.answer.unwrap().text(), "welcome");
+    }
+    let keys: Vec<_> =
+        server.asked().iter().map(|it| it.header("authorization").to_owned()).collect();
+    assert_eq!(
+        keys,
+        ["sk-run-1", "sk-run-2", "sk-run-2", "sk-run-2"].map(|key| format!("Bearer {key}"))
+    );
+}
+
+#[tokio::test]
+async fn a_key_that_is_refused_twice_is_wrong() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = always(|| plain(401, &[], r#"{"error":{"message":"no"}}"#)).await;
+    let key = Key::from_command(counting_command(&folder));
+    let outcome = ask(&client_with(&settings(&server.base_url), key)).await;
+    assert_eq!((outcome.reason(), server.asked().len()), (Reason::Auth, 2));
+}
+
+#[tokio::test]
+async fn a_key_command_that_fails_is_named_without_its_words() {
+    let server = always(|| whole("never")).await;
+    let check = async |command: &[&str], expected: &str| {
+        let key = Key::from_command(command.iter().map(|&it| it.to_owned()).collect());
+        let outcome = ask(&client_with(&settings(&server.base_url), key)).await;
+        assert_eq!(outcome.reason(), Reason::Auth);
+        let message = &outcome.error().message;
+        assert!(message.contains(expected) && !message.contains("4711"), "{message}");
+    };
+    check(&["sh", "-c", "echo sk-4711; echo sk-4711 >&2; exit 3"], "exit status: 3").await;
+    check(&["true"], "printed nothing").await;
+    check(&["no-such-program-of-ours", "4711"], "cannot be started").await;
+    check(&["printf", "a\\001b"], "no header may hold").await;
+    assert_eq!(server.asked().len(), 0);
+}
+
+#[tokio::test]
+async fn headers_of_the_config_go_before_all_others() {
+    let server = always(|| whole("ok")).await;
+    let mut settings = settings(&server.base_url);
+    settings.headers.insert("Authorization".into(), "Basic own".into());
+    settings.headers.insert("x-team".into(), "context".into());
+    ask(&client_with(&settings, Key::held(KEY.into()))).await.answer.unwrap();
+    let [asked] = server.asked().try_into().unwrap();
+    assert_eq!((asked.header("authorization"), asked.header("x-team")), ("Basic own", "context"));
+}
+
+#[tokio::test]
+async fn a_proxy_is_asked_for_everything() {
+    let proxy = always(|| whole("by proxy")).await;
+    let settings = ProviderSettings {
+        proxy: Some(proxy.base_url.trim_end_matches("/v1").to_owned()),
+        ..settings("http://provider.invalid/v1")
+    };
+    let outcome = ask(&client_with(&settings, Key::none())).await;
+    assert_eq!(outcome.answer.unwrap().text(), "by proxy");
+    assert_eq!(proxy.asked()[0].uri, "http://provider.invalid/v1/chat/completions");
+}
+
+#[test]
+fn settings_that_cannot_be_used_are_named_without_their_value() {
+    let check = |change: fn(&mut ProviderSettings), setting: &str| {
+        let mut settings = settings("http://x/v1");
+        change(&mut settings);
+        let dialect = Box::new(OpenAiChat::default());
+        let error = HttpClient::new("here", dialect, Key::none(), &settings).unwrap_err();
+        let told = error.to_string();
+        assert!(told.starts_with(&format!("{setting} of here cannot be used")), "{told}");
+        assert!(!told.contains("4711"), "{told}");
+    };
+    check(|it| it.base_url = Some("ftp://4711/".into()), "base_url");
+    check(|it| it.base_url = Some("http://".into()), "base_url");
+    check(|it| it.proxy = Some("me:4711@proxy".into()), "proxy");
+    check(|it| drop(it.headers.insert("x-key".into(), "4711\n".into())), "headers");
+    check(|it| drop(it.headers.insert("x key".into(), "4711".into())), "headers");
+}
+
+#[test]
+fn keys_come_from_where_the_config_says() {
+    use crate::provider::connect::connect;
+    let name = |variable: &str| ProviderSettings {
+        api_key_env: Some(variable.to_owned()),
+        ..settings("http://x/v1")
+    };
+    assert_eq!(connect("here", &name("CARGO_PKG_NAME")).unwrap().name(), "here");
+    let error = connect("here", &name("CTXHOST_NO_SUCH_KEY")).unwrap_err();
+    assert_eq!(error.to_string(), "the key for here is missing: CTXHOST_NO_SUCH_KEY is not set");
+    // A server of one's own is sent no key that was meant for another.
+    connect("here", &settings("http://x/v1")).unwrap();
+}
+
+/// Everything that is logged, at every level.
+#[derive(Clone, Default)]
+struct Log(Arc<StdMutex<Vec<u8>>>);
+
+impl std::io::Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().extend(bytes);
+        Ok(bytes.len())
+    }
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn the_key_is_told_to_nobody() {
+    let log = Log::default();
+    let writer = log.clone();
+    let subscriber = tracing_subscriber::fmt()
+        .with_max_level(tracing::Level::TRACE)
+        .with_writer(move || writer.clone())
+        .finish();
+    let _guard = tracing::subscriber::set_default(subscriber);
+    let mut told = String::new();
+    let echo =
+        format!(r#"{{"error":{{"message":"wrong key {KEY}, header hd-4711","code":"{KEY}"}}}}"#);
+    let answers: Vec<(u16, String)> = vec![
+        (401, echo.clone()),
+        (429, echo.clone()),
+        (500, format!("<p>{KEY} hd-4711</p>")),
+        (200, echo.clone()),
+        (200, format!("data: {echo}\n\n")),
+        (200, format!("data: {KEY} hd-4711 {{\n\n")),
+        (200, format!("<html>{KEY} hd-4711</html>")),
+        (200, format!("{KEY} hd-4711")),
+    ];
+    for (status, body) in answers {
+        let server = always(move || plain(status, &[], body.clone())).await;
+        let mut settings = settings(&server.base_url);
+        settings.headers.insert("x-api-key".into(), "hd-4711".into());
+        let client = client_with(&settings, Key::held(KEY.into()));
+        let outcome = ask(&client).await;
+        let error = outcome.error();
+        assert!(error.message.contains("[key]"), "{status}: {error}");
+        told += &format!("{error} {error:?} {client:?} {settings:?}");
+        // The key did go out, so that it could have been told.
+        assert_eq!(server.asked()[0].header("authorization"), format!("Bearer {KEY}"));
+    }
+    told += &String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
+    assert!(told.contains("asking again"), "nothing was logged");
+    assert!(!told.contains("4711"), "{}", told.lines().find(|it| it.contains("4711")).unwrap());
+}
+
+// ---- Counting ----
+
+/// Chat completions with a way to count.
+#[derive(Debug)]
+struct Counting;
+
+impl Dialect for Counting {
+    fn api(&self) -> &'static str {
+        "counting"
+    }
+    fn path(&self, _: &ModelRequest) -> String {
+        "/chat".into()
+    }
+    fn encode(&self, _: &ModelRequest) -> Value {
+        Value::Null
+    }
+    fn decoder(&self) -> Box<dyn Decoder> {
+        OpenAiChat::default().decoder()
+    }
+    fn count(&self, request: &ModelRequest) -> Option<(String, Value)> {
+        Some(("/count".into(), json!({ "model": request.model })))
+    }
+    fn counted(&self, answer: &Value) -> Option<u64> {
+        answer["tokens"].as_u64()
+    }
+}
+
+#[tokio::test]
+async fn a_provider_counts_where_it_can() {
+    let check = async |status: u16, body: &'static str| {
+        let server = Server::start(move |turn, _| match turn {
+            0 => plain(503, &[], ""),
+            _ => plain(status, &[], body),
+        })
+        .await;
+        let settings = settings(&server.base_url);
+        let client = HttpClient::new("here", Box::new(Counting), Key::none(), &settings).unwrap();
+        let count = client.count(&request()).await;
+        let asked = server.asked();
+        assert_eq!((asked[1].uri.as_str(), &asked[1].body["model"]), ("/v1/count", &json!("m")));
+        count.map_err(|error| error.reason)
+    };
+    let guess = estimate(&request());
+    assert_eq!(check(200, r#"{"tokens": 4711}"#).await, Ok(4_711));
+    assert_eq!(check(404, "no such path").await, Ok(guess));
+    assert_eq!(check(200, "{}").await, Ok(guess));
+    assert_eq!(check(200, "<html>").await, Err(Reason::Nonsense));
+    assert_eq!(check(401, "no").await, Err(Reason::Auth));
+    let server = always(|| whole("never")).await;
+    assert_eq!(client(&server).count(&request()).await.unwrap(), guess);
+    assert_eq!(server.asked().len(), 0);
+}
