@@ -8,7 +8,14 @@
 //!
 //! The room knows messages, not sessions: what the law has passed comes in, what is stored goes out.
 
+mod anthropic;
+mod gemini;
 mod openai;
+mod round;
+mod schema;
+
+#[cfg(test)]
+mod conversations;
 
 pub mod client;
 pub mod dialect;
@@ -19,9 +26,11 @@ pub mod request;
 use ctxhost_engine_api::border::BoxFuture;
 use ctxhost_engine_api::{Completion, CompletionRequest, Result};
 
+pub use anthropic::{Anthropic, ContextEditing};
 pub use client::Client;
 pub use dialect::Dialect;
 pub use failure::{ProviderError, Reason};
+pub use gemini::Gemini;
 pub use message::{AssistantMessage, ChatMessage, Content};
 pub use openai::{OpenAiCompleter, OpenAiSettings};
 pub use request::{ModelRequest, StreamPart, ThinkingLevel};
