@@ -40,8 +40,8 @@ use places::Places;
 
 use crate::engine::Timeouts;
 use crate::law::LawSettings;
-use crate::tool::{McpSettings, ToolSettings};
 use crate::provider::ProviderSettings;
+use crate::tool::{McpSettings, ToolSettings};
 
 /// The name of the file that [`Config::discover`] looks for.
 pub const FILE_NAME: &str = "ctxhost.toml";

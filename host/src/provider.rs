@@ -8,39 +8,46 @@
 //!
 //! The room knows messages, not sessions: what the law has passed comes in, what is stored goes out.
 
-mod plain;
-
-#[cfg(test)]
-mod generated;
-
 pub mod client;
-pub mod dialect;
-pub mod failure;
 pub mod message;
-pub mod ollama;
-pub mod openai_responses;
 pub mod request;
-pub mod truncation;
+
+pub mod anthropic;
+pub mod dialect;
+pub mod gemini;
+pub mod ollama;
+pub mod openai_chat;
+pub mod openai_responses;
 
 pub mod call_id;
 pub mod foreign;
-
-pub mod openai_chat;
-
-pub mod settings;
+mod plain;
+mod round;
+mod schema;
 
 mod completer;
 mod connect;
+pub mod settings;
 mod wire;
+
+pub mod failure;
+pub mod truncation;
+
+#[cfg(test)]
+mod conversations;
+#[cfg(test)]
+mod generated;
 
 use ctxhost_engine_api::border::BoxFuture;
 use ctxhost_engine_api::{Completion, CompletionRequest, Result};
 
+pub use anthropic::{Anthropic, ContextEditing};
 pub use client::Client;
 pub use completer::{CompleterSettings, ModelCompleter};
 pub use connect::{ConnectError, connect};
 pub use dialect::Dialect;
 pub use failure::{ProviderError, Reason};
+pub use gemini::Gemini;
 pub use message::{AssistantMessage, ChatMessage, Content};
 pub use ollama::Ollama;
 pub use openai_responses::OpenAiResponses;
