@@ -15,6 +15,7 @@ pub mod setup;
 
 pub mod hook;
 
+pub mod accounting;
 pub mod failover;
 pub mod inbox;
 pub mod lane;

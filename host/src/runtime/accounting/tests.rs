@@ -1,0 +1,232 @@
+//! Accounts of made-up providers that count by a factor of their own.
+
+use proptest::prelude::*;
+
+use super::*;
+
+fn model(id: &str) -> ModelName {
+    ModelName::new("p", id)
+}
+
+fn account() -> Accounting {
+    Accounting::new(AccountingSettings::default(), model("m"), 100_000)
+}
+
+fn part(number: u64, estimate_tokens: u64) -> Part {
+    Part::new(&number.to_string(), estimate_tokens)
+}
+
+/// So many parts of a thousand estimated tokens each.
+fn parts(count: u64) -> Vec<Part> {
+    (0..count).map(|number| part(number, 1_000)).collect()
+}
+
+fn usage(input: u64, cache_read: u64, cache_write: u64) -> Usage {
+    Usage { input, cache_read, cache_write, output: 777, ..Usage::default() }
+}
+
+#[test]
+fn an_unknown_model_is_estimated_with_a_margin() {
+    let account = account();
+    let size = account.count(&account.prompt(parts(10)));
+    assert_eq!(size, Counted::estimated(10_000));
+    assert_eq!((account.expected(size), account.upper(size)), (10_000, 12_000));
+}
+
+#[test]
+fn what_the_provider_counted_is_not_estimated_again() {
+    let mut account = account();
+    let sent = account.prompt(parts(10));
+    let said = usage(1_000, 9_000, 3_000);
+    assert_eq!(account.answered(&model("m"), &sent, &said, StopReason::Stop), Trust::Anchored);
+    let next = account.count(&account.prompt(parts(12)));
+    assert_eq!(next, Counted { counted_tokens: 13_000, estimated_tokens: 2_000 });
+    assert_eq!(account.upper(next), 13_000 + 2_600);
+    // The very same request is known to the token.
+    assert_eq!(account.upper(account.count(&sent)), 13_000);
+}
+
+#[test]
+fn a_request_that_begins_otherwise_is_estimated_whole() {
+    let mut account = account();
+    let sent = account.prompt(parts(10));
+    account.answered(&model("m"), &sent, &usage(10_000, 0, 0), StopReason::Stop);
+    let mut changed = parts(12);
+    changed[3] = part(99, 5);
+    let shorter = parts(9);
+    for prompt in [changed, shorter] {
+        let estimate = estimate(&prompt);
+        assert_eq!(account.count(&account.prompt(prompt)), Counted::estimated(estimate));
+    }
+}
+
+#[test]
+fn system_and_tools_count() {
+    let account = account();
+    let with = [Part::of_text("be good"), Part::of_text("[{}]"), part(1, 10)];
+    assert_eq!(account.prompt(with).estimate_tokens(), 2 + 1 + 10);
+}
+
+#[test]
+fn no_count_from_before_a_compaction_is_trusted() {
+    let mut account = account();
+    let before = account.prompt(parts(10));
+    account.answered(&model("m"), &before, &usage(10_000, 0, 0), StopReason::Stop);
+    let in_flight = account.prompt(parts(11));
+    account.compacted();
+    // The same words again, by chance: the count is not used all the same.
+    assert_eq!(account.count(&account.prompt(parts(10))), Counted::estimated(10_000));
+    let late = account.answered(&model("m"), &in_flight, &usage(11_000, 0, 0), StopReason::Stop);
+    assert_eq!(late, Trust::LearnedOnly);
+    assert_eq!(account.count(&account.prompt(parts(11))), Counted::estimated(11_000));
+    let after = account.prompt(parts(2));
+    account.answered(&model("m"), &after, &usage(2_500, 0, 0), StopReason::Stop);
+    assert_eq!(account.count(&account.prompt(parts(3))).counted_tokens, 2_500);
+}
+
+#[test]
+fn each_model_has_its_window_its_factor_and_its_count() {
+    let mut account = account();
+    for _ in 0..5 {
+        let sent = account.prompt(parts(10));
+        account.answered(&model("m"), &sent, &usage(20_000, 0, 0), StopReason::Stop);
+    }
+    account.use_model(model("n"), 8_000);
+    assert_eq!(account.window_tokens(), 8_000);
+    let size = account.count(&account.prompt(parts(10)));
+    assert_eq!((size, account.upper(size)), (Counted::estimated(10_000), 12_000));
+    account.use_model(model("m"), 100_000);
+    assert_eq!(account.count(&account.prompt(parts(10))).counted_tokens, 20_000);
+    assert_eq!(account.upper(Counted::estimated(1_000)), 2_000);
+}
+
+#[test]
+fn counts_that_say_nothing_change_nothing() {
+    let mut account = account();
+    let sent = account.prompt(parts(10));
+    let ask = |account: &mut Accounting, said: Usage, stop| {
+        account.answered(&model("m"), &sent, &said, stop)
+    };
+    assert_eq!(ask(&mut account, usage(9_000, 0, 0), StopReason::Aborted), Trust::Ignored);
+    assert_eq!(ask(&mut account, usage(9_000, 0, 0), StopReason::Error), Trust::Ignored);
+    assert_eq!(ask(&mut account, usage(0, 0, 0), StopReason::Stop), Trust::Ignored);
+    // A server that cut the prompt to its real window.
+    assert_eq!(ask(&mut account, usage(2_048, 0, 0), StopReason::Stop), Trust::Doubtful);
+    assert_eq!(account.count(&sent), Counted::estimated(10_000));
+    assert_eq!(account.limit_factor(), 1.2);
+}
+
+#[test]
+fn limits_follow_the_upper_quantile_and_targets_the_median() {
+    let mut account = account();
+    for tenths in [10, 10, 10, 10, 10, 11, 11, 12, 15, 30] {
+        let sent = account.prompt(parts(10));
+        account.answered(&model("m"), &sent, &usage(tenths * 1_000, 0, 0), StopReason::Stop);
+    }
+    assert_eq!((account.usual_factor(), account.limit_factor()), (1.0, 1.5));
+}
+
+#[test]
+fn old_counts_are_forgotten_small_requests_and_wild_counts_teach_little() {
+    let mut account = account();
+    let tell = |account: &mut Accounting, count: u64, counted: u64| {
+        let sent = account.prompt((0..count).map(|number| part(number, 100)));
+        account.counted(&model("m"), &sent, counted)
+    };
+    assert_eq!(tell(&mut account, 4, 1_600), Trust::Anchored, "counted, and too small to learn");
+    assert_eq!(account.limit_factor(), 1.2);
+    (0..40).for_each(|_| assert_eq!(tell(&mut account, 10, 100_000), Trust::Anchored));
+    assert_eq!(account.limit_factor(), 4.0, "cut to what is believed");
+    (0..40).for_each(|_| assert_eq!(tell(&mut account, 10, 900), Trust::Anchored));
+    assert_eq!((account.usual_factor(), account.limit_factor()), (0.9, 0.9));
+}
+
+#[test]
+fn settings_are_strict() {
+    let parse = toml::from_str::<AccountingSettings>;
+    assert_eq!(parse("").unwrap(), AccountingSettings::default());
+    assert!(parse("quantile = 0.9").is_err());
+}
+
+/// What may happen to an account.
+#[derive(Clone, Debug)]
+enum Event {
+    /// A turn that adds so many estimated tokens, counted by this factor in hundredths.
+    Turn {
+        tokens: u64,
+        hundredths: u64,
+        split: u64,
+    },
+    Compaction,
+    OtherModel(u8),
+}
+
+fn event() -> impl Strategy<Value = Event> {
+    prop_oneof![
+        8 => (1_u64..50_000, 1_u64..800, 0_u64..100)
+            .prop_map(|(tokens, hundredths, split)| Event::Turn { tokens, hundredths, split }),
+        1 => Just(Event::Compaction),
+        1 => (0_u8..3).prop_map(Event::OtherModel),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(128))]
+
+    #[test]
+    fn the_laws_of_sizes(events in proptest::collection::vec(event(), 1..40), ask in 0_u64..u64::MAX / 2) {
+        let settings = AccountingSettings::default();
+        let mut account = account();
+        let mut sent: Vec<Part> = Vec::new();
+        for (number, event) in events.into_iter().enumerate() {
+            match event {
+                Event::Turn { tokens, hundredths, split } => {
+                    sent.push(part(number as u64, tokens));
+                    let prompt = account.prompt(sent.clone());
+                    let size = account.count(&prompt);
+                    prop_assert!(account.expected(size) <= account.upper(size));
+                    let counted = (prompt.estimate_tokens() * hundredths).div_ceil(100);
+                    // However the provider splits it, each token counts once.
+                    let cached = counted * split / 100;
+                    let said = usage(counted - cached, cached - cached / 2, cached / 2);
+                    let current = account.model().clone();
+                    let trust = account.answered(&current, &prompt, &said, StopReason::ToolUse);
+                    let size = account.count(&prompt);
+                    if trust == Trust::Anchored {
+                        prop_assert_eq!(size, Counted { counted_tokens: counted, estimated_tokens: 0 });
+                        prop_assert_eq!(account.upper(size), counted);
+                    } else {
+                        prop_assert_eq!(trust, Trust::Doubtful);
+                    }
+                }
+                Event::Compaction => {
+                    account.compacted();
+                    let estimate = estimate(&sent);
+                    prop_assert_eq!(account.count(&account.prompt(sent.clone())), Counted::estimated(estimate));
+                    sent.truncate(1);
+                }
+                Event::OtherModel(id) => account.use_model(model(&id.to_string()), 1_000),
+            }
+            let (usual, limit) = (account.usual_factor(), account.limit_factor());
+            prop_assert!(settings.min_factor <= usual && usual <= limit && limit <= settings.max_factor);
+            let fitting = account.fitting_estimate(ask);
+            prop_assert!(account.upper(Counted::estimated(fitting)) <= ask);
+        }
+    }
+
+    /// A provider that always counts alike is known after a few turns: upper and expected are exact
+    /// but for rounding.
+    #[test]
+    fn a_steady_provider_is_learned(hundredths in 30_u64..390, turns in 3_usize..40) {
+        let mut account = account();
+        for turn in 0..turns {
+            let prompt = account.prompt((0..=turn as u64).map(|number| part(number, 10_000)));
+            let counted = prompt.estimate_tokens() * hundredths / 100;
+            account.counted(&model("m"), &prompt, counted);
+        }
+        let size = Counted::estimated(1_000);
+        for found in [account.upper(size), account.expected(size)] {
+            prop_assert!(found.abs_diff(hundredths * 10) <= 1, "{} for {}", found, hundredths);
+        }
+    }
+}
