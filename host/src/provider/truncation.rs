@@ -14,7 +14,8 @@
 //!  server has been seen to count what it had cached              ─► Cut
 //! ```
 //!
-//! After a verdict the count is of another prompt than the one that was sent: nothing may be
+//! The first two show in the usage alone and are told by
+//! [`silent_overflow`](super::failure::silent_overflow). After a verdict the count is of another prompt than the one that was sent: nothing may be
 //! calibrated by it.
 
 mod fingerprint;
@@ -22,6 +23,7 @@ mod fingerprint;
 #[cfg(test)]
 mod tests;
 
+use super::failure::{SilentOverflow, silent_overflow};
 use super::message::{StopReason, Usage};
 
 /// What was sent, as the host knows it.
@@ -148,15 +150,14 @@ impl SilentTruncation {
             // Nothing was counted, or all of it was cached by a server that leaves that out.
             return None;
         }
-        let window = sent.window_tokens;
-        let (form, window_tokens) = if window > 0 && counted_tokens > window {
-            (Form::Overrun, window)
+        let told = sent.window_tokens;
+        let by_usage = silent_overflow(usage, stop_reason, "", told);
+        let (form, window_tokens) = if by_usage == Some(SilentOverflow::BeyondWindow) {
+            (Form::Overrun, told)
         } else if let Some(window) = cut_window(sent, before, counted_tokens) {
             (Form::Cut, window)
-        } else if is_full(window, counted_tokens) && is_mute(usage, stop_reason) {
-            (Form::NoRoom, window)
         } else {
-            return None;
+            by_usage.map(|_| (Form::NoRoom, told))?
         };
         let sent_tokens = sent.prompt_tokens;
         Some(SilentTruncation { form, sent_tokens, counted_tokens, window_tokens })
@@ -217,13 +218,4 @@ fn cut_window(sent: &Sent, before: Counts, counted: u64) -> Option<u64> {
     // A template may drop old thinking, and a prompt that grew is smaller for it; not by this much.
     let shrank = before.counts_cached && counted < before.counted_tokens / 4 * 3;
     (shrank && floor > counted).then_some(0)
-}
-
-/// Xiaomi's servers stop at 99 in a hundred.
-fn is_full(window: u64, counted: u64) -> bool {
-    window > 0 && counted >= window - window / 100
-}
-
-fn is_mute(usage: &Usage, stop_reason: StopReason) -> bool {
-    usage.output == 0 && stop_reason == StopReason::Length
 }

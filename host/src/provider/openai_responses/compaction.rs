@@ -28,7 +28,8 @@ pub(super) fn compact_request(request: &ModelRequest) -> (String, Value) {
 
 /// The history in the place of the one that was sent.
 ///
-/// Its usage is left at zeros: what the compaction cost is not the size of what it left.
+/// Its usage is left at zeros: what the compaction cost is not the size of what it left. Provider and
+/// model are left to whoever asked: only the model of that very name may read the items again.
 pub(super) fn compacted(answer: &Value) -> Result<Vec<ChatMessage>, StreamFault> {
     if let Some(error) = answer.get("error").filter(|error| !error.is_null()) {
         return Err(StreamFault::Refused(refusal(error)));
@@ -42,12 +43,11 @@ pub(super) fn compacted(answer: &Value) -> Result<Vec<ChatMessage>, StreamFault>
         return Err(nonsense("something in its output is no item"));
     }
     let item = |item: &Value| Content::ProviderItem { api: API.to_owned(), item: item.clone() };
-    let text = |field| answer.get(field).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let id = answer.get("id").and_then(Value::as_str).unwrap_or_default();
     Ok(vec![ChatMessage::Assistant(AssistantMessage {
         content: items.iter().map(item).collect(),
         api: API.to_owned(),
-        model: text("model"),
-        response_id: text("id"),
+        response_id: id.to_owned(),
         ..AssistantMessage::default()
     })])
 }

@@ -1,10 +1,10 @@
 //! Messages as input items.
 
 use serde_json::{Map, Value, json};
-use sha2::{Digest, Sha256};
 
 use super::rules::{Item, obeyed};
 use super::{API, ID_MAX_CHARS};
+use crate::provider::call_id::{CallIds, IdRule};
 use crate::provider::message::{
     AssistantMessage, ChatMessage, Content, ToolCall, ToolResultMessage, UserMessage, as_object,
 };
@@ -20,16 +20,16 @@ const TOOL_NAME_MAX_CHARS: usize = 64;
 pub(super) fn input(messages: &[ChatMessage]) -> Vec<Value> {
     let mut items = Vec::new();
     let mut shown = ShownImages::default();
-    let id = written_call_ids(messages);
+    let ids = CallIds::of(messages, IdRule::Any { max_chars: ID_MAX_CHARS });
     for (origin, message) in messages.iter().enumerate() {
         let values = match message {
             ChatMessage::ToolResult(result) => {
                 shown.take(result);
-                vec![result_item(result, &id)]
+                vec![result_item(result, &ids)]
             }
             ChatMessage::User(user) => shown.flushed().chain(user_item(user)).collect(),
             ChatMessage::Assistant(answer) => {
-                shown.flushed().chain(answer_items(answer, &id)).collect()
+                shown.flushed().chain(answer_items(answer, &ids)).collect()
             }
         };
         items.extend(values.into_iter().map(|value| Item { value, origin }));
@@ -37,18 +37,6 @@ pub(super) fn input(messages: &[ChatMessage]) -> Vec<Value> {
     let after = messages.len();
     items.extend(shown.flushed().map(|value| Item { value, origin: after }));
     obeyed(items)
-}
-
-/// How call ids are written: at most 64 characters, the same for a call and its result.
-fn written_call_ids(_messages: &[ChatMessage]) -> impl Fn(&str) -> String {
-    |id: &str| {
-        if !id.is_empty() && id.chars().count() <= ID_MAX_CHARS {
-            return id.to_owned();
-        }
-        let hash = Sha256::digest(id.as_bytes());
-        let hex: String = hash.iter().take(12).map(|byte| format!("{byte:02x}")).collect();
-        format!("call_{hex}")
-    }
 }
 
 /// Images of results, held back until all results of their round are said.
@@ -95,16 +83,16 @@ fn image_part(image: Image<'_>) -> Value {
     json!({ "type": "input_image", "detail": "auto", "image_url": url })
 }
 
-fn result_item(result: &ToolResultMessage, id: &impl Fn(&str) -> String) -> Value {
+fn result_item(result: &ToolResultMessage, ids: &CallIds) -> Value {
     let mut output = text_of(&result.content);
     if output.is_empty() && !images_of(&result.content).is_empty() {
         ONLY_IMAGES.clone_into(&mut output);
     }
-    let call_id = id(&result.tool_call_id);
+    let call_id = ids.get(&result.tool_call_id);
     json!({ "type": "function_call_output", "call_id": call_id, "output": output })
 }
 
-fn answer_items(answer: &AssistantMessage, id: &impl Fn(&str) -> String) -> Vec<Value> {
+fn answer_items(answer: &AssistantMessage, ids: &CallIds) -> Vec<Value> {
     let item = |block: &Content| match block {
         Content::Text { text, .. } if text.is_empty() => None,
         Content::Text { text, text_signature } => {
@@ -114,7 +102,7 @@ fn answer_items(answer: &AssistantMessage, id: &impl Fn(&str) -> String) -> Vec<
         Content::Thinking { thinking_signature, .. } if answer.api == API => {
             reasoning_item(thinking_signature.as_deref()?)
         }
-        Content::ToolCall(call) => Some(call_item(call, id)),
+        Content::ToolCall(call) => Some(call_item(call, ids)),
         Content::ProviderItem { api, item } if api == API && item.is_object() => Some(item.clone()),
         _ => None,
     };
@@ -145,10 +133,10 @@ fn reasoning_item(signature: &str) -> Option<Value> {
     Some(Value::Object(item))
 }
 
-fn call_item(call: &ToolCall, id: &impl Fn(&str) -> String) -> Value {
+fn call_item(call: &ToolCall, ids: &CallIds) -> Value {
     json!({
         "type": "function_call",
-        "call_id": id(&call.id),
+        "call_id": ids.get(&call.id),
         "name": tool_name(&call.name),
         "arguments": Value::Object(as_object(&call.arguments)).to_string(),
     })
