@@ -8,8 +8,14 @@
 //!
 //! The room knows messages, not sessions: what the law has passed comes in, what is stored goes out.
 
+mod anthropic;
+mod gemini;
 mod plain;
+mod round;
+mod schema;
 
+#[cfg(test)]
+mod conversations;
 #[cfg(test)]
 mod generated;
 
@@ -36,11 +42,13 @@ mod wire;
 use ctxhost_engine_api::border::BoxFuture;
 use ctxhost_engine_api::{Completion, CompletionRequest, Result};
 
+pub use anthropic::{Anthropic, ContextEditing};
 pub use client::Client;
 pub use completer::{CompleterSettings, ModelCompleter};
 pub use connect::{ConnectError, connect};
 pub use dialect::Dialect;
 pub use failure::{ProviderError, Reason};
+pub use gemini::Gemini;
 pub use message::{AssistantMessage, ChatMessage, Content};
 pub use ollama::Ollama;
 pub use openai_responses::OpenAiResponses;
