@@ -12,6 +12,7 @@ use std::sync::Arc;
 use ctxhost_engine_api::ModelRef;
 use serde::{Deserialize, Serialize};
 
+mod accounting;
 mod agent;
 mod budget;
 mod catalogue;
@@ -20,12 +21,14 @@ mod compaction;
 mod edit;
 mod error;
 mod explain;
+mod failover;
 pub mod import;
 mod places;
 mod plugins;
 mod providers;
 mod tables;
 
+pub use accounting::AccountingSettings;
 pub use agent::AgentSettings;
 pub use budget::{BudgetSettings, RESERVE_FLOOR_TOKENS};
 pub use catalogue::{Allowed, SETTINGS, Setting};
@@ -33,6 +36,7 @@ pub use compaction::{CompactionSettings, Timing};
 pub use edit::{SlotEdit, set_slot};
 pub use error::{ConfigError, Mistake};
 pub use explain::{ExplainRow, explain};
+pub use failover::FailoverSettings;
 pub use plugins::{Entry, Plugins, SlotChoice, Slots};
 pub use tables::{ModelDefaults, ModelSettings, SummariserSettings};
 
@@ -67,6 +71,10 @@ pub struct Config {
     pub agent: AgentSettings,
     /// When compactions happen.
     pub compaction: CompactionSettings,
+    /// How long models rest that gave no answer.
+    pub failover: FailoverSettings,
+    /// How the sizes of requests are learned.
+    pub accounting: AccountingSettings,
     /// The model behind `Host::complete`, where there is one.
     pub summariser: Option<SummariserSettings>,
     /// Which tools there are, and what they may do.
@@ -97,6 +105,8 @@ struct Written {
     model: ModelDefaults,
     agent: AgentSettings,
     compaction: CompactionSettings,
+    failover: FailoverSettings,
+    accounting: AccountingSettings,
     summariser: Option<SummariserSettings>,
     tools: ToolSettings,
     mcp: BTreeMap<String, McpSettings>,
@@ -223,6 +233,8 @@ impl Written {
             model: self.model,
             agent: self.agent,
             compaction: self.compaction,
+            failover: self.failover,
+            accounting: self.accounting,
             summariser: self.summariser,
             tools: self.tools.with_paths_from(&folder),
             mcp: servers.map(|(name, it)| (name, it.with_paths_from(&folder))).collect(),

@@ -15,6 +15,13 @@ pub mod setup;
 
 pub mod hook;
 
+mod agent;
+pub mod event;
+mod projection;
+mod recovery;
+mod timing;
+mod turn;
+
 pub mod accounting;
 pub mod failover;
 pub mod inbox;
@@ -28,8 +35,10 @@ mod compaction;
 pub mod replay;
 pub mod roster;
 
+pub use agent::{BuildError, Occupancy, Runtime, RuntimeBuilder, SessionId};
 pub use by_hand::{ByHand, compact_by_hand};
 pub use compaction::{CompactionOutcome, Verdict};
 pub use conversation::Conversation;
 pub use request::{Ask, Compacting, RuntimeError, Shaped, Shaper};
 pub use setup::Setup;
+pub use turn::{Reply, TurnError};

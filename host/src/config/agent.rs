@@ -22,6 +22,9 @@ pub struct AgentSettings {
     /// Requests of one turn that may call tools. Default 200: the longest real turns on record have
     /// fewer, and a loop ends.
     pub max_rounds: u32,
+    /// Sessions that work at the same time; model calls do not count. Default 16: beyond it a machine is
+    /// busy with tools.
+    pub concurrent_turns: usize,
 }
 
 impl Default for AgentSettings {
@@ -36,6 +39,7 @@ impl Default for AgentSettings {
             thinking: ThinkingLevel::Off,
             max_output_tokens: 8_192,
             max_rounds: 200,
+            concurrent_turns: 16,
         }
     }
 }

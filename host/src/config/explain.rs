@@ -153,6 +153,8 @@ fn resolved(config: &Config, path: &[String]) -> Value {
         "models" => serde_json::to_value(&config.models),
         "agent" => serde_json::to_value(&config.agent),
         "compaction" => serde_json::to_value(&config.compaction),
+        "failover" => serde_json::to_value(&config.failover),
+        "accounting" => serde_json::to_value(&config.accounting),
         "model" => serde_json::to_value(&config.model),
         "summariser" => serde_json::to_value(&config.summariser),
         "tools" => serde_json::to_value(&config.tools),

@@ -69,6 +69,35 @@ pub enum Reason {
     Unclassified,
 }
 
+impl Reason {
+    /// It in a few words.
+    pub fn in_words(self) -> &'static str {
+        match self {
+            Reason::ContextOverflow => "the request is larger than the window",
+            Reason::MalformedHistory => "the history is not accepted",
+            Reason::OutputLimit => "more output was asked for than it gives",
+            Reason::WindowTooSmall => "the window is too small to work in",
+            Reason::Billing => "no credit",
+            Reason::Auth => "the key is not accepted",
+            Reason::AuthPermanent => "the key may not do this",
+            Reason::RateLimit => "rate limit",
+            Reason::Overloaded => "overloaded",
+            Reason::ServerError => "the provider failed",
+            Reason::Timeout => "no answer in time",
+            Reason::Connection => "nobody answers at its address",
+            Reason::TlsCertificate => "its certificate is not trusted",
+            Reason::ModelNotFound => "no such model",
+            Reason::SessionExpired => "what the request refers to is gone",
+            Reason::Format => "the request is not accepted",
+            Reason::EmptyResponse => "an empty answer",
+            Reason::StreamCut => "the answer broke off",
+            Reason::Nonsense => "an answer that cannot be read",
+            Reason::Cancelled => "cancelled",
+            Reason::Unclassified => "an unknown error",
+        }
+    }
+}
+
 /// What a provider said when it refused.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Refusal {

@@ -18,7 +18,7 @@ pub(super) fn object_root(schema: &Value) -> Map<String, Value> {
     }
     for key in ["anyOf", "oneOf"] {
         if let Some(Value::Array(branches)) = root.shift_remove(key) {
-            fold(&mut root, &branches, &mut resolver);
+            resolver.fold(&mut root, &branches);
         }
     }
     root.insert("type".into(), "object".into());
@@ -54,6 +54,24 @@ impl<'a> Resolver<'a> {
             merge(&mut node, self.resolve(part, trail));
         }
         node
+    }
+
+    /// Makes one object of alternatives: it has what any has and requires what all require.
+    pub(super) fn fold(&mut self, object: &mut Map<String, Value>, branches: &[Value]) {
+        let branches = branches.iter().map(|branch| self.resolve(branch, &mut Vec::new()));
+        let branches: Vec<_> = branches.filter(may_be_object).collect();
+        let mut common = branches.first().map(required).unwrap_or_default();
+        for mut branch in branches {
+            let names = required(&branch);
+            common.retain(|name| names.contains(name));
+            branch.shift_remove("required");
+            // Alternatives in alternatives would stand where these stood.
+            for key in ["anyOf", "oneOf"] {
+                branch.shift_remove(key);
+            }
+            merge(object, branch);
+        }
+        merge(object, Map::from_iter([("required".to_owned(), common.into())]));
     }
 
     fn follow(&mut self, path: &Value, trail: &mut Vec<String>) -> Option<&'a Value> {
@@ -95,24 +113,6 @@ fn merge(into: &mut Map<String, Value>, from: Map<String, Value>) {
             _ => {}
         }
     }
-}
-
-/// Makes one object of alternatives.
-fn fold(root: &mut Map<String, Value>, branches: &[Value], resolver: &mut Resolver<'_>) {
-    let branches = branches.iter().map(|branch| resolver.resolve(branch, &mut Vec::new()));
-    let branches: Vec<_> = branches.filter(may_be_object).collect();
-    let mut common = branches.first().map(required).unwrap_or_default();
-    for mut branch in branches {
-        let names = required(&branch);
-        common.retain(|name| names.contains(name));
-        branch.shift_remove("required");
-        // Alternatives in alternatives would stand at the root again.
-        for key in ["anyOf", "oneOf"] {
-            branch.shift_remove(key);
-        }
-        merge(root, branch);
-    }
-    merge(root, Map::from_iter([("required".to_owned(), common.into())]));
 }
 
 fn may_be_object(schema: &Map<String, Value>) -> bool {

@@ -29,13 +29,13 @@ use tokio_util::task::TaskTracker;
 use super::compaction::CompactionOutcome;
 use super::event::{Event, What};
 use super::failover::Failover;
-use super::model_name::ModelName;
 use super::hook::CompactionHook;
 use super::known_session::KnownSessions;
 use super::lane::Lanes;
-use super::setup::Setup;
+use super::model_name::ModelName;
 use super::request::Shaper;
-use super::turn::{self, Budget, Reply, Letter, Turn, TurnError};
+use super::setup::Setup;
+use super::turn::{self, Budget, Letter, Reply, Turn, TurnError};
 use crate::config::{AccountingSettings, AgentSettings, BudgetSettings, CompactionSettings};
 use crate::engine::{Clock, EngineSpec, Slot, SlotError};
 use crate::law::LawSettings;
@@ -45,9 +45,9 @@ use crate::provider::{ChatMessage, Content};
 use crate::tool::Toolbox;
 
 pub use builder::{BuildError, RuntimeBuilder};
-pub use sessions::SessionId;
-pub(super) use sessions::OpenSession;
 use sessions::HeldSession;
+pub(super) use sessions::OpenSession;
+pub use sessions::SessionId;
 
 /// An agent's runtime. Cheap to clone; all clones are the same.
 #[derive(Clone)]
@@ -130,7 +130,9 @@ impl Runtime {
         drop((open, lane));
         match &outcome {
             Ok(_) => self.housekeep(session),
-            Err(error) => shared.tell(session.as_str(), What::TurnFailed { message: error.to_string() }),
+            Err(error) => {
+                shared.tell(session.as_str(), What::TurnFailed { message: error.to_string() })
+            }
         }
         outcome
     }

@@ -130,7 +130,8 @@ impl Inbox {
         self.state().waiting.len()
     }
 
-    /// Hands each waiting message to `append`, oldest first, and answers how many there were.
+    /// Hands waiting messages to `append`, oldest first, and answers how many there were: all of them, or
+    /// those up to the letter `through`, so that each turn begins with the words it is for.
     ///
     /// `append` puts the record into this inbox's session as it is, and must have it on the disk
     /// when it returns; a session's `append` does. It may not push into this inbox.
@@ -140,14 +141,19 @@ impl Inbox {
     /// The first one of `append`. That message and those after it still wait.
     pub fn deliver<E: From<SessionError>>(
         &self,
+        through: Option<&str>,
         mut append: impl FnMut(RecordBody) -> Result<(), E>,
     ) -> Result<usize, E> {
         let mut state = self.state();
         let mut delivered = 0;
         while let Some(letter) = state.waiting.front() {
+            let is_last = through == Some(letter.id.as_str());
             append(letter.record()?)?;
             state.waiting.pop_front();
             delivered += 1;
+            if is_last {
+                break;
+            }
         }
         state.tidy();
         Ok(delivered)

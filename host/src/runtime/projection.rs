@@ -86,6 +86,3 @@ fn retold(message: ChatMessage, text: &str) -> ChatMessage {
         }
     }
 }
-
-#[cfg(test)]
-mod tests;

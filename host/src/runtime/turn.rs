@@ -139,7 +139,7 @@ impl<'a> Turn<'a> {
     /// The person's words are in the session before anything is done about them.
     fn hear(&mut self, letter: Letter<'_>) -> Result<(), TurnError> {
         let now_ms = self.shared.clock.now_ms();
-        letter.inbox.deliver_through(letter.id, |body| -> Result<(), SessionError> {
+        letter.inbox.deliver(Some(letter.id), |body| -> Result<(), SessionError> {
             let id = self.conversation.hear(body, now_ms)?;
             self.shared.known.grew(self.conversation);
             if self.first_id.is_empty() {

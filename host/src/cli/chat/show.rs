@@ -70,7 +70,7 @@ impl Screen {
                 self.remark("! the session is nearly full; /compact makes room");
             }
             What::Recovering { reason, action } => {
-                self.remark(&format!("! {}: {action}", reason.name()));
+                self.remark(&format!("! {}: {action}", reason.in_words()));
             }
             What::ModelChanged { model, why } => self.remark(&format!("! {model} goes on: {why}")),
             What::SilentTruncation { message } => self.remark(&format!("! {message}")),

@@ -18,6 +18,18 @@ pub enum SilentOverflow {
     NoRoomToAnswer,
 }
 
+impl std::fmt::Display for SilentOverflow {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            SilentOverflow::Named => "the model stopped because its window was full",
+            SilentOverflow::BeyondWindow => "more was counted than the window holds",
+            SilentOverflow::NoRoomToAnswer => {
+                "the prompt filled the window and nothing could be answered"
+            }
+        })
+    }
+}
+
 /// Whether an answer that came without an error belongs to a request that was too large.
 ///
 /// `window_tokens` is the context window in provider tokens; with 0, an unknown one, only the stop

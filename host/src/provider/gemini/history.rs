@@ -213,7 +213,8 @@ fn sign(turns: &mut [Turn]) {
     }
 }
 
-/// Whether the person said something in a turn. Images of results are turns of theirs too, but no word.
+/// Whether the person said something in a turn. One of images alone may belong to results, and a
+/// signature too many does no harm.
 fn is_spoken(turn: &Turn) -> bool {
     turn.speaker == Speaker::Person && turn.parts.iter().any(|part| part.get("text").is_some())
 }

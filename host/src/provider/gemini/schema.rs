@@ -1,5 +1,7 @@
 //! JSON schemas in the words that Gemini knows; a word that it does not know refuses the request (G-10).
 
+use std::collections::BTreeSet;
+
 use serde_json::{Map, Value, json};
 
 use super::super::schema::{Resolver, object_root, required};
@@ -39,7 +41,16 @@ impl Cleaner<'_> {
         let branches = node.shift_remove("anyOf").or_else(|| node.shift_remove("oneOf"));
         let types = types(&node);
         let cleaned = match branches {
-            Some(Value::Array(branches)) => self.any_of(&branches, &node, &trail),
+            // Alternatives of what is required, beside the properties themselves.
+            Some(Value::Array(branches)) if node.contains_key("properties") => {
+                self.resolver.fold(&mut node, &branches);
+                self.typed(&node, &types, &trail)
+            }
+            Some(Value::Array(branches)) => {
+                let branches: Vec<_> =
+                    branches.iter().map(|branch| inheriting(branch, &node)).collect();
+                self.any_of(&branches, &node, &trail)
+            }
             _ if types.iter().filter(|name| *name != "null").count() > 1 => {
                 let alone = |name: &String| Value::Object(with(&node, "type", name.clone().into()));
                 let branches: Vec<_> = types.iter().map(alone).collect();
@@ -171,7 +182,8 @@ fn types(node: &Map<String, Value>) -> Vec<String> {
     match node.get("type") {
         Some(Value::String(name)) => vec![name.clone()],
         Some(Value::Array(names)) => {
-            names.iter().filter_map(Value::as_str).map(str::to_owned).collect()
+            let names: BTreeSet<_> = names.iter().filter_map(Value::as_str).collect();
+            names.into_iter().map(str::to_owned).collect()
         }
         _ => Vec::new(),
     }
@@ -191,6 +203,19 @@ fn guess(node: &Map<String, Value>) -> &'static str {
 fn is_null(schema: &Value) -> bool {
     schema.get("type").is_some_and(|name| name == "null")
         || schema.get("const") == Some(&Value::Null)
+}
+
+/// An alternative that names no type has that of what it stands in.
+fn inheriting(branch: &Value, node: &Map<String, Value>) -> Value {
+    let says_what = ["type", "$ref", "allOf", "anyOf", "oneOf", "const", "properties"];
+    match (branch, node.get("type")) {
+        (Value::Object(branch), Some(name))
+            if !says_what.iter().any(|key| branch.contains_key(*key)) =>
+        {
+            Value::Object(with(branch, "type", name.clone()))
+        }
+        _ => branch.clone(),
+    }
 }
 
 fn with(node: &Map<String, Value>, key: &str, value: Value) -> Map<String, Value> {
@@ -251,11 +276,30 @@ mod tests {
     fn alternatives_stand_alone() {
         check(
             json!({ "type": ["string", "integer"], "minimum": 1 }),
-            json!({ "anyOf": [{ "type": "STRING" }, { "type": "INTEGER", "minimum": 1 }] }),
+            json!({ "anyOf": [{ "type": "INTEGER", "minimum": 1 }, { "type": "STRING" }] }),
         );
         check(
             json!({ "oneOf": [{ "const": "a" }, { "type": "boolean" }] }),
             json!({ "anyOf": [{ "type": "STRING", "enum": ["a"] }, { "type": "BOOLEAN" }] }),
+        );
+    }
+
+    #[test]
+    fn alternatives_of_what_is_required_leave_the_object_whole() {
+        check(
+            json!({
+                "type": "object",
+                "properties": { "a": { "type": "string" }, "b": { "type": "string" } },
+                "anyOf": [{ "required": ["a"] }, { "required": ["b"] }],
+            }),
+            json!({
+                "type": "OBJECT",
+                "properties": { "a": { "type": "STRING" }, "b": { "type": "STRING" } },
+            }),
+        );
+        check(
+            json!({ "type": "integer", "anyOf": [{ "minimum": 1 }, { "maximum": -1 }] }),
+            json!({ "anyOf": [{ "type": "INTEGER", "minimum": 1 }, { "type": "INTEGER", "maximum": -1 }] }),
         );
     }
 

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use super::AccountingSettings;
+use crate::config::AccountingSettings;
 
 /// The factors of the newest counts, oldest first.
 #[derive(Debug, Default)]

@@ -34,7 +34,9 @@ pub enum BuildError {
         name: String,
     },
     /// Nobody serves a model.
-    #[error("no provider {provider:?} for the model {model}; begin one with a line [providers.{provider}] in ctxhost.toml")]
+    #[error(
+        "no provider {provider:?} for the model {model}; begin one with a line [providers.{provider}] in ctxhost.toml"
+    )]
     NoProvider {
         /// The provider.
         provider: String,
@@ -225,16 +227,18 @@ impl RuntimeBuilder {
         names.iter().map(|name| model_name(name)).collect()
     }
 
-    fn clients(&self, chain: &[ModelName]) -> Result<BTreeMap<String, Arc<dyn Client>>, BuildError> {
+    fn clients(
+        &self,
+        chain: &[ModelName],
+    ) -> Result<BTreeMap<String, Arc<dyn Client>>, BuildError> {
         let mut clients = self.clients.clone();
         for model in chain {
             let provider = &model.provider;
             if clients.contains_key(provider) {
                 continue;
             }
-            let settings = self.config.provider(provider).ok_or_else(|| BuildError::NoProvider {
-                provider: provider.clone(),
-                model: model.to_string(),
+            let settings = self.config.provider(provider).ok_or_else(|| {
+                BuildError::NoProvider { provider: provider.clone(), model: model.to_string() }
             })?;
             clients.insert(provider.clone(), connect(provider, settings)?);
         }

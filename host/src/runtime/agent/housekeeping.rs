@@ -5,8 +5,8 @@ use std::time::Duration;
 use ctxhost_engine_api::{MaintainRequest, Trigger};
 
 use super::{Runtime, SessionId, Shared};
-use crate::runtime::event::What;
 use crate::config::Timing;
+use crate::runtime::event::What;
 use crate::runtime::turn::{Turn, TurnError};
 
 impl Runtime {

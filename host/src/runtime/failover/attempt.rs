@@ -31,7 +31,7 @@ impl Attempt {
 
 impl fmt::Display for Attempt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (model, name) = (&self.model, name(self.reason));
+        let (model, name) = (&self.model, self.reason.in_words());
         write!(f, "{model}: {name}")?;
         match self.resting_ms {
             Some(rest_ms) => write!(f, ", passed over for {} s more", rest_ms.div_ceil(1_000))?,
@@ -59,33 +59,6 @@ impl fmt::Display for AllModelsFailed {
                 all.iter().try_for_each(|attempt| write!(f, "\n  {attempt}"))
             }
         }
-    }
-}
-
-/// A reason in a few words.
-fn name(reason: Reason) -> &'static str {
-    match reason {
-        Reason::ContextOverflow => "the request is larger than the window",
-        Reason::MalformedHistory => "the history is not accepted",
-        Reason::OutputLimit => "more output was asked for than it gives",
-        Reason::WindowTooSmall => "the window is too small to work in",
-        Reason::Billing => "no credit",
-        Reason::Auth => "the key is not accepted",
-        Reason::AuthPermanent => "the key may not do this",
-        Reason::RateLimit => "rate limit",
-        Reason::Overloaded => "overloaded",
-        Reason::ServerError => "the provider failed",
-        Reason::Timeout => "no answer in time",
-        Reason::Connection => "nobody answers at its address",
-        Reason::TlsCertificate => "its certificate is not trusted",
-        Reason::ModelNotFound => "no such model",
-        Reason::SessionExpired => "what the request refers to is gone",
-        Reason::Format => "the request is not accepted",
-        Reason::EmptyResponse => "an empty answer",
-        Reason::StreamCut => "the answer broke off",
-        Reason::Nonsense => "an answer that cannot be read",
-        Reason::Cancelled => "cancelled",
-        Reason::Unclassified => "an unknown error",
     }
 }
 

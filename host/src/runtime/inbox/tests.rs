@@ -40,14 +40,14 @@ impl Home {
 
     fn deliver(&mut self, inbox: &Inbox) -> Result<usize, SessionError> {
         let session = self.session.as_mut().unwrap();
-        inbox.deliver(|record| session.append(record).map(|_| ()))
+        inbox.deliver(None, |record| session.append(record).map(|_| ()))
     }
 
     /// Delivers, and is killed when `appended` records are in the session.
     fn deliver_until(&mut self, inbox: &Inbox, appended: usize) {
         let session = self.session.as_mut().unwrap();
         let mut done = 0;
-        let _ = inbox.deliver(|record| {
+        let _ = inbox.deliver(None, |record| {
             if done == appended {
                 return Err(SessionError::ReadOnly { id: "killed".to_owned() });
             }
@@ -218,7 +218,7 @@ fn only_messages_are_taken_and_a_session_in_memory_has_an_inbox_too() {
         assert!(matches!(inbox.push(wrong), Err(InboxError::NoMessage(_))), "{wrong}");
     }
     let id = inbox.push(&message(0)).unwrap();
-    inbox.deliver(|record| session.append(record).map(|_| ())).unwrap();
+    inbox.deliver(None, |record| session.append(record).map(|_| ())).unwrap();
     assert!(session.records()[0].line().contains(&format!(r#""inboxId":"{id}""#)));
 }
 

@@ -32,7 +32,9 @@ pub enum TurnError {
     #[error(transparent)]
     Provider(Box<ProviderError>),
     /// The model goes on calling tools.
-    #[error("the turn was ended after {rounds} rounds of tools (agent.max_rounds); say \"go on\" to let it continue")]
+    #[error(
+        "the turn was ended after {rounds} rounds of tools (agent.max_rounds); say \"go on\" to let it continue"
+    )]
     TooManyRounds {
         /// How many there were.
         rounds: u32,

@@ -85,8 +85,9 @@ fn pairs(contents: &[Value], third: bool, check: &mut Check<'_>) {
 }
 
 fn signatures(contents: &[Value], check: &mut Check<'_>) {
+    let text = |part: &Value| part.get("text").is_some();
     let speaks =
-        |content: &Value| content["role"] == "user" && content.pointer("/parts/0/text").is_some();
+        |content: &Value| content["role"] == "user" && list(&content["parts"]).iter().any(text);
     let start = contents.iter().rposition(speaks).unwrap_or_default();
     for content in contents.iter().skip(start) {
         let parts = list(&content["parts"]).iter();
