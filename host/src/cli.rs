@@ -1,5 +1,6 @@
 //! The command line: arguments as types, one command a file, errors as exit codes and hints.
 
+mod chat;
 mod compact;
 mod config;
 mod engines;
@@ -8,6 +9,7 @@ mod opening;
 mod output;
 mod render;
 mod replay;
+mod sessions;
 mod setup;
 mod use_engine;
 mod window;
@@ -36,6 +38,10 @@ struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Command {
     Replay(replay::Replay),
+    Chat(chat::Chat),
+    /// The sessions that `chat` keeps.
+    #[command(subcommand)]
+    Sessions(sessions::Sessions),
     Compact(compact::Compact),
     /// The engines that can fill the slot.
     #[command(subcommand)]
@@ -53,6 +59,8 @@ pub fn run() -> ExitCode {
     let mut output = Output::new(arguments.color);
     let outcome = match arguments.command {
         Command::Replay(command) => command.run(arguments.config.as_deref(), &mut output),
+        Command::Chat(command) => command.run(arguments.config.as_deref(), &mut output),
+        Command::Sessions(command) => command.run(&mut output),
         Command::Compact(command) => command.run(arguments.config.as_deref(), &mut output),
         Command::Engines(command) => command.run(arguments.config.as_deref(), &mut output),
         Command::Config(command) => command.run(arguments.config.as_deref(), &mut output),

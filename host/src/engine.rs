@@ -19,7 +19,7 @@ pub mod store;
 mod timeouts;
 
 pub use bundled::{BUNDLED, LEGACY, bundled};
-pub use environment::{Clock, Environment, SessionView};
+pub use environment::{Clock, Environment, SessionView, state_folder};
 pub use lane::Isolation;
 pub use library::{Inspected, LoadError, inspect};
 pub use live::{EngineSpec, LinkedEngine, LiveEngine, OpenError, Source};

@@ -13,7 +13,8 @@ use super::output::Output;
 use super::setup;
 use super::window::parse_tokens;
 use crate::config::Config;
-use crate::runtime::{Runtime, RuntimeBuilder, SessionId, state_folder};
+use crate::engine::state_folder;
+use crate::runtime::{Runtime, RuntimeBuilder, SessionId};
 use crate::session::{Session, SessionFolder};
 
 /// Talk to a model that works in this folder with tools.
@@ -101,11 +102,7 @@ pub(super) fn sessions_of(cwd: &Path) -> SessionFolder {
     SessionFolder::of(&state_folder().join("sessions"), cwd)
 }
 
-async fn say_once(
-    runtime: &Runtime,
-    session: &SessionId,
-    text: &str,
-) -> Result<ExitCode, Failure> {
+async fn say_once(runtime: &Runtime, session: &SessionId, text: &str) -> Result<ExitCode, Failure> {
     runtime.send(session, text).await?;
     Ok(ExitCode::SUCCESS)
 }

@@ -4,8 +4,8 @@ use std::process::ExitCode;
 
 use crate::config::ConfigError;
 use crate::engine::{OpenError, SlotError};
-use crate::runtime::RuntimeError;
 use crate::runtime::roster::RosterError;
+use crate::runtime::{BuildError, RuntimeError, TurnError};
 use crate::session::SessionError;
 use crate::session::recording;
 
@@ -48,8 +48,7 @@ impl Failure {
 
     /// Tells the person and answers the exit code.
     pub(super) fn report(self, output: &mut Output) -> ExitCode {
-        output.remark(&format!("error: {}", self.message));
-        self.hints.iter().for_each(|hint| output.remark(hint));
+        output.remark(&self.to_string());
         match self.blame {
             Blame::Caller => ExitCode::from(2),
             Blame::Inside => ExitCode::from(1),
@@ -66,6 +65,34 @@ impl From<ConfigError> for Failure {
         match handler.render_report(&mut shown, &error) {
             Ok(()) => Failure::caller("the config is not usable").hint(shown.trim_end()),
             Err(_) => Failure::caller(error.to_string()),
+        }
+    }
+}
+
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "error: {}", self.message)?;
+        self.hints.iter().try_for_each(|hint| write!(f, "\n{hint}"))
+    }
+}
+
+impl From<BuildError> for Failure {
+    fn from(error: BuildError) -> Self {
+        match error {
+            BuildError::Roster(error) => error.into(),
+            BuildError::Slot(SlotError::Open(error)) => error.into(),
+            other => Failure::caller(other.to_string()),
+        }
+    }
+}
+
+impl From<TurnError> for Failure {
+    fn from(error: TurnError) -> Self {
+        match error {
+            TurnError::Shape(error) => error.into(),
+            TurnError::Session(error) => error.into(),
+            TurnError::NoModel | TurnError::NoSession { .. } => Failure::caller(error.to_string()),
+            other => Failure::internal(other.to_string()),
         }
     }
 }

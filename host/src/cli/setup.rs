@@ -12,9 +12,10 @@ use super::output::Output;
 use super::render::phrase::grouped;
 use crate::config::Config;
 use crate::engine::SlotError;
-use crate::provider::{Completer, CompleterSettings, ConnectError, ModelCompleter, connect};
+use crate::provider::{Completer, ConnectError};
 use crate::runtime::replay::report::WindowFacts;
 use crate::runtime::roster::Roster;
+use crate::runtime::setup::summariser;
 use crate::runtime::{RuntimeError, Setup};
 
 /// The setup for a model, against the window that was asked for or that the config knows.
@@ -105,19 +106,8 @@ pub(super) fn broken_off(
 }
 
 fn completer(config: &Config) -> Result<Option<Arc<dyn Completer>>, Failure> {
-    let (Some(summariser), Some((name, provider))) =
-        (&config.summariser, config.summariser_provider())
-    else {
-        return Ok(None);
-    };
-    let client = connect(&name, &provider).map_err(|error| unconnected(config, &name, &error))?;
-    let settings = CompleterSettings {
-        model: summariser.model.clone(),
-        timeout_ms: summariser.timeout_ms,
-        max_output_tokens: summariser.max_output_tokens,
-    };
-    let runtime = tokio::runtime::Handle::current();
-    Ok(Some(Arc::new(ModelCompleter::new(client, settings, runtime))))
+    let name = config.summariser_provider().map(|(name, _)| name).unwrap_or_default();
+    summariser(config).map_err(|error| unconnected(config, &name, &error))
 }
 
 /// A provider that cannot be reached as the config says, with the place that says so.
@@ -126,7 +116,6 @@ fn unconnected(config: &Config, name: &str, error: &ConnectError) -> Failure {
         ConnectError::KeyNotSet { .. } => "api_key_env",
         ConnectError::TwoKeys { .. } => "api_key_command",
         ConnectError::Setting { setting, .. } => setting,
-        ConnectError::NotBuilt { .. } => "dialect",
     };
     let failure = Failure::caller(error.to_string());
     let keys = [format!("providers.\"{name}\".{setting}"), format!("summariser.{setting}")];

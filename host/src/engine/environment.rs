@@ -141,7 +141,7 @@ impl fmt::Debug for Environment {
 
 /// Where the host keeps its own files: `CTXHOST_STATE_DIR`, else the user's state folder. Not the
 /// system's temporary folder, which may forbid execution.
-fn state_folder() -> PathBuf {
+pub fn state_folder() -> PathBuf {
     let named = std::env::var_os("CTXHOST_STATE_DIR").map(PathBuf::from);
     let usual = || {
         let folders = directories::ProjectDirs::from("", "", "ctxhost")?;

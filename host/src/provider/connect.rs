@@ -4,9 +4,13 @@ use std::sync::Arc;
 
 use secrecy::SecretString;
 
+use super::anthropic::Anthropic;
 use super::client::Client;
 use super::dialect::Dialect;
+use super::gemini::Gemini;
+use super::ollama::Ollama;
 use super::openai_chat::{Compat, OpenAiChat};
+use super::openai_responses::OpenAiResponses;
 use super::settings::{DialectName, ProviderSettings};
 use super::wire::{HttpClient, Key};
 
@@ -37,14 +41,6 @@ pub enum ConnectError {
         /// Why not; never with its value, in which a key may stand.
         problem: String,
     },
-    /// The dialect is not part of this build.
-    #[error("{provider} speaks {dialect}, which is not built yet; use openai-completions")]
-    NotBuilt {
-        /// The provider.
-        provider: String,
-        /// The dialect.
-        dialect: &'static str,
-    },
 }
 
 /// A provider by its settings. Nothing is sent yet, and a key command has not run.
@@ -53,21 +49,20 @@ pub enum ConnectError {
 ///
 /// [`ConnectError`].
 pub fn connect(name: &str, settings: &ProviderSettings) -> Result<Arc<dyn Client>, ConnectError> {
-    let dialect = dialect(name, settings)?;
+    let dialect = dialect(settings);
     let key = key(name, settings)?;
     Ok(Arc::new(HttpClient::new(name, dialect, key, settings)?))
 }
 
-fn dialect(name: &str, settings: &ProviderSettings) -> Result<Box<dyn Dialect>, ConnectError> {
-    let not_built = |dialect| Err(ConnectError::NotBuilt { provider: name.to_owned(), dialect });
+fn dialect(settings: &ProviderSettings) -> Box<dyn Dialect> {
     match settings.dialect {
         DialectName::OpenAiCompletions => {
-            Ok(Box::new(OpenAiChat::new(Compat::of(&settings.compat, settings.base_url()))))
+            Box::new(OpenAiChat::new(Compat::of(&settings.compat, settings.base_url())))
         }
-        DialectName::OpenAiResponses => not_built("openai-responses"),
-        DialectName::AnthropicMessages => not_built("anthropic-messages"),
-        DialectName::GoogleGenerativeAi => not_built("google-generative-ai"),
-        DialectName::Ollama => not_built("ollama"),
+        DialectName::OpenAiResponses => Box::new(OpenAiResponses),
+        DialectName::AnthropicMessages => Box::<Anthropic>::default(),
+        DialectName::GoogleGenerativeAi => Box::new(Gemini),
+        DialectName::Ollama => Box::new(Ollama),
     }
 }
 

@@ -7,18 +7,18 @@ use crate::provider::{ChatMessage, Content};
 
 /// The conversation as it is sent, and what the session adds to the system prompt.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Projection {
+pub(super) struct Projection {
     /// Texts of system messages in the session, in order.
-    pub system: Vec<String>,
+    pub(super) system: Vec<String>,
     /// Everything else.
-    pub messages: Vec<ChatMessage>,
+    pub(super) messages: Vec<ChatMessage>,
     /// What each of them costs, as entries count.
-    pub tokens: Vec<u64>,
+    pub(super) tokens: Vec<u64>,
 }
 
 impl Projection {
     /// Of the items of a lawful plan.
-    pub fn of(items: &[Item<'_>]) -> Projection {
+    pub(super) fn of(items: &[Item<'_>]) -> Projection {
         let mut projection = Projection::default();
         for item in items {
             match item.role() {

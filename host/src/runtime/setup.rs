@@ -6,11 +6,12 @@ use ctxhost_engine_api::ModelRef;
 
 use super::hook::CompactionHook;
 use super::request::Shaper;
+use crate::config::Config;
 use crate::engine::{
     Clock, EngineSpec, Environment, OnEngineError, SessionView, Slot, SlotError, Timeouts,
 };
 use crate::law::LawSettings;
-use crate::provider::Completer;
+use crate::provider::{Completer, CompleterSettings, ConnectError, ModelCompleter, connect};
 
 /// What a run needs beside a session and an engine.
 #[derive(Clone, Debug)]
@@ -64,4 +65,25 @@ impl Setup {
             hooks: &self.hooks,
         }
     }
+}
+
+/// The model for summaries, on the current tokio runtime; `None` where the config names none.
+///
+/// # Errors
+///
+/// [`ConnectError`].
+pub fn summariser(config: &Config) -> Result<Option<Arc<dyn Completer>>, ConnectError> {
+    let (Some(summariser), Some((name, provider))) =
+        (&config.summariser, config.summariser_provider())
+    else {
+        return Ok(None);
+    };
+    let settings = CompleterSettings {
+        model: summariser.model.clone(),
+        timeout_ms: summariser.timeout_ms,
+        max_output_tokens: summariser.max_output_tokens,
+    };
+    let client = connect(&name, &provider)?;
+    let runtime = tokio::runtime::Handle::current();
+    Ok(Some(Arc::new(ModelCompleter::new(client, settings, runtime))))
 }

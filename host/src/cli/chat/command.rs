@@ -39,7 +39,9 @@ impl Command {
         let (name, argument) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
         let argument = argument.trim();
         Some(Ok(match name {
-            "compact" => Command::Compact { focus: Some(argument.to_owned()).filter(|f| !f.is_empty()) },
+            "compact" => {
+                Command::Compact { focus: Some(argument.to_owned()).filter(|f| !f.is_empty()) }
+            }
             "context" => Command::Context,
             "undo" => Command::Undo,
             "engine" if !argument.is_empty() => Command::Engine { name: argument.to_owned() },

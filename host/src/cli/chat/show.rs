@@ -32,7 +32,9 @@ impl Show {
                 };
                 match event {
                     Ok(event) => screen.show(&event.what),
-                    Err(RecvError::Lagged(missed)) => screen.remark(&format!("({missed} events missed)")),
+                    Err(RecvError::Lagged(missed)) => {
+                        screen.remark(&format!("({missed} events missed)"))
+                    }
                     Err(RecvError::Closed) => return,
                 }
             }
@@ -61,7 +63,9 @@ impl Screen {
             What::ToolCalled { tool, arguments, .. } => {
                 self.remark(&format!("* {tool} {}", shortened(&arguments.to_string())));
             }
-            What::ToolEnded { tool, is_error: true, .. } => self.remark(&format!("* {tool} failed")),
+            What::ToolEnded { tool, is_error: true, .. } => {
+                self.remark(&format!("* {tool} failed"))
+            }
             What::Assembled { engine, fallback: Some(why), .. } => {
                 self.remark(&format!("! {engine} stands in: {why}"));
             }

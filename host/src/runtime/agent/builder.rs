@@ -18,7 +18,7 @@ use crate::runtime::known_session::KnownSessions;
 use crate::runtime::lane::Lanes;
 use crate::runtime::model_name::ModelName;
 use crate::runtime::roster::{Roster, RosterError};
-use crate::runtime::setup::Setup;
+use crate::runtime::setup::{Setup, summariser};
 use crate::tool::{Tool, ToolError, Toolbox};
 
 /// Events that a slow listener may be behind before it misses some.
@@ -254,6 +254,10 @@ impl RuntimeBuilder {
         let config = &self.config;
         let first = chain.first().cloned().unwrap_or_default();
         let window_tokens = windows.get(&first).copied().unwrap_or_default();
+        let completer = match &self.completer {
+            Some(completer) => Some(completer.clone()),
+            None => summariser(config)?,
+        };
         let (reserve_tokens, budget_tokens) = config.budget.budget(window_tokens, 0);
         Ok(Setup {
             budget_tokens,
@@ -263,7 +267,7 @@ impl RuntimeBuilder {
             on_error: config.plugins.on_engine_error,
             legacy: Roster::of(config).legacy(config),
             timeouts: config.timeouts.clone(),
-            completer: self.completer.clone(),
+            completer,
             hooks: self.hooks.clone(),
         })
     }
