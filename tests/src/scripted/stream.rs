@@ -20,12 +20,14 @@ pub(super) enum End {
     Hang,
 }
 
+/// The last frames of a stream say that it is whole: what is cut is cut before them.
+const CLOSING_FRAMES: usize = 3;
+
 /// A body of random chunks.
-pub(super) fn body(bytes: Vec<u8>, end: End, random: &mut fastrand::Rng) -> Body {
-    let whole = end == End::Whole;
-    let until = if whole { bytes.len() } else { random.usize(0..bytes.len().max(1)) };
-    let sent = bytes.get(..until).unwrap_or_default();
-    let chunks = chunks(sent, random);
+pub(super) fn body(frames: &[String], end: End, random: &mut fastrand::Rng) -> Body {
+    let bytes = frames.concat().into_bytes();
+    let until = if end == End::Whole { bytes.len() } else { cut_place(frames, random) };
+    let chunks = chunks(bytes.get(..until).unwrap_or_default(), random);
     let sending = stream::iter(chunks).then(|chunk| async move {
         // Without a pause the chunks would be sent as one.
         tokio::task::yield_now().await;
@@ -36,6 +38,14 @@ pub(super) fn body(bytes: Vec<u8>, end: End, random: &mut fastrand::Rng) -> Body
         End::Cut => Body::from_stream(sending.chain(stream::once(async { Err(cut()) }))),
         End::Hang => Body::from_stream(sending.chain(stream::once(hang()))),
     }
+}
+
+fn cut_place(frames: &[String], random: &mut fastrand::Rng) -> usize {
+    let cuttable = frames.len().saturating_sub(CLOSING_FRAMES);
+    let bytes: usize = frames.iter().take(cuttable).map(String::len).sum();
+    // Of a short stream the first half of its only frame.
+    let first = frames.first().map_or(0, String::len) / 2;
+    random.usize(0..bytes.max(first).max(1))
 }
 
 fn cut() -> io::Error {

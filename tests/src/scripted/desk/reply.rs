@@ -25,11 +25,11 @@ pub(super) fn html() -> Response<Body> {
 /// A body in chunks.
 pub(super) fn stream(
     kind: &str,
-    bytes: Vec<u8>,
+    frames: &[String],
     end: End,
     random: &mut fastrand::Rng,
 ) -> Response<Body> {
-    build(200, kind, stream::body(bytes, end, random))
+    build(200, kind, stream::body(frames, end, random))
 }
 
 /// The same with the header that says when to come again.
