@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
+#[path = "scripted/binary.rs"]
+mod binary;
 #[path = "scripted/client.rs"]
 mod client;
 #[path = "scripted/dialects.rs"]

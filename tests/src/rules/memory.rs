@@ -80,7 +80,8 @@ pub struct Memory {
 struct Answer {
     /// Signatures in order.
     thinking: Vec<String>,
-    prefix: String,
+    /// A hash of what stood before it, where that binds.
+    prefix: Option<u64>,
 }
 
 impl Memory {

@@ -32,7 +32,7 @@ fn call_ids(message: &Value) -> Vec<&str> {
 }
 
 /// Each message with the tool messages directly behind it.
-fn answered<'a>(messages: &'a [Value]) -> impl Iterator<Item = (usize, &'a Value, Vec<&'a str>)> {
+fn answered(messages: &[Value]) -> impl Iterator<Item = (usize, &Value, Vec<&str>)> {
     messages.iter().enumerate().map(|(at, message)| {
         let behind = messages.iter().skip(at + 1);
         let tools = behind.take_while(|next| text(next, "role") == "tool");

@@ -8,6 +8,10 @@ use serde_json::Value;
 const MAX_PROMPTS: usize = 64;
 /// Caches are read in steps, in tokens.
 const STEP_TOKENS: u64 = 128;
+/// Prompts are compared in pieces, because single bytes take long in a long run.
+const PIECE_BYTES: usize = 1_024;
+/// The closing brackets of a prompt, which no longer prompt shares.
+const CLOSING_BYTES: usize = 2;
 
 /// The prompts of late.
 #[derive(Debug, Default)]
@@ -17,14 +21,23 @@ impl Cache {
     /// The tokens of a prompt that were read before; then it counts as read.
     pub(super) fn read(&mut self, prompt: &Value, prompt_tokens: u64) -> u64 {
         let prompt = prompt.to_string();
-        let common = self.0.iter().map(|before| common_bytes(before, &prompt)).max().unwrap_or(0);
-        let cached = prompt_tokens * common as u64 / (prompt.len() as u64).max(1);
+        let mut most = 0;
+        self.0.retain(|before| {
+            let common = common_bytes(before.as_bytes(), prompt.as_bytes());
+            most = most.max(common);
+            // What the new one holds whole needs no remembering.
+            common + CLOSING_BYTES < before.len()
+        });
+        let cached = prompt_tokens * most as u64 / (prompt.len() as u64).max(1);
         self.0.push_front(prompt);
         self.0.truncate(MAX_PROMPTS);
         cached / STEP_TOKENS * STEP_TOKENS
     }
 }
 
-fn common_bytes(before: &str, now: &str) -> usize {
-    before.bytes().zip(now.bytes()).take_while(|(before, now)| before == now).count()
+fn common_bytes(before: &[u8], now: &[u8]) -> usize {
+    let pieces = before.chunks(PIECE_BYTES).zip(now.chunks(PIECE_BYTES));
+    let same = pieces.take_while(|(before, now)| before == now).map(|(piece, _)| piece.len()).sum();
+    let (before, now) = (before.get(same..).unwrap_or(&[]), now.get(same..).unwrap_or(&[]));
+    same + before.iter().zip(now).take_while(|(before, now)| before == now).count()
 }

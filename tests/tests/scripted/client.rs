@@ -1,5 +1,6 @@
 //! A client that knows just enough of each dialect.
 
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use ctxhost_tests::rules::Wire;
@@ -35,9 +36,12 @@ pub(crate) struct Heard {
     pub(crate) cached_tokens: u64,
 }
 
-/// A client that fails rather than waits.
-pub(crate) fn client() -> reqwest::Client {
-    reqwest::Client::builder().no_proxy().timeout(Duration::from_secs(5)).build().unwrap()
+/// A client that fails rather than waits. One for all tests, because it reads certificates when it is
+/// built; without a pool, because each test has a runtime of its own.
+pub(crate) fn client() -> &'static reqwest::Client {
+    static CLIENT: OnceLock<reqwest::Client> = OnceLock::new();
+    let build = || reqwest::Client::builder().no_proxy().pool_max_idle_per_host(0);
+    CLIENT.get_or_init(|| build().timeout(Duration::from_secs(5)).build().unwrap())
 }
 
 /// The path and the body of a request with one message and perhaps one tool.

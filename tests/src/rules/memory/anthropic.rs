@@ -1,5 +1,7 @@
 //! thinking and compactions come back as they were sent, or not at all.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
+
 use serde_json::Value;
 
 use super::super::Broken;
@@ -12,7 +14,8 @@ impl Memory {
             Part::Thinking { signature, .. } => Some(signature.clone()),
             _ => None,
         });
-        let prefix = prefix(body, list(body, "messages").len());
+        let count = list(body, "messages").len();
+        let prefix = self.binds_thinking.then(|| prefix(body, count));
         let answer = Answer { thinking: thinking.collect(), prefix };
         self.answers.insert(issued_key(&issued.parts), answer);
     }
@@ -34,8 +37,8 @@ impl Memory {
                 true => a_15(at, same, found),
                 false => a_17(at, same, found),
             }
-            if self.binds_thinking {
-                a_21(at, answer.prefix == prefix(body, at), found);
+            if let Some(before) = answer.prefix {
+                a_21(at, before == prefix(body, at), found);
             }
         }
     }
@@ -126,12 +129,15 @@ fn issued_key(parts: &[Part]) -> String {
         .collect()
 }
 
-/// Everything before a message that binds its thinking: marks of the cache are no part of it.
-fn prefix(body: &Value, at: usize) -> String {
-    let before: Vec<Value> =
-        list(body, "messages").iter().take(at).map(|message| unmarked(message.clone())).collect();
-    let all = (unmarked(body["tools"].clone()), unmarked(body["system"].clone()), before);
-    serde_json::to_string(&all).unwrap_or_default()
+/// A hash of everything that binds the thinking of a message: marks of the cache are no part of it.
+fn prefix(body: &Value, at: usize) -> u64 {
+    let mut hash = DefaultHasher::new();
+    for part in
+        [&body["tools"], &body["system"]].into_iter().chain(list(body, "messages").iter().take(at))
+    {
+        unmarked(part.clone()).to_string().hash(&mut hash);
+    }
+    hash.finish()
 }
 
 fn unmarked(mut value: Value) -> Value {
