@@ -1,6 +1,10 @@
-//! What the stories in `tests/` share: built engines, recorded sessions, the binary.
+//! What the stories in `tests/` share: built engines, recorded sessions, the binary, and a
+//! provider that is none.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)]
+
+pub mod rules;
+pub mod scripted;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
