@@ -186,3 +186,29 @@ impl DialectName {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_word_is_a_dialect_and_the_long_ones_are_written() {
+        let read = |word: &str| serde_json::from_value::<DialectName>(word.into()).unwrap();
+        for word in &DialectName::WORDS[..5] {
+            assert_eq!(serde_json::to_value(read(word)).unwrap(), *word);
+        }
+        for word in &DialectName::WORDS[5..] {
+            assert_ne!(serde_json::to_value(read(word)).unwrap(), *word);
+        }
+    }
+
+    #[test]
+    fn the_usual_key_goes_to_the_usual_address_only() {
+        let usual = ProviderSettings::new(DialectName::AnthropicMessages);
+        assert_eq!(usual.key_variable(), Some("ANTHROPIC_API_KEY"));
+        let elsewhere = ProviderSettings { base_url: Some("http://x".into()), ..usual.clone() };
+        assert_eq!(elsewhere.key_variable(), None);
+        let named = ProviderSettings { api_key_env: Some("MINE".into()), ..elsewhere };
+        assert_eq!(named.key_variable(), Some("MINE"));
+    }
+}

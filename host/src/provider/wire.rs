@@ -103,7 +103,18 @@ impl HttpClient {
     fn fit(&self, request: &ModelRequest) -> ModelRequest {
         let messages =
             foreign::for_model(&request.messages, self.api(), &self.name, &request.model);
-        ModelRequest { messages, ..request.clone() }
+        // By its fields, so that no message is copied only to be replaced.
+        ModelRequest {
+            model: request.model.clone(),
+            system: request.system.clone(),
+            messages,
+            tools: request.tools.clone(),
+            max_output_tokens: request.max_output_tokens,
+            window_tokens: request.window_tokens,
+            thinking: request.thinking,
+            temperature: request.temperature,
+            cache_key: request.cache_key.clone(),
+        }
     }
 
     fn failing<'a>(&'a self, model: &'a str, key: Option<&SecretString>) -> Failing<'a> {

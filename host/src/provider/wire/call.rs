@@ -1,8 +1,9 @@
 //! One attempt: the request goes out, the answer comes in.
 
 use futures_util::StreamExt as _;
+use futures_util::stream::BoxStream;
 use reqwest::Response;
-use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderName, HeaderValue};
+use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use secrecy::{ExposeSecret, SecretString};
 use tokio::time::{Instant, timeout_at};
 
@@ -13,6 +14,7 @@ use super::frames::{Body, OwnedFrame, Trouble};
 use super::refusal;
 use crate::provider::dialect::{Answer, Framing, StreamFault};
 use crate::provider::failure::{ProviderError, Reason};
+use crate::provider::message::{Content, StopReason};
 use crate::provider::request::StreamPart;
 
 /// The most of a refusal that is read, in bytes.
@@ -54,7 +56,7 @@ impl<'a> Heard<'a> {
 pub(super) struct Accepted<'a> {
     response: Response,
     deadline: Instant,
-    pub(super) failing: Failing<'a>,
+    failing: Failing<'a>,
 }
 
 impl HttpClient {
@@ -129,13 +131,14 @@ impl HttpClient {
         call: &Call,
         key: Option<&SecretString>,
     ) -> Result<reqwest::RequestBuilder, &'static str> {
-        let mut headers = reqwest::header::HeaderMap::new();
+        let mut headers = HeaderMap::new();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         headers
             .insert(ACCEPT, HeaderValue::from_static("text/event-stream, application/json, */*"));
         for (name, value) in &call.headers {
-            if let Ok(value) = HeaderValue::from_str(value) {
-                headers.insert(HeaderName::from_static(name), value);
+            let header = HeaderName::from_bytes(name.as_bytes());
+            if let (Ok(name), Ok(value)) = (header, HeaderValue::from_str(value)) {
+                headers.insert(name, value);
             }
         }
         if let Some(key) = key {
@@ -172,7 +175,7 @@ impl HttpClient {
     async fn read_stream(
         &self,
         head: String,
-        mut frames: futures_util::stream::BoxStream<'static, Result<OwnedFrame, Trouble>>,
+        mut frames: BoxStream<'static, Result<OwnedFrame, Trouble>>,
         failing: &Failing<'_>,
         heard: &mut Heard<'_>,
     ) -> Result<Answer, ProviderError> {
@@ -239,7 +242,6 @@ impl HttpClient {
 /// Whether there is anything in an answer. One that was cut at its length counts without words: its
 /// usage may show that the window was full.
 fn says_something(answer: &Answer) -> bool {
-    use crate::provider::message::{Content, StopReason};
     let is_something = |block: &Content| match block {
         Content::Text { text, .. } => !text.trim().is_empty(),
         Content::Thinking { .. } => false,
