@@ -22,6 +22,7 @@ mod tests;
 use serde_json::{Map, Value, json};
 
 use super::dialect::{Decoder, Dialect};
+use super::plain::decimal;
 use super::request::ModelRequest;
 use super::round::is_blank;
 use thinking::Thinking;
@@ -103,7 +104,7 @@ impl Dialect for Anthropic {
         body.insert("max_tokens".into(), output_tokens(request).into());
         body.insert("stream".into(), true.into());
         if let Some(temperature) = temperature(request, &body) {
-            body.insert("temperature".into(), temperature.into());
+            body.insert("temperature".into(), decimal(temperature));
         }
         Value::Object(body)
     }

@@ -22,6 +22,7 @@ use ctxhost_engine_api::ToolSpec;
 use serde_json::{Map, Value, json};
 
 use super::dialect::{Decoder, Dialect};
+use super::plain::decimal;
 use super::request::ModelRequest;
 use super::round::{is_blank, tool_name};
 
@@ -110,7 +111,7 @@ fn generation(request: &ModelRequest) -> Map<String, Value> {
         config.insert("maxOutputTokens".into(), request.max_output_tokens.into());
     }
     if let Some(temperature) = request.temperature {
-        config.insert("temperature".into(), temperature.clamp(0.0, 2.0).into());
+        config.insert("temperature".into(), decimal(temperature.clamp(0.0, 2.0)));
     }
     if let Some(thinking) = thinking::config(request) {
         config.insert("thinkingConfig".into(), thinking);

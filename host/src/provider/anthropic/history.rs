@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
+use super::super::call_id::{CallIds, IdRule};
 use super::super::message::{AssistantMessage, ChatMessage, Content, as_object};
 use super::super::request::ModelRequest;
 use super::super::round::{
@@ -61,7 +62,8 @@ impl From<Message> for Value {
 pub(super) fn messages(request: &ModelRequest) -> Vec<Message> {
     let mut images = Images::of(&request.messages);
     let mut history = History::default();
-    for step in steps(&request.messages, wire_id) {
+    let ids = CallIds::of(&request.messages, IdRule::Anthropic);
+    for step in steps(&request.messages, |id| ids.get(id)) {
         match step {
             Step::Person(content) => history.push(Role::User, person(content, &mut images)),
             Step::Model { message, calls } => {
@@ -231,14 +233,4 @@ fn text(text: &str) -> Value {
 
 fn is_of_type(block: &Value, name: &str) -> bool {
     block.get("type").is_some_and(|given| given == name)
-}
-
-/// An id as rule A-9 wants it: itself where it is legal, else a name made of its hash.
-fn wire_id(id: &str) -> String {
-    use sha2::{Digest, Sha256};
-    let legal = |byte: u8| byte.is_ascii_alphanumeric() || b"_-".contains(&byte);
-    if (1..=64).contains(&id.len()) && id.bytes().all(legal) {
-        return id.to_owned();
-    }
-    Sha256::digest(id.as_bytes()).iter().take(12).map(|byte| format!("{byte:02x}")).collect()
 }

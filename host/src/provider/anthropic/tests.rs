@@ -10,6 +10,8 @@ use serde_json::Value;
 
 use super::super::conversations::requests;
 use super::super::dialect::Dialect;
+use super::super::foreign::for_model;
+use super::super::generated::conversations;
 use super::super::message::ChatMessage;
 use super::*;
 
@@ -40,6 +42,11 @@ proptest! {
         let body = dialect.encode(&request);
         prop_assert_eq!(checker::breaches(&body), Vec::<String>::new(), "{:#}", body);
         prop_assert_eq!(dialect.encode(&request), body);
+    }
+
+    #[test]
+    fn a_lawful_conversation_keeps_all_rules(messages in conversations(API)) {
+        encoded(for_model(&messages, API, "", MODEL));
     }
 }
 

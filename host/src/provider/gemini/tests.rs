@@ -10,6 +10,8 @@ use serde_json::Value;
 
 use super::super::conversations::requests;
 use super::super::dialect::Dialect;
+use super::super::foreign::for_model;
+use super::super::generated::conversations;
 use super::super::message::ChatMessage;
 use super::*;
 
@@ -43,6 +45,11 @@ proptest! {
         let breaches = checker::breaches(&request.model, &body);
         prop_assert_eq!(breaches, Vec::<String>::new(), "{:#}", body);
         prop_assert_eq!(Gemini.encode(&request), body);
+    }
+
+    #[test]
+    fn a_lawful_conversation_keeps_all_rules(messages in conversations(API)) {
+        encoded(THIRD, for_model(&messages, API, "", THIRD));
     }
 }
 

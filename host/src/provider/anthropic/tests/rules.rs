@@ -242,10 +242,10 @@ fn a_13_a_budget_is_at_least_1024_and_less_than_the_limit() {
 fn a_13_temperature_is_named_without_thinking_alone() {
     let warm = |thinking, model: &str| {
         let messages = vec![user("a")];
-        let asked = ModelRequest { thinking, temperature: Some(0.5), ..request(model, messages) };
+        let asked = ModelRequest { thinking, temperature: Some(0.7), ..request(model, messages) };
         encoded_request(&asked).get("temperature").cloned()
     };
-    assert_eq!(warm(ThinkingLevel::Off, MODEL), Some(json!(0.5)));
+    assert_eq!(warm(ThinkingLevel::Off, MODEL), Some(json!(0.7)));
     assert_eq!(warm(ThinkingLevel::Low, MODEL), None);
     assert_eq!(warm(ThinkingLevel::Off, "claude-opus-4-7"), None);
 }

@@ -16,9 +16,9 @@ fn a_request_has_its_address_and_its_body() {
     assert_eq!(Gemini.path(&asked(SECOND)), path);
     assert_eq!(Gemini.path(&asked("models/gemini-2.5-pro")), path);
     assert_eq!(Gemini.key_header(), ("x-goog-api-key", ""));
-    let body = encoded_request(&ModelRequest { temperature: Some(0.5), ..asked(SECOND) });
+    let body = encoded_request(&ModelRequest { temperature: Some(0.7), ..asked(SECOND) });
     assert_eq!(body["systemInstruction"], json!({ "parts": [{ "text": "You read files." }] }));
-    let config = json!({ "maxOutputTokens": 32_000, "temperature": 0.5 });
+    let config = json!({ "maxOutputTokens": 32_000, "temperature": 0.7 });
     assert_eq!(body["generationConfig"], config);
 }
 
