@@ -24,10 +24,11 @@ pub(super) fn checked(tool: &str, schema: &Value, written: &Value) -> Result<Val
             return Err(bad(format!("`{name}` is missing")));
         }
     }
-    for (name, value) in &arguments {
+    for (name, value) in &mut arguments {
         if let Some(complaint) = complaint(schema, name, value) {
             return Err(bad(complaint));
         }
+        make_whole(schema, name, value);
     }
     Ok(Value::Object(arguments))
 }
@@ -84,6 +85,15 @@ fn complaint(schema: &Value, name: &str, value: &Value) -> Option<String> {
         return None;
     }
     Some(format!("`{name}` must be {}, not {}", types.join(" or "), kind(value)))
+}
+
+/// A whole number that the model wrote as `5.0` becomes 5.
+fn make_whole(schema: &Value, name: &str, value: &mut Value) {
+    let is_whole = property(schema, name).is_some_and(|property| types(property) == ["integer"]);
+    let number = value.as_f64().filter(|_| is_whole && value.is_f64());
+    if let Some(number) = number.filter(|number| number.abs() <= f64::from(i32::MAX)) {
+        *value = Value::from(number as i64);
+    }
 }
 
 fn is_of(value: &Value, wanted: &str) -> bool {

@@ -16,6 +16,8 @@ mod walk;
 mod write_file;
 
 pub use edit::Edit;
+#[cfg(test)]
+pub(super) use edit::edited;
 pub use grep::Grep;
 pub use list::List;
 pub use read_file::ReadFile;

@@ -34,6 +34,15 @@ impl ProcessGroup {
         Ok(status)
     }
 
+    /// Whether the child has ended. What it left behind is ended then.
+    pub(super) fn has_ended(&mut self) -> bool {
+        let has_ended = matches!(self.child.try_wait(), Ok(Some(_)));
+        if has_ended {
+            self.kill();
+        }
+        has_ended
+    }
+
     /// Kills the group, once: later the number may be somebody else's.
     pub(super) fn kill(&mut self) {
         let Some(leader) = self.leader.take() else { return };

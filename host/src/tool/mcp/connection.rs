@@ -103,7 +103,16 @@ impl Connection {
 
     /// Whether calls can still be made.
     pub(super) fn is_open(&self) -> bool {
-        !self.peer.is_transport_closed()
+        let has_ended = self.process.as_ref().is_some_and(ServerProcess::has_ended);
+        !has_ended && !self.peer.is_transport_closed()
+    }
+
+    /// Waits until the process of the server has ended; for ever where it is none of ours.
+    async fn ended(&self) {
+        match &self.process {
+            Some(process) => process.ended().await,
+            None => std::future::pending().await,
+        }
     }
 
     /// All tools of the server, page by page.
@@ -142,7 +151,10 @@ impl Connection {
         let handle =
             self.peer.send_cancellable_request(request, options).await.map_err(not_sent)?;
         let mut takes_back = TakesBack { peer: &self.peer, id: Some(handle.id.clone()) };
-        let answer = handle.await_response().await;
+        let answer = tokio::select! {
+            answer = handle.await_response() => answer,
+            () = self.ended() => Err(ServiceError::TransportClosed),
+        };
         takes_back.id = None;
         match answer {
             Ok(ServerResult::CallToolResult(result)) => Ok(result),

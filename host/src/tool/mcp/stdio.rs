@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::process::{ChildStdin, ChildStdout, Command};
 use tokio::sync::Mutex;
+use tokio::time::{sleep, timeout};
 
 use super::settings::Values;
 use crate::tool::error::ToolError;
@@ -19,6 +20,9 @@ const SAFE_VARIABLES: [&str; 10] =
 
 /// How long a server may take to end after its input was closed.
 const LEAVE: Duration = Duration::from_secs(2);
+
+/// How long an answer may be on its way when the server has ended.
+const LAST_WORDS: Duration = Duration::from_millis(200);
 
 /// Bytes of a server's log that are read, and written to ours, at once.
 const LOG_CHUNK_BYTES: usize = 8 * 1024;
@@ -61,12 +65,27 @@ impl ServerProcess {
         Ok((ServerProcess(Mutex::new(group)), (output, input)))
     }
 
+    /// Whether the process has ended. A child of its own may still hold the pipes open, so that they
+    /// do not tell.
+    pub(super) fn has_ended(&self) -> bool {
+        // Whoever holds it waits for that very end.
+        self.0.try_lock().is_ok_and(|mut group| group.has_ended())
+    }
+
+    /// Waits until the process has ended, and a moment for what it said last.
+    pub(super) async fn ended(&self) {
+        // An error says that there is nobody to wait for.
+        let _ = self.0.lock().await.wait().await;
+        sleep(LAST_WORDS).await;
+    }
+
     /// Waits for a moment until the process has ended; then it is killed.
     pub(super) async fn leave(&self) {
-        let mut group = self.0.lock().await;
         // Whether it ended by itself or not: nothing of it stays.
-        let _ = tokio::time::timeout(LEAVE, group.wait()).await;
-        group.kill();
+        let _ = timeout(LEAVE, async { self.0.lock().await.wait().await }).await;
+        if let Ok(mut group) = self.0.try_lock() {
+            group.kill();
+        }
     }
 }
 

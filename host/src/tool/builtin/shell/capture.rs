@@ -39,7 +39,8 @@ impl Capture {
         self.end.extend_from_slice(chunk);
         self.total_bytes += chunk.len() as u64;
         if self.end.len() > 2 * OUTPUT_MAX_BYTES {
-            self.end.drain(..self.end.len() - OUTPUT_MAX_BYTES);
+            // One byte more than is shown, to see whether a line begins there.
+            self.end.drain(..self.end.len() - OUTPUT_MAX_BYTES - 1);
         }
     }
 
