@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use ctxhost_engine_api::transcript::tokens::weighted_chars;
 use ctxhost_engine_api::{Entry, Flags, Kind, Role, Transcript};
+use ctxhost_engine_kit::calls::failure_line;
 use ctxhost_engine_kit::cuts::recent_turns;
 use ctxhost_engine_kit::files::FileLedger;
 use ctxhost_engine_kit::redact::redact;
@@ -108,7 +109,8 @@ fn tool_failures(
     for entry in failed {
         let Some(result) = entry.tool_result() else { continue };
         if seen.insert(result.call_id.into_owned()) {
-            lines.push(failure_line(result.tool.trim(), entry.text(), settings.tool_failure_chars));
+            let line = failure_line(&result.tool, entry.text(), settings.tool_failure_chars);
+            lines.push(format!("- {line}"));
         }
     }
     if lines.is_empty() {
@@ -120,11 +122,4 @@ fn tool_failures(
         shown.insert(0, format!("- ...and {more} earlier"));
     }
     format!("{FAILURES_HEADING}\n{}", shown.join("\n"))
-}
-
-fn failure_line(tool: &str, text: &str, limit_chars: u64) -> String {
-    let tool = if tool.is_empty() { "tool" } else { tool };
-    let text = one_line(&redact(prefix(text, READ_CHARS, 1)));
-    let text = if text.is_empty() { "failed (no output)".into() } else { text };
-    format!("- {tool}: {}", clip(&text, limit_chars))
 }
