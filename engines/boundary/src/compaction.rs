@@ -6,7 +6,7 @@ use ctxhost_engine_kit::previews::Previews;
 use ctxhost_engine_kit::room::Room;
 use ctxhost_engine_kit::settings::share_of;
 
-use crate::layout::{self, Aim, LAYER};
+use crate::layout::{self, Aim, Drawing, LAYER};
 use crate::summary::Desk;
 use crate::{Boundary, breaker};
 
@@ -27,14 +27,13 @@ pub(crate) async fn compact(
     let aim = engine.aim(&Room::from(request), request.attempt);
     let mut previews = Previews::default();
     previews.follow(transcript, aim.preview_tokens(settings));
-    let squeeze = || layout::squeeze(transcript, &previews, &aim, settings);
-    let chosen = layout::choose(transcript, &previews, &aim, settings);
-    let Some(layout) = chosen.or_else(squeeze) else {
+    let drawing = Drawing { transcript, previews: &previews, settings, aim };
+    let Some(layout) = drawing.choose().or_else(|| drawing.squeeze()) else {
         let reason = "nothing is left to fold between what must stay, or no room for a summary";
         return Ok(Compaction::Nothing { reason: reason.into() });
     };
     let desk = Desk { host, settings, transcript, request, layout: &layout };
-    let made = engine.fold(&desk, &previews, &aim, is_thrashing).await;
+    let made = engine.fold(&desk, &drawing, is_thrashing).await;
     engine.record(&desk, &made);
     made.map(Compaction::Plan)
 }
@@ -61,25 +60,22 @@ impl Boundary {
     async fn fold(
         &self,
         desk: &Desk<'_>,
-        previews: &Previews,
-        aim: &Aim,
+        drawing: &Drawing<'_>,
         is_thrashing: bool,
     ) -> Result<Plan> {
         let Desk { host, transcript, layout, .. } = *desk;
         let session = &desk.request.session;
         self.take_note(transcript, session);
-        let running = self
-            .sessions
-            .with(session, |memory| memory.notes.until(transcript, layout.tail).cloned());
+        let running = self.notes.until(transcript, session, layout.tail);
         let story = desk.tell(running).await?;
-        self.store_notes(session).await;
+        self.notes.store(host, session).await;
         let has_history = host.info().capabilities.iter().any(|name| name == capability::HISTORY);
         let fold = &layout.fold;
         let message = layout::summary_message(transcript, session, fold, &story, has_history);
-        let attachments = self.attachments(desk, aim, &message);
+        let attachments = self.attachments(desk, &drawing.aim, &message);
         let attachments = attachments.as_deref();
         let mut plan =
-            layout::plan(transcript, previews, fold, &message, attachments, &story.writer);
+            layout::plan(transcript, drawing.previews, fold, &message, attachments, &story.writer);
         plan.extras.notes = story.notes.iter().map(|note| Note::new(LAYER, note)).collect();
         if is_thrashing {
             host.log(LogLevel::Warn, THRASHING);

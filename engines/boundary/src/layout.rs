@@ -5,7 +5,7 @@
 //!  after    task [summary] [acknowledgement] [attachments]  last turn
 //! ```
 
-use ctxhost_engine_api::transcript::tokens;
+use ctxhost_engine_api::transcript::tokens::{CHARS_PER_TOKEN, estimate};
 use ctxhost_engine_api::{Plan, Role, SessionRef, Transcript};
 use ctxhost_engine_kit::attachments::LEAD_IN;
 use ctxhost_engine_kit::cuts::{
@@ -65,33 +65,53 @@ pub(crate) fn is_aside(text: &str) -> bool {
     text == ACKNOWLEDGEMENT || text.starts_with(LEAD_IN)
 }
 
-/// Chooses the fold that keeps the most of the last turn and ends below the threshold; `None` where
-/// nothing worth it is left between what must stay, or what must stay leaves no room.
-pub(crate) fn choose(
-    transcript: &Transcript,
-    previews: &Previews,
-    aim: &Aim,
-    settings: &Settings,
-) -> Option<Layout> {
-    let limit_tokens = share_of(aim.base_tokens(), settings.last_turn_share);
-    let limit_tokens = limit_tokens >> aim.attempt.saturating_sub(1).min(u64::BITS - 1);
-    let starts = (0..=TAIL_HALVINGS).map(|halving| last_turn(transcript, limit_tokens >> halving));
-    let mut starts = starts.chain([trailing_frame(transcript)]);
-    let target_tokens = aim.share_of(aim.base_tokens());
-    starts.find_map(|tail| fold_at(transcript, previews, tail, target_tokens, aim, settings))
+/// What a layout is drawn from.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Drawing<'a> {
+    pub(crate) transcript: &'a Transcript,
+    pub(crate) previews: &'a Previews,
+    pub(crate) settings: &'a Settings,
+    pub(crate) aim: Aim,
 }
 
-/// The fold that folds the most, though what must stay takes more than the threshold: it ends below
-/// the budget at least. For a host that asks because the request does not fit.
-pub(crate) fn squeeze(
-    transcript: &Transcript,
-    previews: &Previews,
-    aim: &Aim,
-    settings: &Settings,
-) -> Option<Layout> {
-    let target_tokens = aim.share_of(aim.budget_tokens);
-    let tail = trailing_frame(transcript);
-    fold_at(transcript, previews, tail, target_tokens, aim, settings)
+impl Drawing<'_> {
+    /// Chooses the fold that keeps the most of the last turn and ends below the threshold; `None`
+    /// where nothing worth it is left between what must stay, or what must stay leaves no room.
+    pub(crate) fn choose(&self) -> Option<Layout> {
+        let Drawing { transcript, aim, settings, .. } = self;
+        let limit_tokens = share_of(aim.base_tokens(), settings.last_turn_share);
+        let limit_tokens = limit_tokens >> aim.attempt.saturating_sub(1).min(u64::BITS - 1);
+        let turns = (0..=TAIL_HALVINGS).map(|halved| last_turn(transcript, limit_tokens >> halved));
+        let mut starts = turns.chain([trailing_frame(transcript)]);
+        starts.find_map(|tail| self.fold_at(tail, aim.base_tokens()))
+    }
+
+    /// The fold that folds the most, though what must stay takes more than the threshold: it ends
+    /// below the budget at least. For a host that asks because the request does not fit.
+    pub(crate) fn squeeze(&self) -> Option<Layout> {
+        self.fold_at(trailing_frame(self.transcript), self.aim.budget_tokens)
+    }
+
+    fn fold_at(&self, tail: u64, whole_tokens: u64) -> Option<Layout> {
+        let Drawing { transcript, aim, settings, .. } = self;
+        let fold = Fold::at_largest(transcript, gaps(&protected_before(transcript, tail), tail));
+        let before_tokens = transcript.total_tokens();
+        if fold.tokens() < share_of(before_tokens.min(aim.budget_tokens), LEAST_FOLD_SHARE) {
+            return None;
+        }
+        let shown_less = self.previews.rewrites().saved_tokens(tail..transcript.len() as u64);
+        let kept_tokens = before_tokens - fold.tokens() - shown_less;
+        let room_tokens = share_of(whole_tokens, aim.target_share())
+            .saturating_sub(kept_tokens)
+            .min(share_of(aim.budget_tokens, INSERT_SHARE))
+            .min(fold.tokens() / 2);
+        let room_chars = room_tokens.saturating_sub(FRAME_TOKENS) * CHARS_PER_TOKEN;
+        let wanted_chars = share_of(aim.base_tokens(), settings.summary_share) * CHARS_PER_TOKEN;
+        let summary_chars = settings.summary_chars.min(wanted_chars).max(LEAST_SUMMARY_CHARS);
+        let layout =
+            Layout { fold, tail, summary_chars: summary_chars.min(room_chars), room_tokens };
+        Some(layout).filter(|layout| layout.summary_chars >= LEAST_SUMMARY_CHARS)
+    }
 }
 
 /// Where the last turn begins, or its newest part where the turn is longer than the limit. A turn
@@ -103,38 +123,6 @@ fn last_turn(transcript: &Transcript, limit_tokens: u64) -> u64 {
     let turns = if is_question { 2 } else { 1 };
     let start = transcript.cut_at_or_before(recent_turns(transcript, 0..len, turns));
     start.max(tail_start(transcript, limit_tokens)).min(trailing_frame(transcript))
-}
-
-fn fold_at(
-    transcript: &Transcript,
-    previews: &Previews,
-    tail: u64,
-    target_tokens: u64,
-    aim: &Aim,
-    settings: &Settings,
-) -> Option<Layout> {
-    let fold = Fold::at_largest(transcript, gaps(&protected_before(transcript, tail), tail));
-    let whole_tokens = transcript.total_tokens();
-    if fold.tokens() < share_of(whole_tokens.min(aim.budget_tokens), LEAST_FOLD_SHARE) {
-        return None;
-    }
-    let shown_less = previews.rewrites().saved_tokens(tail..transcript.len() as u64);
-    let kept_tokens = whole_tokens - fold.tokens() - shown_less;
-    let room_tokens = target_tokens
-        .saturating_sub(kept_tokens)
-        .min(share_of(aim.budget_tokens, INSERT_SHARE))
-        .min(fold.tokens() / 2);
-    let room_chars = room_tokens.saturating_sub(FRAME_TOKENS) * tokens::CHARS_PER_TOKEN;
-    let wanted_chars =
-        share_of(aim.base_tokens(), settings.summary_share) * tokens::CHARS_PER_TOKEN;
-    let summary_chars =
-        settings.summary_chars.min(wanted_chars).max(LEAST_SUMMARY_CHARS).min(room_chars);
-    (summary_chars >= LEAST_SUMMARY_CHARS).then_some(Layout {
-        fold,
-        tail,
-        summary_chars,
-        room_tokens,
-    })
 }
 
 impl Aim {
@@ -150,19 +138,18 @@ impl Aim {
 
     /// The share of a size that this try stays below. The host asks for 0.95 of the budget; each
     /// further try has found that its count and ours disagree.
-    fn share_of(&self, tokens: u64) -> u64 {
-        let share = match self.attempt {
+    fn target_share(&self) -> f64 {
+        match self.attempt {
             0 | 1 => 0.9,
             2 => 0.7,
             _ => 0.5,
-        };
-        share_of(tokens, share)
+        }
     }
 }
 
 /// What the summary message and the acknowledgement cost, in tokens.
 pub(crate) fn tokens_with(message: &str) -> u64 {
-    tokens::estimate(message) + tokens::estimate(ACKNOWLEDGEMENT)
+    estimate(message) + estimate(ACKNOWLEDGEMENT)
 }
 
 /// The message that stands for the fold.
@@ -208,7 +195,7 @@ pub(crate) fn plan(
             plan.insert(Role::Assistant, ACKNOWLEDGEMENT, end..end).note(LAYER, "acknowledged");
         }
         if let Some(text) = attachments {
-            let detail = format!("{} tokens put back", grouped(tokens::estimate(text)));
+            let detail = format!("{} tokens put back", grouped(estimate(text)));
             plan.insert(Role::User, text, end..end).note(LAYER, detail);
         }
     })
@@ -237,8 +224,17 @@ mod tests {
         Aim { threshold_tokens: tokens, budget_tokens: tokens, attempt: 1 }
     }
 
+    fn drawn(
+        talk: &Conversation,
+        aim: Aim,
+        draw: fn(&Drawing<'_>) -> Option<Layout>,
+    ) -> Option<Layout> {
+        let (previews, settings) = (&Previews::default(), &Settings::default());
+        draw(&Drawing { transcript: &talk.transcript(), previews, settings, aim })
+    }
+
     fn chosen(talk: &Conversation, aim: Aim) -> Option<Layout> {
-        choose(&talk.transcript(), &Previews::default(), &aim, &Settings::default())
+        drawn(talk, aim, |drawing| drawing.choose())
     }
 
     #[test]
@@ -286,7 +282,7 @@ mod tests {
         assert_eq!(chosen(&talk, aim(3_500)), None);
         let aim = Aim { threshold_tokens: 2_000, budget_tokens: 6_000, attempt: 1 };
         assert_eq!(chosen(&talk, aim), None);
-        let layout = squeeze(&talk.transcript(), &Previews::default(), &aim, &Settings::default());
+        let layout = drawn(&talk, aim, |drawing| drawing.squeeze());
         assert_eq!(layout.unwrap().fold.gaps(), [1..100]);
     }
 

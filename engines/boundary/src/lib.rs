@@ -36,17 +36,16 @@ mod micro;
 
 use ctxhost_engine_api::serde_json::Value;
 use ctxhost_engine_api::*;
-use ctxhost_engine_kit::notes::{self as running, RunningNotes};
+use ctxhost_engine_kit::notes::RunningNotes;
 use ctxhost_engine_kit::previews::Previews;
 use ctxhost_engine_kit::room::Room;
-use ctxhost_engine_kit::status::Compactions;
+use ctxhost_engine_kit::status::{Compactions, want_compaction};
 use ctxhost_engine_kit::subagents::SubAgents;
 use ctxhost_engine_kit::summary::Outline;
-use ctxhost_engine_kit::text::grouped;
 use ctxhost_engine_kit::turns::Sessions;
 
 use breaker::Breaker;
-use layout::Aim;
+use layout::{Aim, Drawing};
 use micro::Micro;
 pub use settings::{
     AttachmentSettings, MicroSettings, PERCENT_VARIABLE, Settings, ThresholdSettings,
@@ -59,6 +58,7 @@ pub struct Boundary {
     host: Host,
     settings: Settings,
     sessions: Sessions<Memory>,
+    notes: RunningNotes<Outline>,
     sub_agents: SubAgents,
     compactions: Compactions,
 }
@@ -69,7 +69,6 @@ struct Memory {
     previews: Previews,
     micro: Micro,
     breaker: Breaker,
-    notes: RunningNotes<Outline>,
 }
 
 impl ContextEngine for Boundary {
@@ -81,10 +80,11 @@ impl ContextEngine for Boundary {
         let settings = Settings::parse(&config, percent.as_deref())?;
         Ok(Boundary {
             host,
-            settings,
             sessions: Sessions::default(),
+            notes: RunningNotes::new(settings.session_memory),
             sub_agents: SubAgents::default(),
             compactions: Compactions::default(),
+            settings,
         })
     }
 
@@ -94,12 +94,7 @@ impl ContextEngine for Boundary {
         transcript: Transcript,
         request: BootstrapRequest,
     ) -> Result<Bootstrapped> {
-        if !self.settings.session_memory {
-            return Ok(Bootstrapped::default());
-        }
-        if let Some(notes) = RunningNotes::stored(&self.host, &request.session).await {
-            self.sessions.with(&request.session, |memory| memory.notes = notes);
-        }
+        self.notes.recall(&self.host, &request.session).await;
         let imported = self.take_note(&transcript, &request.session);
         Ok(Bootstrapped { imported, reason: None })
     }
@@ -126,7 +121,7 @@ impl ContextEngine for Boundary {
 
     async fn after_turn(&self, transcript: Transcript, request: AfterTurnRequest) -> Result<()> {
         self.take_note(&transcript, &request.session);
-        self.store_notes(&request.session).await;
+        self.notes.store(&self.host, &request.session).await;
         Ok(())
     }
 
@@ -155,6 +150,7 @@ impl ContextEngine for Boundary {
 
     async fn dispose(&self) {
         self.sessions.clear();
+        self.notes.clear();
         self.sub_agents.clear();
     }
 }
@@ -179,15 +175,10 @@ impl Memory {
         let may_compact = settings.compaction
             && settings.auto_compaction
             && self.breaker.is_open(settings.breaker_failures).is_none();
-        if may_compact
-            && plan.estimated_tokens > threshold_tokens
-            && layout::choose(transcript, &self.previews, aim, settings).is_some()
-        {
-            plan.extras.compaction_wanted = Some(format!(
-                "{} tokens are over the threshold of {}",
-                grouped(plan.estimated_tokens),
-                grouped(threshold_tokens)
-            ));
+        let drawing = Drawing { transcript, previews: &self.previews, settings, aim: *aim };
+        let is_full = plan.estimated_tokens > threshold_tokens;
+        if may_compact && is_full && drawing.choose().is_some() {
+            want_compaction(&mut plan, "over the threshold", threshold_tokens);
         }
         plan
     }
@@ -201,18 +192,7 @@ impl Boundary {
 
     /// Brings the running notes up to date and answers how many entries are new in them.
     fn take_note(&self, transcript: &Transcript, session: &SessionRef) -> u64 {
-        if !self.settings.session_memory {
-            return 0;
-        }
         let tell = |told: &mut Outline, range| notes::tell(told, transcript, range);
-        self.sessions.with(session, |memory| memory.notes.follow(transcript, tell))
-    }
-
-    async fn store_notes(&self, session: &SessionRef) {
-        if !self.settings.session_memory {
-            return;
-        }
-        let notes = self.sessions.with(session, |memory| memory.notes.to_json());
-        running::store(&self.host, session, &notes).await;
+        self.notes.follow(transcript, session, tell)
     }
 }

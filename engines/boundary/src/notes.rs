@@ -2,9 +2,9 @@
 
 use std::ops::Range;
 
-use ctxhost_engine_api::{Entry, Flags, Role, Transcript};
+use ctxhost_engine_api::{Flags, Role, Transcript};
+use ctxhost_engine_kit::calls::failure_line;
 use ctxhost_engine_kit::files::FileLedger;
-use ctxhost_engine_kit::redact::redact;
 use ctxhost_engine_kit::summary::{Outline, Speaker, earlier, extract, passages};
 use ctxhost_engine_kit::text::{clip, one_line};
 
@@ -43,7 +43,7 @@ pub(crate) fn tell(outline: &mut Outline, transcript: &Transcript, range: Range<
         }
     }
     let worked = of_five(extract(&passages))
-        .with(FILES, files(transcript, &range))
+        .with(FILES, FileLedger::of(transcript, range.clone()).lines())
         .with(ERRORS, errors(transcript, range));
     FORM.append(outline, &worked);
 }
@@ -67,23 +67,14 @@ fn answered(outline: &mut Outline, line: &str, calls_tools: bool) {
     FORM.append(outline, &Outline::default().with(CURRENT, [answer]));
 }
 
-fn files(transcript: &Transcript, range: &Range<u64>) -> Vec<String> {
-    let ledger = FileLedger::of(transcript, range.clone());
-    let read = ledger.read().into_iter().map(|name| format!("read {name}"));
-    let changed = ledger.modified().into_iter().map(|name| format!("changed {name}"));
-    read.chain(changed).collect()
-}
-
-fn errors(transcript: &Transcript, range: Range<u64>) -> Vec<String> {
+fn errors(transcript: &Transcript, range: Range<u64>) -> impl Iterator<Item = String> {
     let failed = transcript
         .range(range)
         .filter(|entry| entry.role() == Role::Tool && entry.has(Flags::ERROR));
-    let line = |entry: Entry<'_>| {
-        let head = clip(entry.text(), 4 * LINE_CHARS);
+    failed.map(|entry| {
         let tool = entry.tool_result().map_or(String::new(), |result| result.tool.into_owned());
-        clip(&format!("{tool}: {}", one_line(&redact(&head))), LINE_CHARS).into_owned()
-    };
-    failed.map(line).collect()
+        failure_line(&tool, entry.text(), LINE_CHARS)
+    })
 }
 
 #[cfg(test)]

@@ -1,9 +1,11 @@
 //! Who writes the summary: the running notes, a model, or the conversation's own sentences.
 
 use ctxhost_engine_api::transcript::tokens::weighted_chars;
-use ctxhost_engine_api::{CompactRequest, EngineError, ErrorKind, Host, Kind, Result, Transcript};
-use ctxhost_engine_kit::chunks::{Group, groups, oldest_part};
-use ctxhost_engine_kit::summariser::{EXTRACTIVE, Story, ask, attempt, failure_note, has_model};
+use ctxhost_engine_api::{CompactRequest, EngineError, Host, Kind, Result, Transcript};
+use ctxhost_engine_kit::chunks::{Group, groups};
+use ctxhost_engine_kit::summariser::{
+    EXTRACTIVE, Story, ask_without_oldest, attempt, failure_note, has_model,
+};
 use ctxhost_engine_kit::summary::Outline;
 
 use crate::layout::Layout;
@@ -11,10 +13,6 @@ use crate::sections::{self, FORM};
 use crate::settings::Settings;
 use crate::{notes, prompt};
 
-/// Tries after a prompt that was too long, each without the oldest groups. 3, the published figure.
-const OVERFLOW_TRIES: u32 = 3;
-/// One in so many tokens goes with each of them: a provider seldom says how much too long it was.
-const OVERFLOW_PARTS: u64 = 5;
 /// Tries after an answer without its sections.
 const SECTION_TRIES: u32 = 1;
 
@@ -54,35 +52,24 @@ impl Desk<'_> {
 
     async fn by_model(&self) -> Result<Story> {
         let all = self.told_groups();
-        let mut dropped = 0;
+        let mut rest = all.as_slice();
         let mut missing = Vec::new();
-        let (mut overflows, mut refusals) = (0, 0);
-        loop {
-            let rest = all.get(dropped..).unwrap_or(&[]);
-            let request = prompt::request(self, rest, &self.earlier(rest, dropped), &missing);
+        for _ in 0..=SECTION_TRIES {
             self.host.progress(self.request.call, 0, "asking for the summary");
-            match ask(self.host, self.request.call, request).await {
-                Ok(story) => {
-                    missing = FORM.missing(&story.text);
-                    if missing.is_empty() {
-                        return Ok(self.finished(story, dropped));
-                    }
-                    refusals += 1;
-                    if refusals > SECTION_TRIES {
-                        return Err(lacking(&missing));
-                    }
-                }
-                Err(error) if error.kind == ErrorKind::ModelOverflow => {
-                    overflows += 1;
-                    let more = oldest_part(rest, OVERFLOW_PARTS);
-                    if overflows > OVERFLOW_TRIES || more >= rest.len() {
-                        return Err(error);
-                    }
-                    dropped += more;
-                }
-                Err(error) => return Err(error),
+            let request = |groups: &[Group]| {
+                let earlier = self.earlier(groups, all.len() - groups.len());
+                prompt::request(self, groups, &earlier, &missing)
+            };
+            let (story, told) =
+                ask_without_oldest(self.host, self.request.call, rest, request).await?;
+            rest = told;
+            missing = FORM.missing(&story.text);
+            if missing.is_empty() {
+                return Ok(self.finished(story, all.len() - rest.len()));
             }
         }
+        let names = missing.join(", ");
+        Err(EngineError::failed(format!("the model's summary lacks its sections: {names}")))
     }
 
     /// The frames before the tail that are no earlier boundary; what stays among them is part of the
@@ -113,8 +100,4 @@ impl Desk<'_> {
         story.notes.extend((dropped > 0).then(note));
         story
     }
-}
-
-fn lacking(missing: &[&str]) -> EngineError {
-    EngineError::failed(format!("the model's summary lacks its sections: {}", missing.join(", ")))
 }

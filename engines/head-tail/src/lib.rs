@@ -40,8 +40,7 @@ use ctxhost_engine_api::{
 };
 use ctxhost_engine_kit::room::Room;
 use ctxhost_engine_kit::settings::share_of;
-use ctxhost_engine_kit::status::Compactions;
-use ctxhost_engine_kit::text::grouped;
+use ctxhost_engine_kit::status::{Compactions, want_compaction};
 use ctxhost_engine_kit::turns::Sessions;
 
 use brakes::Brakes;
@@ -157,11 +156,7 @@ impl Memory {
         let cut = cut::choose(transcript, &room, 1, settings);
         let worth_tokens = share_of(plan.estimated_tokens, 1.0 - settings.min_saving_share);
         if cut.is_some_and(|cut| cut.after_tokens() < worth_tokens) {
-            plan.extras.compaction_wanted = Some(format!(
-                "{} tokens are above the trigger of {}",
-                grouped(plan.estimated_tokens),
-                grouped(settings.trigger(&room))
-            ));
+            want_compaction(plan, "above the trigger", settings.trigger(&room));
         }
     }
 }

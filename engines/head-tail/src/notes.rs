@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 
 use ctxhost_engine_api::Transcript;
 use ctxhost_engine_api::transcript::tokens::weighted_chars;
-use ctxhost_engine_kit::calls::open_failures;
+use ctxhost_engine_kit::calls::{failure_line, open_failures};
 use ctxhost_engine_kit::fold::Fold;
 use ctxhost_engine_kit::redact::redact;
 use ctxhost_engine_kit::summary::{Sections, Speaker, bullets, earlier, extract, merge, passages};
@@ -134,12 +134,11 @@ fn failures(transcript: &Transcript, middle: &Fold) -> Vec<String> {
     let open = open_failures(transcript, middle.gaps());
     let skipped = open.len().saturating_sub(MAX_FAILURES);
     let told = open.iter().skip(skipped);
-    told.map(|open| format!("{}: {}", redact(&open.call), line(open.result.text()))).collect()
+    told.map(|open| failure_line(&open.call, open.result.text(), LINE_CHARS)).collect()
 }
 
 fn line(text: &str) -> String {
-    let text = one_line(&redact(prefix(text, READ_CHARS, 1)));
-    if text.is_empty() { "no output".into() } else { clip(&text, LINE_CHARS).into_owned() }
+    clip(&one_line(&redact(prefix(text, READ_CHARS, 1))), LINE_CHARS).into_owned()
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ mod line;
 use ctxhost_engine_api::{Entry, ToolCall, Transcript};
 
 pub use arguments::with_short_arguments;
-pub use failures::{OpenFailure, open_failures};
+pub use failures::{OpenFailure, failure_line, open_failures};
 pub use line::{about, result_line};
 
 /// The call that a result answers.

@@ -71,8 +71,9 @@ mod tests {
         for (sizes, room, expected) in [
             (vec![], 0, None),
             (vec![10, 20], 30, None),
-            (vec![10, 20, 70], 60, Some(30)),
-            (vec![50, 50], 10, Some(5)),
+            (vec![100, 10], 60, Some(50)),
+            (vec![100, 100, 10], 110, Some(50)),
+            (vec![5], 0, Some(0)),
         ] {
             assert_eq!(level(sizes.clone(), room), expected, "{sizes:?} in {room}");
         }

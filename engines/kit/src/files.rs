@@ -86,6 +86,13 @@ impl FileLedger {
         self.modified.iter().map(String::as_str).collect()
     }
 
+    /// One line for each file: `read /a`, `changed /b`.
+    pub fn lines(&self) -> impl Iterator<Item = String> {
+        let read = self.read().into_iter().map(|name| format!("read {name}"));
+        let changed = self.modified().into_iter().map(|name| format!("changed {name}"));
+        read.chain(changed)
+    }
+
     /// Both lists as a summary shows them, each in at most `list_limit_chars`; empty where no file
     /// was touched.
     pub fn render(&self, list_limit_chars: usize) -> String {
@@ -153,6 +160,8 @@ mod tests {
         let ledger = FileLedger::of(&sample.transcript(), 0..12);
         assert_eq!(ledger.read(), ["/b", "/m"]);
         assert_eq!(ledger.modified(), ["/a", "/c"]);
+        let lines: Vec<String> = ledger.lines().collect();
+        assert_eq!(lines, ["read /b", "read /m", "changed /a", "changed /c"]);
     }
 
     #[test]

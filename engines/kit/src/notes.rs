@@ -7,28 +7,89 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::store::session_key;
+use crate::turns::Sessions;
 
 /// Where the notes of a session stand in the engine's store.
 const KEY_PREFIX: &str = "notes/";
 
-/// The notes of one session and how far they go.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+/// The notes of all sessions. Nothing is done where they are not wanted.
+#[derive(Debug, Default)]
 pub struct RunningNotes<T> {
+    is_wanted: bool,
+    sessions: Sessions<Notes<T>>,
+}
+
+impl<T: Clone + Default + Serialize + DeserializeOwned> RunningNotes<T> {
+    /// No notes yet.
+    pub fn new(is_wanted: bool) -> Self {
+        RunningNotes { is_wanted, sessions: Sessions::default() }
+    }
+
+    /// Takes up what an earlier process left of a session. What does not parse is no notes: they are
+    /// written anew from the transcript.
+    pub async fn recall(&self, host: &Host, session: &SessionRef) {
+        if !self.is_wanted {
+            return;
+        }
+        let stored = host.kv_get(&session_key(KEY_PREFIX, session)).await;
+        let stored = stored.inspect_err(|error| warn(host, "read", error)).ok().flatten();
+        if let Some(notes) = stored.and_then(|stored| serde_json::from_str(&stored).ok()) {
+            self.sessions.with(session, |before| *before = notes);
+        }
+    }
+
+    /// Takes in what is new, once, and answers how many entries that were. Another branch of the
+    /// session begins anew.
+    pub fn follow(
+        &self,
+        transcript: &Transcript,
+        session: &SessionRef,
+        tell: impl FnOnce(&mut T, Range<u64>),
+    ) -> u64 {
+        if !self.is_wanted {
+            return 0;
+        }
+        self.sessions.with(session, |notes| notes.follow(transcript, tell))
+    }
+
+    /// What the notes say, where they go at least as far as `end`.
+    pub fn until(&self, transcript: &Transcript, session: &SessionRef, end: u64) -> Option<T> {
+        self.sessions.with(session, |notes| {
+            let covered = notes.covered(transcript).filter(|_| self.is_wanted);
+            covered.filter(|covered| *covered >= end).map(|_| notes.told.clone())
+        })
+    }
+
+    /// Stores the notes of a session.
+    pub async fn store(&self, host: &Host, session: &SessionRef) {
+        if !self.is_wanted {
+            return;
+        }
+        let notes = self.sessions.with(session, |notes| serde_json::to_string(notes));
+        let notes = notes.unwrap_or_default();
+        if let Err(error) = host.kv_put(&session_key(KEY_PREFIX, session), &notes).await {
+            warn(host, "store", &error);
+        }
+    }
+
+    /// Forgets everything; what was stored stays in the store.
+    pub fn clear(&self) {
+        self.sessions.clear();
+    }
+}
+
+/// The notes of one session and how far they go.
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct Notes<T> {
     /// The id of the newest entry in them.
     through_id: String,
     told: T,
 }
 
-impl<T: Default + Serialize + DeserializeOwned> RunningNotes<T> {
-    /// Takes in what is new, once, and answers how many entries that were. Another branch of the
-    /// session begins anew.
-    pub fn follow(
-        &mut self,
-        transcript: &Transcript,
-        tell: impl FnOnce(&mut T, Range<u64>),
-    ) -> u64 {
+impl<T: Default> Notes<T> {
+    fn follow(&mut self, transcript: &Transcript, tell: impl FnOnce(&mut T, Range<u64>)) -> u64 {
         let from = self.covered(transcript).unwrap_or_else(|| {
-            *self = RunningNotes::default();
+            *self = Notes::default();
             0
         });
         let len = transcript.len() as u64;
@@ -37,35 +98,10 @@ impl<T: Default + Serialize + DeserializeOwned> RunningNotes<T> {
         len - from
     }
 
-    /// What the notes say, where they go at least as far as `end`.
-    pub fn until(&self, transcript: &Transcript, end: u64) -> Option<&T> {
-        self.covered(transcript).filter(|covered| *covered >= end).map(|_| &self.told)
-    }
-
-    /// The notes as they are stored.
-    pub fn to_json(&self) -> String {
-        serde_json::to_string(self).unwrap_or_default()
-    }
-
-    /// The notes that an earlier process left of a session. What does not parse is no notes: they
-    /// are written anew from the transcript.
-    pub async fn stored(host: &Host, session: &SessionRef) -> Option<Self> {
-        let stored = host.kv_get(&session_key(KEY_PREFIX, session)).await;
-        let stored = stored.inspect_err(|error| warn(host, "read", error)).ok().flatten()?;
-        serde_json::from_str(&stored).ok()
-    }
-
     /// How many entries are in the notes; `None` where the transcript goes on from another one.
     fn covered(&self, transcript: &Transcript) -> Option<u64> {
         let newest = transcript.iter().rev().find(|entry| entry.id() == self.through_id);
         newest.map(|entry| entry.seq() + 1)
-    }
-}
-
-/// Stores notes as [`RunningNotes::to_json`] writes them.
-pub async fn store(host: &Host, session: &SessionRef, notes: &str) {
-    if let Err(error) = host.kv_put(&session_key(KEY_PREFIX, session), notes).await {
-        warn(host, "store", &error);
     }
 }
 
@@ -82,44 +118,63 @@ mod tests {
 
     type Counted = RunningNotes<Vec<String>>;
 
-    fn follow(notes: &mut Counted, talk: &Conversation) -> u64 {
+    fn session() -> SessionRef {
+        SessionRef { id: "s".into(), ..SessionRef::default() }
+    }
+
+    fn follow(notes: &Counted, talk: &Conversation) -> u64 {
         let transcript = talk.transcript();
-        notes.follow(&transcript, |told, range| {
+        notes.follow(&transcript, &session(), |told, range| {
             told.extend(transcript.range(range).map(|entry| entry.text().to_owned()));
         })
+    }
+
+    fn until(notes: &Counted, talk: &Conversation) -> Option<Vec<String>> {
+        notes.until(&talk.transcript(), &session(), talk.len())
     }
 
     #[test]
     fn each_entry_is_taken_in_once() {
         let mut talk = Conversation::new();
-        let mut notes = Counted::default();
+        let notes = Counted::new(true);
         talk.user("first");
-        assert_eq!(follow(&mut notes, &talk), 1);
+        assert_eq!(follow(&notes, &talk), 1);
         talk.assistant("done").user("second");
-        assert_eq!((follow(&mut notes, &talk), follow(&mut notes, &talk)), (2, 0));
-        let told = vec!["first".to_owned(), "done".into(), "second".into()];
-        assert_eq!(notes.until(&talk.transcript(), 3), Some(&told));
+        assert_eq!((follow(&notes, &talk), follow(&notes, &talk)), (2, 0));
+        assert_eq!(until(&notes, &talk).unwrap(), ["first", "done", "second"]);
         talk.assistant("not in the notes");
-        assert_eq!(notes.until(&talk.transcript(), 4), None);
+        assert_eq!(until(&notes, &talk), None);
+        let unwanted = Counted::new(false);
+        assert_eq!((follow(&unwanted, &talk), until(&unwanted, &talk)), (0, None));
     }
 
     #[test]
     fn notes_survive_a_restart_and_another_branch_begins_anew() {
         let mut talk = Conversation::new();
-        let mut notes = Counted::default();
+        let notes = Counted::new(true);
         talk.user("go").assistant("done");
-        follow(&mut notes, &talk);
+        follow(&notes, &talk);
         let host = ScriptedHost::new().handle();
-        let session = SessionRef { id: "s".into(), ..SessionRef::default() };
-        assert_eq!(block_on(Counted::stored(&host, &session)), None);
-        block_on(store(&host, &session, &notes.to_json()));
-        let mut again = block_on(Counted::stored(&host, &session)).unwrap();
-        assert_eq!((follow(&mut again, &talk), &again), (0, &notes));
+        block_on(notes.store(&host, &session()));
+        let again = Counted::new(true);
+        block_on(again.recall(&host, &session()));
+        assert_eq!((follow(&again, &talk), until(&again, &talk)), (0, until(&notes, &talk)));
         let mut other = Conversation::of_epoch(7);
         other.user("go on");
-        assert_eq!(follow(&mut again, &other), 1);
-        assert_eq!(again.until(&other.transcript(), 1), Some(&vec!["go on".to_owned()]));
-        block_on(store(&host, &session, "nonsense"));
-        assert_eq!(block_on(Counted::stored(&host, &session)), None);
+        assert_eq!(
+            (follow(&again, &other), until(&again, &other)),
+            (1, Some(vec!["go on".into()]))
+        );
+    }
+
+    #[test]
+    fn what_does_not_parse_is_no_notes() {
+        let host = ScriptedHost::new().handle();
+        block_on(host.kv_put("notes/s", "nonsense")).unwrap();
+        let mut talk = Conversation::new();
+        talk.user("go");
+        let notes = Counted::new(true);
+        block_on(notes.recall(&host, &session()));
+        assert_eq!(follow(&notes, &talk), 1);
     }
 }

@@ -1,9 +1,20 @@
-//! What an engine says of itself: how often it compacted, and by which settings.
+//! What an engine says of itself: when it wants to compact, how often it did, and by which settings.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use ctxhost_engine_api::{Compaction, EngineStatus, Result};
+use ctxhost_engine_api::{Compaction, EngineStatus, Plan, Result};
 use serde::Serialize;
+
+use crate::text::grouped;
+
+/// Says in a plan that a compaction is wanted: `1,200 tokens are over the threshold of 1,000`.
+pub fn want_compaction(plan: &mut Plan, words: &str, limit_tokens: u64) {
+    plan.extras.compaction_wanted = Some(format!(
+        "{} tokens are {words} of {}",
+        grouped(plan.estimated_tokens),
+        grouped(limit_tokens)
+    ));
+}
 
 /// Compactions since the engine was created, over all sessions.
 #[derive(Debug, Default)]
@@ -29,9 +40,17 @@ impl Compactions {
 
 #[cfg(test)]
 mod tests {
-    use ctxhost_engine_api::{EngineError, Plan};
+    use ctxhost_engine_api::EngineError;
 
     use super::*;
+
+    #[test]
+    fn a_wanted_compaction_says_why() {
+        let mut plan = Plan { estimated_tokens: 1_200, ..Plan::default() };
+        want_compaction(&mut plan, "over the threshold", 1_000);
+        let why = plan.extras.compaction_wanted.unwrap();
+        assert_eq!(why, "1,200 tokens are over the threshold of 1,000");
+    }
 
     #[test]
     fn plans_alone_count() {

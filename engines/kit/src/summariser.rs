@@ -7,7 +7,13 @@ use ctxhost_engine_api::{
     capability,
 };
 
+use crate::chunks::{Group, oldest_part};
 use crate::redact::redact;
+
+/// Tries after a prompt that was too long, each without the oldest groups.
+const OVERFLOW_TRIES: u32 = 3;
+/// One in so many tokens goes with each of them: a provider seldom says how much too long it was.
+const OVERFLOW_PARTS: u64 = 5;
 
 /// Names a summary that was made without a model.
 pub const EXTRACTIVE: &str = "extractive";
@@ -61,6 +67,34 @@ pub fn is_final(error: &EngineError) -> bool {
 /// The host's, and those of [`Story::of`].
 pub async fn ask(host: &Host, call: CallId, request: CompletionRequest) -> Result<Story> {
     Story::of(&host.complete(call, request).await?)
+}
+
+/// Asks for the summary of groups, and after a prompt that was too long again without the oldest of
+/// them. Answers the groups that were told as well.
+///
+/// # Errors
+///
+/// As [`ask`]; a prompt that stays too long is one.
+pub async fn ask_without_oldest<'a>(
+    host: &Host,
+    call: CallId,
+    groups: &'a [Group],
+    request: impl Fn(&[Group]) -> CompletionRequest,
+) -> Result<(Story, &'a [Group])> {
+    let mut told = groups;
+    let mut tries_left = OVERFLOW_TRIES;
+    loop {
+        match ask(host, call, request(told)).await {
+            Ok(story) => return Ok((story, told)),
+            Err(error) => {
+                let oldest = oldest_part(told, OVERFLOW_PARTS);
+                let may_help = error.kind == ErrorKind::ModelOverflow && tries_left > 0;
+                let rest = told.get(oldest..).filter(|rest| may_help && !rest.is_empty());
+                told = rest.ok_or(error)?;
+                tries_left -= 1;
+            }
+        }
+    }
 }
 
 /// Waits for what a model tells. A failure that leaves another way is logged and answered inside,
@@ -132,6 +166,24 @@ mod tests {
             ("token=[redacted:credential]", false)
         );
         assert_eq!(asked(Ok("<analysis>hm")).unwrap_err().kind, ErrorKind::ModelEmpty);
+    }
+
+    #[test]
+    fn a_prompt_too_long_goes_without_the_oldest_groups() {
+        let groups: Vec<Group> =
+            (0..10).map(|at| Group { range: at..at + 1, tokens: 10 }).collect();
+        let told = |overflows: usize, groups: &[Group]| {
+            let host = ScriptedHost::new();
+            let too_long = || Err(EngineError::new(ErrorKind::ModelOverflow, "too long"));
+            (0..overflows).for_each(|_| host.script(too_long()));
+            host.answer_always("told");
+            let (handle, request) = (host.handle(), |_: &[Group]| CompletionRequest::default());
+            let asked = ask_without_oldest(&handle, CallId::default(), groups, request);
+            block_on(asked).map(|(_, told)| told.len())
+        };
+        assert_eq!((told(0, &groups).unwrap(), told(3, &groups).unwrap()), (10, 4));
+        assert_eq!(told(4, &groups).unwrap_err().kind, ErrorKind::ModelOverflow);
+        assert!(told(1, &groups[..1]).is_err(), "nothing would be left");
     }
 
     #[test]

@@ -20,18 +20,19 @@ mod workspace;
 
 use std::borrow::Cow;
 
-use ctxhost_engine_api::transcript::tokens;
 use ctxhost_engine_api::{
     Action, CompactRequest, Compaction, EngineError, ErrorKind, Host, Note, Plan, Result, Role,
     Transcript,
 };
+use ctxhost_engine_kit::caps::keep_cut;
 use ctxhost_engine_kit::files::FileLedger;
+use ctxhost_engine_kit::fold::{cost, leave_out};
 use ctxhost_engine_kit::identifiers::anonymise;
+pub(crate) use ctxhost_engine_kit::summariser::EXTRACTIVE;
 use ctxhost_engine_kit::summary::{Provenance, wrap};
 use ctxhost_engine_kit::text::grouped;
 use serde_json::{Value, json};
 
-use crate::results::Form;
 use crate::settings::{IdentifierPolicy, Settings, share_of};
 use crate::tool_result_guard;
 use cut::{Cut, Fold, Segment};
@@ -39,9 +40,6 @@ use summarise::Story;
 
 /// The name of the layer in notes.
 pub(crate) const LAYER: &str = "compaction";
-
-/// Names a summary that was made without a model.
-pub(crate) const EXTRACTIVE: &str = "extractive";
 
 /// What one compaction works with.
 #[derive(Clone, Copy)]
@@ -116,13 +114,12 @@ fn plan_of(desk: &Desk<'_>, cut: &Cut, stories: &[Story]) -> Plan {
             Segment::Fold { fold, range } => {
                 let told = cut.folds.get(*fold).zip(stories.get(*fold));
                 if let Some((fold, story)) = told {
-                    put_in(desk, fold, story, range.clone(), &mut plan);
+                    put_in(fold, story, range.clone(), &mut plan);
                 }
             }
         }
     }
-    let items = plan.project(desk.transcript);
-    plan.estimated_tokens = items.iter().map(|item| item.tokens()).sum();
+    plan.estimated_tokens = cost(&plan, desk.transcript);
     plan.extras.details = details(desk, cut, stories);
     plan.extras.notes =
         stories.iter().flat_map(|story| &story.notes).map(|note| Note::new(LAYER, note)).collect();
@@ -130,25 +127,14 @@ fn plan_of(desk: &Desk<'_>, cut: &Cut, stories: &[Story]) -> Plan {
 }
 
 /// The summary stands at the largest gap of its fold; smaller gaps are told by it as well.
-fn put_in(
-    desk: &Desk<'_>,
-    fold: &Fold,
-    story: &Story,
-    range: std::ops::Range<u64>,
-    plan: &mut Plan,
-) {
-    if !fold.is_anchor(&range) {
-        plan.leave_out(range).note(LAYER, "told in the summary");
+fn put_in(fold: &Fold, story: &Story, range: std::ops::Range<u64>, plan: &mut Plan) {
+    let (history, writer) = (&fold.history, &story.writer);
+    if !history.is_anchor(&range) {
+        leave_out(plan, range, LAYER);
         return;
     }
-    let text = wrap(&story.text, &Provenance { entries: fold.entries(), writer: &story.writer });
-    let detail = format!(
-        "{} entries, {} -> {} tokens, {}",
-        grouped(fold.entries()),
-        grouped(desk.transcript.tokens(range.clone())),
-        grouped(tokens::estimate(&text)),
-        story.writer
-    );
+    let text = wrap(&story.text, &Provenance { entries: history.entries(), writer });
+    let detail = history.told(&text, writer);
     plan.insert(Role::User, text, range).note(LAYER, detail);
 }
 
@@ -158,29 +144,16 @@ fn keep(desk: &Desk<'_>, cut: &Cut, range: std::ops::Range<u64>, plan: &mut Plan
         plan.keep(range);
         return;
     };
-    for entry in desk.transcript.range(range) {
-        let is_result = entry.role() == Role::Tool;
-        let cap = || tool_result_guard::cut_entry(&entry, cap_chars, &desk.settings.tool_results);
-        match is_result.then(cap).flatten() {
-            Some(shown) => {
-                match shown.form {
-                    Form::Text(text) => plan.replace_text(entry.seq(), text),
-                    Form::Raw(raw) => plan.replace_raw(entry.seq(), raw),
-                };
-                plan.note(shown.layer, shown.detail);
-            }
-            None => {
-                plan.keep(entry.seq()..entry.seq() + 1);
-            }
-        }
-    }
+    keep_cut(plan, desk.transcript, range, |entry| {
+        tool_result_guard::cut_entry(entry, cap_chars, &desk.settings.tool_results)
+    });
 }
 
 /// What the session keeps beside the compaction, and the next one takes up again.
 fn details(desk: &Desk<'_>, cut: &Cut, stories: &[Story]) -> Value {
     let mut ledger = FileLedger::default();
     for fold in &cut.folds {
-        appendix::add_files(desk.transcript, &fold.gaps, &mut ledger);
+        ledger.add_history(desk.transcript, fold.history.gaps());
     }
     let mut identifiers: Vec<&String> = Vec::new();
     for identifier in stories.iter().rev().flat_map(|story| &story.identifiers) {

@@ -4,17 +4,14 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::{Mutex, PoisonError};
 
-use ctxhost_engine_api::{Host, LogLevel, SessionRef, Transcript, capability};
-use ctxhost_engine_kit::seed;
+use ctxhost_engine_api::{Host, LogLevel, SessionRef, Transcript};
+use ctxhost_engine_kit::store::{keeps_values, session_key};
 use ctxhost_engine_kit::turns::Sessions;
 use serde::{Deserialize, Serialize};
 
 /// Where the decisions of a session stand in the engine's store. The number rises when their JSON
 /// changes, so that no version reads what it does not understand.
 const KEY_PREFIX: &str = "decisions/1/";
-
-/// A longer session id is replaced by its hash: keys of a store are short.
-const LONGEST_ID_BYTES: usize = 60;
 
 /// How far a result was pruned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -147,7 +144,7 @@ impl Memory {
         }
         let mut decisions = Decisions::default();
         if keeps_values(host) {
-            match host.kv_get(&key(session)).await {
+            match host.kv_get(&session_key(KEY_PREFIX, session)).await {
                 Ok(Some(text)) => match serde_json::from_str(&text) {
                     Ok(kept) => decisions = kept,
                     Err(error) => self.warn_once(host, "the decisions kept are unreadable", &error),
@@ -167,7 +164,7 @@ impl Memory {
         if !keeps_values(host) {
             return;
         }
-        if let Err(error) = host.kv_put(&key(session), &news).await {
+        if let Err(error) = host.kv_put(&session_key(KEY_PREFIX, session), &news).await {
             self.warn_once(host, "new decisions could not be kept", &error);
         }
     }
@@ -205,30 +202,9 @@ impl Memory {
     }
 }
 
-fn keeps_values(host: &Host) -> bool {
-    host.info().capabilities.iter().any(|name| name == capability::KV)
-}
-
-fn key(session: &SessionRef) -> String {
-    let id = &session.id;
-    if id.len() <= LONGEST_ID_BYTES {
-        format!("{KEY_PREFIX}{id}")
-    } else {
-        format!("{KEY_PREFIX}#{:016x}", seed::of(id))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn keys_are_short_whatever_the_session_is_called() {
-        for id in ["a", &"x".repeat(500)] {
-            let key = key(&SessionRef { id: id.into(), ..SessionRef::default() });
-            assert!(key.starts_with(KEY_PREFIX) && key.len() <= 80, "{key}");
-        }
-    }
 
     #[test]
     fn only_news_are_written() {

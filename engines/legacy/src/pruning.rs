@@ -18,7 +18,7 @@ use std::ops::Range;
 use ctxhost_engine_api::transcript::tokens::weighted_chars;
 use ctxhost_engine_api::{EngineError, Entry, Flags, Result, Role, Transcript};
 use ctxhost_engine_kit::settings::refuse;
-use ctxhost_engine_kit::text::{grouped, prefix, suffix};
+use ctxhost_engine_kit::text::{ends, grouped};
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 
 use crate::memory::{Pruned, SessionMemory};
@@ -165,11 +165,10 @@ impl Pruning {
         if whole <= settings.soft_over_chars.max(kept) {
             return has_image.then(|| format!("{text}\n{IMAGE_REMOVED}"));
         }
-        let head = prefix(text, settings.soft_head_chars, 1);
-        let tail = suffix(text, settings.soft_tail_chars, 1);
+        let ends = ends(text, settings.soft_head_chars, settings.soft_tail_chars, "\n...\n");
         let image = if has_image { format!("\n{IMAGE_REMOVED}") } else { String::new() };
         Some(format!(
-            "{head}\n...\n{tail}{image}\n\n[trimmed: the first {} and the last {} of {} characters are shown; the original is entry {} of the session]",
+            "{ends}{image}\n\n[trimmed: the first {} and the last {} of {} characters are shown; the original is entry {} of the session]",
             grouped(settings.soft_head_chars),
             grouped(settings.soft_tail_chars),
             grouped(whole),

@@ -2,40 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use ctxhost_engine_api::transcript::tokens;
-use ctxhost_engine_api::{Entry, Flags, Message, Plan, Role, Transcript};
+use ctxhost_engine_api::{Entry, Flags, Plan, Role, Transcript};
+use ctxhost_engine_kit::fold::cost;
+use ctxhost_engine_kit::shown::keep_with;
+pub(crate) use ctxhost_engine_kit::shown::{Form, Shown};
 
 use crate::settings::CHARS_PER_TOKEN;
-
-/// How an entry is shown in place of itself.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Form {
-    /// As one text.
-    Text(String),
-    /// As JSON of the same role and the same call ids, where several blocks stay.
-    Raw(String),
-}
-
-/// What the model sees in place of an entry.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Shown {
-    /// The replacement.
-    pub(crate) form: Form,
-    /// Which layer decided it.
-    pub(crate) layer: &'static str,
-    /// What it did, for people.
-    pub(crate) detail: String,
-}
-
-impl Shown {
-    /// What it costs, in weighted characters.
-    pub(crate) fn chars(&self) -> u64 {
-        match &self.form {
-            Form::Text(text) => tokens::weighted_chars(text),
-            Form::Raw(raw) => tokens::message(&Message::parse(raw, "")) * CHARS_PER_TOKEN,
-        }
-    }
-}
 
 /// One tool result.
 #[derive(Clone, Debug)]
@@ -126,22 +98,11 @@ impl<'a> ToolResults<'a> {
         let mut replaced = self.asides;
         replaced.extend(self.rows.into_iter().filter_map(|row| Some((row.seq, row.shown?))));
         let mut plan = Plan::default();
-        let mut kept = 0;
-        let is_changed = !replaced.is_empty();
-        for (seq, shown) in replaced {
-            plan.keep(kept..seq);
-            match shown.form {
-                Form::Text(text) => plan.replace_text(seq, text),
-                Form::Raw(raw) => plan.replace_raw(seq, raw),
-            };
-            plan.note(shown.layer, shown.detail);
-            kept = seq + 1;
-        }
-        plan.keep(kept..self.transcript.len() as u64);
-        plan.estimated_tokens = if is_changed {
-            plan.project(self.transcript).iter().map(|item| item.tokens()).sum()
-        } else {
-            self.transcript.total_tokens()
+        let whole = 0..self.transcript.len() as u64;
+        keep_with(&mut plan, whole, replaced.iter().map(|(seq, shown)| (*seq, shown)));
+        plan.estimated_tokens = match replaced.is_empty() {
+            true => self.transcript.total_tokens(),
+            false => cost(&plan, self.transcript),
         };
         plan
     }

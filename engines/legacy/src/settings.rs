@@ -9,7 +9,8 @@ mod results;
 mod window;
 
 use ctxhost_engine_api::Result;
-use ctxhost_engine_kit::settings::{parse, refuse};
+pub(crate) use ctxhost_engine_kit::settings::share_of;
+use ctxhost_engine_kit::settings::{check_all, parse, refuse};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -81,18 +82,9 @@ impl Settings {
             ("pruning.soft_share", pruning.soft_share),
             ("pruning.hard_share", pruning.hard_share),
         ];
-        match shares.into_iter().find(|(_, share)| !(*share > 0.0 && *share <= 1.0)) {
-            Some((key, share)) => {
-                Err(refuse(key, format_args!("is {share}; a share is above 0 and at most 1")))
-            }
-            None => Ok(()),
-        }
+        let is_share = |share: &f64| *share > 0.0 && *share <= 1.0;
+        check_all(shares, is_share, "a share is above 0 and at most 1")
     }
-}
-
-/// A share of a number of tokens or characters, rounded down.
-pub(crate) fn share_of(whole: u64, share: f64) -> u64 {
-    (whole as f64 * share) as u64
 }
 
 #[cfg(test)]

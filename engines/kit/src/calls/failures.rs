@@ -6,6 +6,11 @@ use std::ops::Range;
 use ctxhost_engine_api::{Entry, Flags, Transcript};
 
 use super::about;
+use crate::redact::redact;
+use crate::text::{clip, one_line, prefix};
+
+/// Of an output only so much is read for a line; redaction costs by length.
+const READ_CHARS: u64 = 4_000;
 
 /// A failure that nothing has made good.
 #[derive(Clone, Debug)]
@@ -38,6 +43,15 @@ pub fn open_failures<'a>(
     open
 }
 
+/// What a failure says on one line: the call, and at most `limit_chars` weighted characters of what
+/// came of it, without secrets.
+pub fn failure_line(call: &str, text: &str, limit_chars: u64) -> String {
+    let call = if call.trim().is_empty() { "tool" } else { call.trim() };
+    let text = one_line(&redact(prefix(text, READ_CHARS, 1)));
+    let text = if text.is_empty() { "failed (no output)".into() } else { text };
+    format!("{}: {}", redact(call), clip(&text, limit_chars))
+}
+
 #[cfg(test)]
 mod tests {
     use ctxhost_engine_api::testing::Conversation;
@@ -59,5 +73,13 @@ mod tests {
             open.iter().map(|open| (open.call.as_str(), open.result.text())).collect();
         assert_eq!(told, [("bash lint", "second")]);
         assert_eq!(open_failures(&transcript, &[0..4]).len(), 2);
+    }
+
+    #[test]
+    fn a_failure_is_told_on_one_line_without_secrets() {
+        assert_eq!(failure_line("ls ", "no\nsuch file", 40), "ls: no such file");
+        assert_eq!(failure_line("", " \n", 40), "tool: failed (no output)");
+        let line = failure_line("login password=hunter2hunter2", "token=abcdef123456 went", 21);
+        assert_eq!(line, "login password=[redacted:credential]: token=[redacted:cred…");
     }
 }

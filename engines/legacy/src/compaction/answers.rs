@@ -2,9 +2,9 @@
 
 use ctxhost_engine_api::transcript::tokens::weighted_chars;
 use ctxhost_engine_api::{Completion, CompletionRequest, EngineError, ErrorKind, Result};
-use ctxhost_engine_kit::redact::redact;
 use ctxhost_engine_kit::seed;
-use ctxhost_engine_kit::summary::unwrap;
+use ctxhost_engine_kit::summariser::Story;
+pub(super) use ctxhost_engine_kit::summariser::is_final;
 
 use super::Desk;
 use crate::settings::CompactionSettings;
@@ -22,26 +22,17 @@ pub(super) struct Told {
 
 impl Told {
     fn of(answer: Completion, input_chars: u64) -> Result<Told> {
-        let text = redact(unwrap(&answer.text)).trim().to_owned();
-        if text.is_empty() {
-            return Err(EngineError::new(ErrorKind::ModelEmpty, "the summariser answered nothing"));
-        }
+        let Story { text, writer, notes } = Story::of(&answer)?;
         if weighted_chars(&text) > input_chars.max(SHORT_INPUT_CHARS) {
             return Err(EngineError::failed("the summary is longer than what it tells"));
         }
-        let model = if answer.model.is_empty() { "model".into() } else { answer.model };
-        Ok(Told { text, model, notes: Vec::new() })
+        Ok(Told { text, model: writer, notes })
     }
 
     pub(super) fn with_notes(mut self, notes: Vec<String>) -> Told {
         self.notes.extend(notes);
         self
     }
-}
-
-/// An error after which nothing else may be tried.
-pub(super) fn is_final(error: &EngineError) -> bool {
-    matches!(error.kind, ErrorKind::Cancelled | ErrorKind::Deadline | ErrorKind::Dead)
 }
 
 /// Whether another try of the same request can help. A model that was too slow once is too slow.

@@ -5,12 +5,11 @@ use std::ops::Range;
 
 use ctxhost_engine_api::transcript::tokens::weighted_chars;
 use ctxhost_engine_api::{Entry, Flags, Kind, Role, Transcript};
+use ctxhost_engine_kit::calls::failure_line;
 use ctxhost_engine_kit::cuts::recent_turns;
 use ctxhost_engine_kit::files::FileLedger;
 use ctxhost_engine_kit::redact::redact;
-use ctxhost_engine_kit::summary::unwrap;
 use ctxhost_engine_kit::text::{clip, one_line, prefix};
-use serde_json::Value;
 
 use super::cut::Fold;
 use super::workspace;
@@ -30,33 +29,17 @@ pub(crate) fn render(
     settings: &CompactionSettings,
     limit_chars: u64,
 ) -> String {
+    let gaps = fold.history.gaps();
     let mut ledger = FileLedger::default();
-    add_files(transcript, &fold.gaps, &mut ledger);
+    ledger.add_history(transcript, gaps);
     let mut room = limit_chars;
     let rules = fitting(workspace::render(settings), &mut room);
     let files = fitting(redact(&ledger.render(settings.file_list_chars)).into_owned(), &mut room);
-    let failures = fitting(tool_failures(transcript, &fold.gaps, settings), &mut room);
+    let failures = fitting(tool_failures(transcript, gaps, settings), &mut room);
     let turns_room = room.min(settings.recent_turns_chars);
-    let turns = fitting(turns(transcript, &fold.gaps, settings, turns_room), &mut room);
+    let turns = fitting(turns(transcript, gaps, settings, turns_room), &mut room);
     let parts = [turns, failures, files, rules].into_iter().filter(|part| !part.is_empty());
     parts.collect::<Vec<_>>().join("\n\n")
-}
-
-/// Adds the files of a range and those that earlier summaries in it carry.
-pub(crate) fn add_files(transcript: &Transcript, gaps: &[Range<u64>], ledger: &mut FileLedger) {
-    for gap in gaps {
-        let entries = transcript.range(gap.clone());
-        for earlier in entries.filter(|entry| entry.kind() == Kind::CompactionSummary) {
-            let raw: Value = serde_json::from_str(earlier.raw()).unwrap_or_default();
-            let details = raw.get("details").unwrap_or(&Value::Null);
-            ledger.add_details(details);
-            // Our own details hold every file; the lists of the text are cut and may be renamed.
-            if details.get("modifiedFiles").is_none() {
-                ledger.add_summary(unwrap(earlier.text()));
-            }
-        }
-        ledger.add_range(transcript, gap.clone());
-    }
 }
 
 /// A part that does not fit its room is left out whole: half a list is worse than none.
@@ -126,7 +109,8 @@ fn tool_failures(
     for entry in failed {
         let Some(result) = entry.tool_result() else { continue };
         if seen.insert(result.call_id.into_owned()) {
-            lines.push(failure_line(result.tool.trim(), entry.text(), settings.tool_failure_chars));
+            let line = failure_line(&result.tool, entry.text(), settings.tool_failure_chars);
+            lines.push(format!("- {line}"));
         }
     }
     if lines.is_empty() {
@@ -138,11 +122,4 @@ fn tool_failures(
         shown.insert(0, format!("- ...and {more} earlier"));
     }
     format!("{FAILURES_HEADING}\n{}", shown.join("\n"))
-}
-
-fn failure_line(tool: &str, text: &str, limit_chars: u64) -> String {
-    let tool = if tool.is_empty() { "tool" } else { tool };
-    let text = one_line(&redact(prefix(text, READ_CHARS, 1)));
-    let text = if text.is_empty() { "failed (no output)".into() } else { text };
-    format!("- {tool}: {}", clip(&text, limit_chars))
 }

@@ -8,7 +8,7 @@ use crate::settings::CompactionSettings;
 
 /// The frames of a fold that are to be told; earlier summaries are carried over on their own way.
 pub(crate) fn frames(transcript: &Transcript, fold: &Fold) -> Vec<Group> {
-    let mut frames = groups(transcript, &fold.gaps);
+    let mut frames = groups(transcript, fold.history.gaps());
     frames.retain(|group| {
         let mut entries = transcript.range(group.range.clone());
         !entries.all(|entry| entry.kind() == Kind::CompactionSummary)

@@ -2,8 +2,10 @@
 
 use std::ops::Range;
 
-use ctxhost_engine_api::{Kind, Role, Transcript};
+use ctxhost_engine_api::{Role, Transcript};
+use ctxhost_engine_kit::caps::result_cap_chars;
 use ctxhost_engine_kit::cuts::{gaps, protected_before, tail_start, trailing_frame};
+use ctxhost_engine_kit::fold::Fold as History;
 
 use super::Desk;
 use crate::settings::{CHARS_PER_TOKEN, CompactionSettings, share_of};
@@ -11,35 +13,18 @@ use crate::settings::{CHARS_PER_TOKEN, CompactionSettings, share_of};
 /// No summary is squeezed below this, in weighted characters: five headings, an envelope and a few
 /// lines.
 const LEAST_SUMMARY_CHARS: u64 = 1_000;
-/// No result is squeezed below this, in weighted characters: a notice and a line.
-const LEAST_RESULT_CHARS: u64 = 400;
 /// How often the tail is halved before only its newest frame is left.
 const TAIL_HALVINGS: u32 = 2;
 
-/// History that one summary stands for.
+/// What one summary tells, and how.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Fold {
-    /// Its positions; what must stay lies between them.
-    pub(crate) gaps: Vec<Range<u64>>,
-    /// What it costs now, in tokens.
-    pub(crate) tokens: u64,
+    /// What it tells.
+    pub(crate) history: History,
     /// What its summary may take with its envelope, in weighted characters.
     pub(crate) limit_chars: u64,
     /// Whether it is the beginning of the turn that goes on in the tail: its request is kept.
     pub(crate) is_turn_prefix: bool,
-    anchor: Range<u64>,
-}
-
-impl Fold {
-    /// How many entries it holds.
-    pub(crate) fn entries(&self) -> u64 {
-        self.gaps.iter().map(|gap| gap.end - gap.start).sum()
-    }
-
-    /// Whether the summary stands in place of this gap.
-    pub(crate) fn is_anchor(&self, gap: &Range<u64>) -> bool {
-        self.anchor == *gap
-    }
 }
 
 /// A stretch of the transcript and what becomes of it.
@@ -122,39 +107,26 @@ fn at(transcript: &Transcript, tail: u64, aim: &Aim, settings: &CompactionSettin
     let newest = transcript.newest_user_message().map_or(0, |entry| entry.seq());
     let (history, prefix): (Vec<_>, Vec<_>) =
         gaps(&kept, tail).into_iter().partition(|gap| gap.start < newest);
-    let worth = |gaps: &Vec<Range<u64>>| new_tokens(transcript, gaps) >= settings.min_fold_tokens;
     let mut folds = Vec::new();
     for (gaps, is_turn_prefix) in [(history, false), (prefix, true)] {
-        if worth(&gaps) {
-            folds.push(fold_of(transcript, gaps, is_turn_prefix));
+        let history = History::at_largest(transcript, gaps);
+        if !history.is_empty() && history.new_tokens(transcript) >= settings.min_fold_tokens {
+            folds.push(Fold { history, limit_chars: 0, is_turn_prefix });
         }
     }
     share_out(aim.summary_chars, &mut folds);
     Cut::new(transcript, folds)
 }
 
-/// What is in gaps and in no summary yet.
-fn new_tokens(transcript: &Transcript, gaps: &[Range<u64>]) -> u64 {
-    let entries = gaps.iter().flat_map(|gap| transcript.range(gap.clone()));
-    entries.filter(|e| e.kind() != Kind::CompactionSummary).map(|e| e.tokens()).sum()
-}
-
-fn fold_of(transcript: &Transcript, gaps: Vec<Range<u64>>, is_turn_prefix: bool) -> Fold {
-    let cost = |gap: &Range<u64>| transcript.tokens(gap.clone());
-    let anchor = gaps.iter().max_by_key(|gap| cost(gap)).cloned().unwrap_or(0..0);
-    let tokens = gaps.iter().map(cost).sum();
-    Fold { gaps, tokens, limit_chars: 0, is_turn_prefix, anchor }
-}
-
 /// Divides the room for summaries by what each stands for. No summary takes over half of its fold,
 /// so that each makes the transcript smaller.
 fn share_out(summary_chars: u64, folds: &mut [Fold]) {
-    let whole: u64 = folds.iter().map(|fold| fold.tokens).sum();
+    let whole: u64 = folds.iter().map(|fold| fold.history.tokens()).sum();
     let count = folds.len() as u64;
     for fold in folds {
         let even = summary_chars / (2 * count);
-        let by_size = summary_chars / 2 * fold.tokens / whole.max(1);
-        let half_of_fold = fold.tokens * CHARS_PER_TOKEN / 2;
+        let by_size = summary_chars / 2 * fold.history.tokens() / whole.max(1);
+        let half_of_fold = fold.history.tokens() * CHARS_PER_TOKEN / 2;
         fold.limit_chars = (even + by_size).max(LEAST_SUMMARY_CHARS).min(half_of_fold);
     }
 }
@@ -164,13 +136,13 @@ impl Cut {
         let mut segments: Vec<Segment> = folds
             .iter()
             .enumerate()
-            .flat_map(|(fold, f)| f.gaps.iter().map(move |gap| (fold, gap.clone())))
+            .flat_map(|(fold, f)| f.history.gaps().iter().map(move |gap| (fold, gap.clone())))
             .map(|(fold, range)| Segment::Fold { fold, range })
             .collect();
         let folded: Vec<Range<u64>> = segments.iter().map(Segment::range).collect();
         segments.extend(gaps(&folded, transcript.len() as u64).into_iter().map(Segment::Keep));
         segments.sort_by_key(|segment| segment.range().start);
-        let folded_tokens: u64 = folds.iter().map(|fold| fold.tokens).sum();
+        let folded_tokens: u64 = folds.iter().map(|fold| fold.history.tokens()).sum();
         let kept_tokens = transcript.total_tokens() - folded_tokens;
         Cut { segments, folds, kept_tokens, result_cap_chars: None }
     }
@@ -187,24 +159,19 @@ impl Cut {
         if self.tokens_after() <= target_tokens {
             return;
         }
-        let results = self.kept_results(transcript);
-        let result_tokens: u64 = results.iter().sum();
-        let rest_tokens = self.tokens_after() - result_tokens;
-        let room_tokens = target_tokens.saturating_sub(rest_tokens);
-        if let Some(cap) = level(results, room_tokens) {
-            self.result_cap_chars = Some((cap * CHARS_PER_TOKEN).max(LEAST_RESULT_CHARS));
-        }
+        let kept = self.segments.iter().filter(|segment| matches!(segment, Segment::Keep(_)));
+        let kept: Vec<Range<u64>> = kept.map(Segment::range).collect();
+        let summary_tokens = self.tokens_after() - self.kept_tokens;
+        let limit_tokens = target_tokens.saturating_sub(summary_tokens);
+        self.result_cap_chars = result_cap_chars(transcript, kept.iter().cloned(), limit_tokens);
+        let entries = kept.into_iter().flat_map(|range| transcript.range(range));
+        let results = entries.filter(|entry| entry.role() == Role::Tool);
+        let rest_tokens = self.tokens_after() - results.map(|entry| entry.tokens()).sum::<u64>();
         if rest_tokens > target_tokens {
             for fold in &mut self.folds {
                 fold.limit_chars = fold.limit_chars.min(LEAST_SUMMARY_CHARS);
             }
         }
-    }
-
-    fn kept_results(&self, transcript: &Transcript) -> Vec<u64> {
-        let kept = self.segments.iter().filter(|segment| matches!(segment, Segment::Keep(_)));
-        let entries = kept.flat_map(|segment| transcript.range(segment.range()));
-        entries.filter(|entry| entry.role() == Role::Tool).map(|entry| entry.tokens()).collect()
     }
 }
 
@@ -216,39 +183,9 @@ impl Segment {
     }
 }
 
-/// The highest level at which results together take at most `room_tokens`, as water finds its own;
-/// `None` where they fit as they are.
-fn level(mut sizes: Vec<u64>, room_tokens: u64) -> Option<u64> {
-    sizes.sort_unstable();
-    let mut room = room_tokens;
-    let mut left = sizes.len() as u64;
-    for size in sizes {
-        let share = room / left;
-        if size > share {
-            return Some(share);
-        }
-        room -= size;
-        left -= 1;
-    }
-    None
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn results_are_levelled_from_the_largest_down() {
-        for (sizes, room, expected) in [
-            (vec![], 0, None),
-            (vec![10, 20], 30, None),
-            (vec![100, 10], 60, Some(50)),
-            (vec![100, 100, 10], 110, Some(50)),
-            (vec![5], 0, Some(0)),
-        ] {
-            assert_eq!(level(sizes.clone(), room), expected, "{sizes:?} in {room}");
-        }
-    }
 
     #[test]
     fn each_try_aims_lower() {

@@ -7,17 +7,18 @@
 use std::borrow::Cow;
 
 use ctxhost_engine_api::transcript::tokens::weighted_chars;
-use ctxhost_engine_api::{EngineError, Flags, LogLevel, Result, Role, capability};
+use ctxhost_engine_api::{EngineError, Flags, LogLevel, Result, Role};
 use ctxhost_engine_kit::dialogue;
 use ctxhost_engine_kit::identifiers::MAX_IDENTIFIERS;
 use ctxhost_engine_kit::redact::redact;
+use ctxhost_engine_kit::summariser::{attempt, failure_note, has_model};
 use ctxhost_engine_kit::summary::{
     Passage, Sections, Speaker, answered_line, carried, extract_before, is_answered_line, is_nod,
     merge, passages,
 };
 use ctxhost_engine_kit::text::cap;
 
-use super::answers::{Told, is_final};
+use super::answers::Told;
 use super::cut::Fold;
 use super::ladder::{Material, climb};
 use super::prompt::Frame;
@@ -50,14 +51,9 @@ pub(crate) async fn tell(desk: &Desk<'_>, fold: &Fold) -> Result<Story> {
     let teller = Teller::new(desk, fold);
     let mut notes = Vec::new();
     if teller.wants_model() {
-        match teller.tell_by_model().await {
+        match attempt(desk.host, teller.tell_by_model()).await? {
             Ok(story) => return Ok(story),
-            Err(error) if is_final(&error) => return Err(error),
-            Err(error) => {
-                let note = format!("told without a model: {error}");
-                desk.host.log(LogLevel::Warn, &note);
-                notes.push(note);
-            }
+            Err(error) => notes.push(failure_note(&error)),
         }
     }
     teller.tell_extractively(notes)
@@ -78,8 +74,8 @@ impl<'a> Teller<'a> {
         Teller {
             desk,
             fold,
-            passages: passages(desk.transcript, &fold.gaps),
-            carried: carried(desk.transcript, &fold.gaps),
+            passages: passages(desk.transcript, fold.history.gaps()),
+            carried: carried(desk.transcript, fold.history.gaps()),
             is_answered_later: is_answered_after(desk, fold),
             room_chars: fold.limit_chars.saturating_sub(ENVELOPE_CHARS),
         }
@@ -89,11 +85,13 @@ impl<'a> Teller<'a> {
     fn wants_model(&self) -> bool {
         let Desk { host, settings, transcript, .. } = self.desk;
         let wanted = settings.compaction.summariser;
-        let has = host.info().capabilities.iter().any(|name| name == capability::COMPLETE);
+        let has = has_model(host);
         if wanted == Summariser::Model && !has {
             host.log(LogLevel::Warn, "compaction.summariser is \"model\" and the host offers none; telling without a model");
         }
-        wanted != Summariser::Extractive && has && dialogue::is_real(transcript, &self.fold.gaps)
+        wanted != Summariser::Extractive
+            && has
+            && dialogue::is_real(transcript, self.fold.history.gaps())
     }
 
     // --- without a model ---
@@ -229,7 +227,7 @@ impl<'a> Teller<'a> {
 
 /// Whether an answer without another call stands behind a fold.
 fn is_answered_after(desk: &Desk<'_>, fold: &Fold) -> bool {
-    let end = fold.gaps.last().map_or(0, |gap| gap.end);
+    let end = fold.history.gaps().last().map_or(0, |gap| gap.end);
     let later = desk.transcript.range(end..desk.transcript.len() as u64);
     let mut answers = later.filter(|entry| entry.role() == Role::Assistant);
     answers.any(|entry| !entry.has(Flags::TOOL_CALLS) && !entry.text().trim().is_empty())
