@@ -4,6 +4,7 @@ mod compact;
 mod config;
 mod engines;
 mod failure;
+mod fetch;
 mod opening;
 mod output;
 mod render;
@@ -37,6 +38,7 @@ struct Arguments {
 enum Command {
     Replay(replay::Replay),
     Compact(compact::Compact),
+    Fetch(fetch::Fetch),
     /// The engines that can fill the slot.
     #[command(subcommand)]
     Engines(engines::Engines),
@@ -54,6 +56,7 @@ pub fn run() -> ExitCode {
     let outcome = match arguments.command {
         Command::Replay(command) => command.run(arguments.config.as_deref(), &mut output),
         Command::Compact(command) => command.run(arguments.config.as_deref(), &mut output),
+        Command::Fetch(command) => command.run(&mut output),
         Command::Engines(command) => command.run(arguments.config.as_deref(), &mut output),
         Command::Config(command) => command.run(arguments.config.as_deref(), &mut output),
         Command::Use(command) => command.run(arguments.config.as_deref(), &mut output),

@@ -17,6 +17,7 @@ pub mod hook;
 
 mod by_hand;
 mod known_session;
+pub mod originals;
 
 mod compaction;
 pub mod replay;

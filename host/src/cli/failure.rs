@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use crate::config::ConfigError;
 use crate::engine::{OpenError, SlotError};
 use crate::runtime::RuntimeError;
+use crate::runtime::originals::FetchError;
 use crate::runtime::roster::RosterError;
 use crate::session::SessionError;
 use crate::session::recording;
@@ -85,6 +86,15 @@ impl From<SessionError> for Failure {
 impl From<recording::OpenError> for Failure {
     fn from(error: recording::OpenError) -> Self {
         Failure::caller(error.to_string())
+    }
+}
+
+impl From<FetchError> for Failure {
+    fn from(error: FetchError) -> Self {
+        match error {
+            FetchError::Store(error) => Failure::internal(error.to_string()),
+            asked => Failure::caller(asked.to_string()),
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use ctxhost_engine_api::{Kind, Role, Transcript};
+use ctxhost_engine_api::{Entry, Kind, Role, Transcript};
 use ctxhost_engine_kit::cuts::{gaps, protected_before, tail_start, trailing_frame};
 
 use super::Desk;
@@ -187,7 +187,7 @@ impl Cut {
         if self.tokens_after() <= target_tokens {
             return;
         }
-        let results = self.kept_results(transcript);
+        let results: Vec<u64> = self.kept_results(transcript).map(|entry| entry.tokens()).collect();
         let result_tokens: u64 = results.iter().sum();
         let rest_tokens = self.tokens_after() - result_tokens;
         let room_tokens = target_tokens.saturating_sub(rest_tokens);
@@ -201,10 +201,14 @@ impl Cut {
         }
     }
 
-    fn kept_results(&self, transcript: &Transcript) -> Vec<u64> {
+    /// The tool results that stay.
+    pub(crate) fn kept_results<'t>(
+        &self,
+        transcript: &'t Transcript,
+    ) -> impl Iterator<Item = Entry<'t>> {
         let kept = self.segments.iter().filter(|segment| matches!(segment, Segment::Keep(_)));
         let entries = kept.flat_map(|segment| transcript.range(segment.range()));
-        entries.filter(|entry| entry.role() == Role::Tool).map(|entry| entry.tokens()).collect()
+        entries.filter(|entry| entry.role() == Role::Tool)
     }
 }
 
