@@ -22,6 +22,7 @@ pub mod originals;
 mod compaction;
 pub mod replay;
 pub mod roster;
+pub mod workspace;
 
 pub use by_hand::{ByHand, compact_by_hand};
 pub use compaction::{CompactionOutcome, Verdict};
