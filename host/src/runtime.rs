@@ -30,10 +30,12 @@ pub mod model_name;
 
 mod by_hand;
 mod known_session;
+pub mod originals;
 
 mod compaction;
 pub mod replay;
 pub mod roster;
+pub mod workspace;
 
 pub use agent::{BuildError, Occupancy, Runtime, RuntimeBuilder, SessionId};
 pub use by_hand::{ByHand, compact_by_hand};

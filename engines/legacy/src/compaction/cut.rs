@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use ctxhost_engine_api::{Role, Transcript};
+use ctxhost_engine_api::{Entry, Role, Transcript};
 use ctxhost_engine_kit::caps::result_cap_chars;
 use ctxhost_engine_kit::cuts::{gaps, protected_before, tail_start, trailing_frame};
 use ctxhost_engine_kit::fold::Fold as History;
@@ -172,6 +172,16 @@ impl Cut {
                 fold.limit_chars = fold.limit_chars.min(LEAST_SUMMARY_CHARS);
             }
         }
+    }
+
+    /// The tool results that stay.
+    pub(crate) fn kept_results<'t>(
+        &self,
+        transcript: &'t Transcript,
+    ) -> impl Iterator<Item = Entry<'t>> {
+        let kept = self.segments.iter().filter(|segment| matches!(segment, Segment::Keep(_)));
+        let entries = kept.flat_map(|segment| transcript.range(segment.range()));
+        entries.filter(|entry| entry.role() == Role::Tool)
     }
 }
 
