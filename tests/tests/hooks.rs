@@ -51,6 +51,7 @@ fn run(decision: HookDecision) -> (Run, Vec<String>) {
         timeouts: Timeouts::default(),
         completer: None,
         blobs_folder: None,
+        store_folder: None,
         hooks: vec![witness.clone()],
     };
     let session = Session::parse("recorded", &recorded_session()).unwrap();

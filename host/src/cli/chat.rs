@@ -14,7 +14,7 @@ use super::setup;
 use super::window::parse_tokens;
 use crate::config::Config;
 use crate::engine::state_folder;
-use crate::runtime::{Runtime, RuntimeBuilder, SessionId};
+use crate::runtime::{Runtime, RuntimeBuilder, SessionId, originals};
 use crate::session::{Session, SessionFolder};
 
 /// Talk to a model that works in this folder with tools.
@@ -53,8 +53,9 @@ impl Chat {
         let config = setup::find_config(config_path, &cwd, output)?;
         let threads = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
         threads.block_on(async {
-            let runtime = self.runtime(&config).await?;
-            let session = self.session(&runtime, &cwd)?;
+            let session = self.session(&cwd)?;
+            let runtime = self.runtime(&config, &session, &cwd).await?;
+            let session = runtime.adopt_session(session)?;
             let show = Show::start(&runtime, output.style());
             let outcome = match &self.prompt {
                 Some(text) => say_once(&runtime, &session, text).await,
@@ -66,8 +67,17 @@ impl Chat {
         })
     }
 
-    async fn runtime(&self, config: &Config) -> Result<Runtime, Failure> {
-        let mut builder = RuntimeBuilder::of(config);
+    async fn runtime(
+        &self,
+        config: &Config,
+        session: &Session,
+        cwd: &Path,
+    ) -> Result<Runtime, Failure> {
+        let store = state_folder().join("store");
+        let mut builder = RuntimeBuilder::of(config).store_folder(store).workspace(cwd);
+        if let Some(path) = session.path() {
+            builder = builder.blobs_folder(originals::blobs_folder(path));
+        }
         if let Some(model) = &self.model {
             builder = builder.model(model);
         }
@@ -80,20 +90,19 @@ impl Chat {
         Ok(builder.build().await?)
     }
 
-    fn session(&self, runtime: &Runtime, cwd: &Path) -> Result<SessionId, Failure> {
+    fn session(&self, cwd: &Path) -> Result<Session, Failure> {
         if let Some(path) = &self.session {
             return Ok(match path.exists() {
-                true => runtime.open_session(path)?,
-                false => runtime.create_session(path, cwd)?,
+                true => Session::open(path)?,
+                false => Session::create(path, &cwd.display().to_string(), None)?,
             });
         }
         let folder = sessions_of(cwd);
         let newest = folder.list().into_iter().next().filter(|_| self.resume);
-        let session = match newest {
+        Ok(match newest {
             Some(kept) => Session::open(&kept.path)?,
             None => folder.create(cwd)?,
-        };
-        Ok(runtime.adopt_session(session)?)
+        })
     }
 }
 

@@ -47,6 +47,7 @@ pub(super) fn of(
         timeouts: config.timeouts.clone(),
         completer: completer(config)?,
         blobs_folder: None,
+        store_folder: None,
         hooks: Vec::new(),
     };
     Ok((setup, WindowFacts { window_tokens, source, reserve_tokens, budget_tokens }))

@@ -35,6 +35,8 @@ pub struct Setup {
     pub completer: Option<Arc<dyn Completer>>,
     /// Where large results are put away: beside the session. `None` forgets them with the process.
     pub blobs_folder: Option<PathBuf>,
+    /// The folder below which engines keep what they store; `None` forgets it with the process.
+    pub store_folder: Option<PathBuf>,
     /// Who wants to know of compactions, in the order they are asked.
     pub hooks: Vec<Arc<dyn CompactionHook>>,
 }
@@ -55,6 +57,7 @@ impl Setup {
         environment.sessions = Some(sessions);
         environment.completer = self.completer.clone();
         environment.blobs_folder = self.blobs_folder.clone();
+        environment.store_folder = self.store_folder.clone();
         Slot::open(engine, &self.legacy, self.on_error, &environment)
     }
 

@@ -1,6 +1,7 @@
 //! A runtime put together: from a config, from a program's own parts, or from both.
 
 use std::collections::{BTreeMap, HashMap};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, RwLock};
 use std::time::Duration;
 
@@ -19,6 +20,7 @@ use crate::runtime::lane::Lanes;
 use crate::runtime::model_name::ModelName;
 use crate::runtime::roster::{Roster, RosterError};
 use crate::runtime::setup::{Setup, summariser};
+use crate::runtime::workspace::WorkspaceRules;
 use crate::tool::{Tool, ToolError, Toolbox};
 
 /// Events that a slow listener may be behind before it misses some.
@@ -70,6 +72,9 @@ pub struct RuntimeBuilder {
     hooks: Vec<Arc<dyn CompactionHook>>,
     tools: Vec<Arc<dyn Tool>>,
     builtin_tools: bool,
+    blobs_folder: Option<PathBuf>,
+    store_folder: Option<PathBuf>,
+    workspace: Option<PathBuf>,
     clock: Clock,
 }
 
@@ -87,6 +92,9 @@ impl RuntimeBuilder {
             hooks: Vec::new(),
             tools: Vec::new(),
             builtin_tools: true,
+            blobs_folder: None,
+            store_folder: None,
+            workspace: None,
             clock: Clock::default(),
         }
     }
@@ -151,6 +159,27 @@ impl RuntimeBuilder {
     #[must_use]
     pub fn without_builtin_tools(mut self) -> Self {
         self.builtin_tools = false;
+        self
+    }
+
+    /// The folder below which engines keep what they store; without it they forget it with the process.
+    #[must_use]
+    pub fn store_folder(mut self, folder: impl Into<PathBuf>) -> Self {
+        self.store_folder = Some(folder.into());
+        self
+    }
+
+    /// The folder for large results that engines put away.
+    #[must_use]
+    pub fn blobs_folder(mut self, folder: impl Into<PathBuf>) -> Self {
+        self.blobs_folder = Some(folder.into());
+        self
+    }
+
+    /// The folder that sessions work in: its AGENTS.md closes the summaries of `legacy`.
+    #[must_use]
+    pub fn workspace(mut self, folder: impl Into<PathBuf>) -> Self {
+        self.workspace = Some(folder.into());
         self
     }
 
@@ -265,11 +294,26 @@ impl RuntimeBuilder {
             model: ModelRef { provider: first.provider, id: first.id, window_tokens },
             law: config.law.clone(),
             on_error: config.plugins.on_engine_error,
-            legacy: Roster::of(config).legacy(config),
+            legacy: self.legacy(),
             timeouts: config.timeouts.clone(),
             completer,
+            blobs_folder: self.blobs_folder.clone(),
+            store_folder: self.store_folder.clone(),
             hooks: self.hooks.clone(),
         })
+    }
+
+    fn workspace_rules(&self) -> Option<WorkspaceRules> {
+        WorkspaceRules::near(self.workspace.as_ref()?.to_str()?)
+    }
+
+    /// The engine that stands in, with the same rules.
+    fn legacy(&self) -> EngineSpec {
+        let mut spec = Roster::of(&self.config).legacy(&self.config);
+        if let Some(rules) = self.workspace_rules() {
+            rules.give(&mut spec);
+        }
+        spec
     }
 
     fn spec(&self) -> Result<EngineSpec, BuildError> {
@@ -278,7 +322,11 @@ impl RuntimeBuilder {
         }
         let slot = self.config.slot();
         let name = self.engine.as_deref().unwrap_or(&slot.engine);
-        Ok(Roster::of(&self.config).spec(&self.config, name)?)
+        let mut spec = Roster::of(&self.config).spec(&self.config, name)?;
+        if let Some(rules) = self.workspace_rules() {
+            rules.give(&mut spec);
+        }
+        Ok(spec)
     }
 }
 
