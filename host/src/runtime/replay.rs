@@ -4,6 +4,7 @@
 //! they were another engine's decisions. Time is the recording's, nothing is sent anywhere, and the
 //! recorded file is never written.
 
+mod identifiers;
 mod observer;
 mod prefix;
 pub mod report;
@@ -56,6 +57,7 @@ pub async fn replay(
     for record in branch {
         let now_ms = record.timestamp_ms();
         clock.set(now_ms);
+        let mut answered = None;
         if is_answer(record) {
             let prompt = conversation.prompt();
             let ask = Ask { prompt, now_ms, ..Ask::default() };
@@ -63,14 +65,13 @@ pub async fn replay(
             observer.request(&shaped);
             sessions.touched(now_ms);
             on_progress(Progress { requests: observer.requests(), total });
+            answered = Some(shaped);
         }
         conversation.adopt(record)?;
         let view = conversation.view();
         if let Some(entry) = view.last().filter(|entry| entry.id() == record.id()) {
             sessions.grew(&entry);
-            if entry.is_user_message() {
-                observer.turn(entry.text());
-            }
+            observer.grew(&entry, answered.as_ref());
         }
     }
     let effective = slot.quarantined().map(|record| record.reason).unwrap_or_default();

@@ -69,7 +69,8 @@ fn side_by_side(runs: &[Run], style: Style) -> Vec<String> {
     columns.extend(["peak", "of budget", "compactions", "rejected"].map(Column::right));
     columns.extend(layer_names.iter().map(|name| Column::right(&clean(name))));
     columns.extend(["left out", "fallbacks", "repairs", "violations"].map(Column::right));
-    columns.extend(["tokens sent", "stable prefix", "p50 ms", "p99 ms"].map(Column::right));
+    columns.extend(["tokens sent", "stable prefix", "identifiers kept"].map(Column::right));
+    columns.extend(["p50 ms", "p99 ms"].map(Column::right));
     let mut grid = Grid::new(columns);
     for run in runs {
         let totals = &run.totals;
@@ -81,6 +82,7 @@ fn side_by_side(runs: &[Run], style: Style) -> Vec<String> {
         let left_out = run.dropped.iter().filter(|row| row.after_tokens == 0).count() as u64;
         cells.extend([left_out, totals.fallbacks, totals.repairs, totals.violations].map(grouped));
         cells.extend([grouped(totals.sent_tokens), percent(totals.stable_prefix_percent)]);
+        cells.push(totals.identifiers_kept_percent.map_or(NOTHING.into(), percent));
         cells.extend([totals.engine_p50_us, totals.engine_p99_us].map(milliseconds));
         grid.row(cells, tone(totals.violations, totals.fallbacks + totals.repairs));
     }
@@ -156,6 +158,11 @@ fn totals(run: &Run, style: Style) -> String {
         milliseconds(totals.engine_p50_us),
         milliseconds(totals.engine_p99_us),
     );
+    if let Some(share) = totals.identifiers_kept_percent {
+        let (kept, needed) = (totals.identifiers_kept, totals.identifiers_needed);
+        let (share, kept, needed) = (percent(share), grouped(kept), grouped(needed));
+        text += &format!("identifiers kept {share}, {kept} of {needed} that came up again\n");
+    }
     if !totals.layers.is_empty() {
         text += &format!("entries touched: {}\n", layers(&totals.layers));
     }

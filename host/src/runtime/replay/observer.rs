@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, HashSet};
 use std::ops::Range;
 
 use ctxhost_engine_api::transcript::tokens;
-use ctxhost_engine_api::{Action, Message, Note, Transcript};
+use ctxhost_engine_api::{Action, Entry, Message, Note, Transcript};
 
+use super::identifiers::IdentifierMeter;
 use super::prefix::PrefixMeter;
 use super::report::{CompactionRow, DroppedRow, EngineFacts, Point, Run, Totals, TurnRow};
 use crate::law::Auditor;
@@ -25,6 +26,7 @@ pub(super) struct Observer {
     dropped: Vec<DroppedRow>,
     curve: Vec<Point>,
     prefix: PrefixMeter,
+    identifiers: IdentifierMeter,
     auditor: Auditor,
     /// Entries already reported, by id and layer, so that each counts at its first time.
     reported: HashSet<(String, String)>,
@@ -50,6 +52,7 @@ impl Observer {
             dropped: Vec::new(),
             curve: Vec::new(),
             prefix: PrefixMeter::default(),
+            identifiers: IdentifierMeter::default(),
             auditor: Auditor::default(),
             reported: HashSet::new(),
             gone: Vec::new(),
@@ -63,8 +66,19 @@ impl Observer {
         self.curve.len() as u64
     }
 
+    /// The recording has one more entry; an answer came to a request.
+    pub(super) fn grew(&mut self, entry: &Entry<'_>, answered: Option<&Shaped>) {
+        if let Some(shaped) = answered {
+            self.identifiers.answered(&shaped.items(), entry);
+        }
+        self.identifiers.grew(entry);
+        if entry.is_user_message() {
+            self.turn(entry.text());
+        }
+    }
+
     /// The person said something: a turn begins.
-    pub(super) fn turn(&mut self, prompt: &str) {
+    fn turn(&mut self, prompt: &str) {
         let turn = self.turns.len() as u64 + 1;
         self.turns.push(TurnRow { turn, prompt: first_line(prompt), ..TurnRow::default() });
     }
@@ -115,6 +129,7 @@ impl Observer {
 
     /// The run's facts.
     pub(super) fn finish(self, engine: EngineFacts, quarantine: String) -> Run {
+        let (needed, kept) = self.identifiers.counts();
         let mut totals = Totals {
             requests: self.curve.len() as u64,
             peak_tokens: self.curve.iter().map(|point| point.tokens).max().unwrap_or(0),
@@ -125,6 +140,9 @@ impl Observer {
             violations: self.turns.iter().map(|turn| turn.violations).sum(),
             sent_tokens: self.curve.iter().map(|point| point.tokens).sum(),
             stable_prefix_percent: self.prefix.percent(),
+            identifiers_needed: needed,
+            identifiers_kept: kept,
+            identifiers_kept_percent: (needed > 0).then(|| percent(kept, needed)),
             quarantine,
             engine_us: self.times_us.iter().sum(),
             ..Totals::default()

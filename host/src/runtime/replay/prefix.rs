@@ -2,7 +2,7 @@
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
-use ctxhost_engine_api::Item;
+use ctxhost_engine_api::{Flags, Item};
 
 /// Compares each request with the one before it.
 #[derive(Default)]
@@ -34,11 +34,15 @@ impl PrefixMeter {
     }
 }
 
-/// Equal for items that are sent as the same bytes. An entry's bytes never change under its id.
-fn identity(item: &Item<'_>) -> u64 {
+/// Equal for items that are sent as the same bytes. An entry's bytes change under its id only where a
+/// compaction replaced them.
+pub(super) fn identity(item: &Item<'_>) -> u64 {
     let mut hasher = DefaultHasher::new();
     std::mem::discriminant(item).hash(&mut hasher);
     match item {
+        Item::Kept(entry) if entry.has(Flags::REPLACED) => {
+            (entry.id(), entry.raw()).hash(&mut hasher);
+        }
         Item::Kept(entry) => entry.id().hash(&mut hasher),
         Item::Retold { entry, text } => (entry.id(), text).hash(&mut hasher),
         Item::Rewritten { entry, raw } => (entry.id(), raw).hash(&mut hasher),

@@ -199,6 +199,12 @@ pub struct Totals {
     pub sent_tokens: u64,
     /// Share of each request's bytes that begin the next one unchanged, mean over requests.
     pub stable_prefix_percent: f64,
+    /// Identifiers that an answer named again after at least 20 entries without them.
+    pub identifiers_needed: u64,
+    /// Those of them that stood in the request it answered.
+    pub identifiers_kept: u64,
+    /// The same as a share; none where nothing was needed.
+    pub identifiers_kept_percent: Option<f64>,
     /// What each layer did: layer to number of entries it touched for the first time.
     pub layers: BTreeMap<String, u64>,
     /// Why the engine was put into quarantine; empty when it was not.

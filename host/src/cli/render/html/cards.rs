@@ -32,6 +32,7 @@ fn card(page: &mut Markup, index: usize, run: &Run) {
     figure(page, "Largest request", &grouped(totals.peak_tokens), "");
     figure(page, "Tokens sent", &grouped(totals.sent_tokens), "");
     figure(page, "Stable prefix", &percent(totals.stable_prefix_percent), "");
+    figure(page, "Identifiers kept", &identifiers(run), "");
     figure(page, "Compactions", &compactions(run), "");
     figure(page, "Shortened · left out", &dropped(run), "");
     figure(page, "Layers", &or_none(layers(&totals.layers)), "");
@@ -50,6 +51,13 @@ fn figure(page: &mut Markup, name: &'static str, value: &str, tone: &'static str
 
 fn tone(number: u64, tone: &'static str) -> &'static str {
     if number == 0 { "" } else { tone }
+}
+
+fn identifiers(run: &Run) -> String {
+    let totals = &run.totals;
+    let (kept, needed) = (grouped(totals.identifiers_kept), grouped(totals.identifiers_needed));
+    let told = |share| format!("{}, {kept} of {needed}", percent(share));
+    or_none(totals.identifiers_kept_percent.map(told).unwrap_or_default())
 }
 
 fn compactions(run: &Run) -> String {
