@@ -5,6 +5,7 @@ mod compact;
 mod config;
 mod engines;
 mod failure;
+mod fetch;
 mod opening;
 mod output;
 mod render;
@@ -43,6 +44,7 @@ enum Command {
     #[command(subcommand)]
     Sessions(sessions::Sessions),
     Compact(compact::Compact),
+    Fetch(fetch::Fetch),
     /// The engines that can fill the slot.
     #[command(subcommand)]
     Engines(engines::Engines),
@@ -62,6 +64,7 @@ pub fn run() -> ExitCode {
         Command::Chat(command) => command.run(arguments.config.as_deref(), &mut output),
         Command::Sessions(command) => command.run(&mut output),
         Command::Compact(command) => command.run(arguments.config.as_deref(), &mut output),
+        Command::Fetch(command) => command.run(&mut output),
         Command::Engines(command) => command.run(arguments.config.as_deref(), &mut output),
         Command::Config(command) => command.run(arguments.config.as_deref(), &mut output),
         Command::Use(command) => command.run(arguments.config.as_deref(), &mut output),

@@ -30,6 +30,7 @@ pub mod model_name;
 
 mod by_hand;
 mod known_session;
+pub mod originals;
 
 mod compaction;
 pub mod replay;

@@ -7,8 +7,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
 use std::time::Duration;
 
-use ctxhost::session::Session;
+use ctxhost::session::{RecordBody, Session};
 use ctxhost_tests::{ctxhost, recorded_session, shared_fixtures};
+use serde_json::json;
 use tempfile::TempDir;
 
 /// A time that every run of these tests takes for now, in seconds since 1970.
@@ -115,4 +116,54 @@ fn what_is_no_pi_session_is_refused_and_left_alone() {
     assert_eq!(output.status.code(), Some(2), "{}", text(&output.stderr));
     assert!(text(&output.stderr).starts_with("error: "));
     assert_eq!(fs::read_to_string(&path).unwrap(), messages);
+}
+
+/// A session of which little can be folded: its last request has six large results.
+fn crowded(path: &Path) {
+    let mut session = Session::create(path, "/srv/app", Some("crowded")).unwrap();
+    let mut add = |message: serde_json::Value| {
+        let body = RecordBody::message(&message.to_string()).unwrap();
+        session.append_at(body, 1_795_249_000_000).unwrap();
+    };
+    for turn in ["look around", "now run all of them"] {
+        add(json!({"role": "user", "content": turn}));
+        add(json!({"role": "assistant", "content": "Good. ".repeat(600)}));
+    }
+    let ids: Vec<String> = (0..6).map(|call| format!("c{call}")).collect();
+    let call = |id: &String| json!({"type": "toolCall", "id": id, "name": "exec", "arguments": {}});
+    add(json!({"role": "user", "content": "go"}));
+    add(json!({"role": "assistant", "content": ids.iter().map(call).collect::<Vec<_>>()}));
+    for id in &ids {
+        let text = json!({"type": "text", "text": format!("a line of {id}\n").repeat(6_000)});
+        add(json!({"role": "toolResult", "toolCallId": id, "toolName": "exec", "content": [text]}));
+    }
+}
+
+#[test]
+fn large_results_are_put_away_beside_the_session_and_fetched_by_the_handle_of_the_notice() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, config) = (folder.path().join("s.jsonl"), folder.path().join("ctxhost.toml"));
+    fs::write(&config, "[plugins.entries.legacy.config.tool_results]\nspill_chars = 4000\n")
+        .unwrap();
+    crowded(&path);
+    let arguments = ["--config", config.to_str().unwrap()];
+    let dry = compact(&path, &[&arguments[..], &["--dry-run"]].concat());
+    assert!(dry.status.success(), "{}", text(&dry.stderr));
+    let blobs = folder.path().join("s.jsonl.blobs");
+    assert!(!blobs.exists(), "a dry run writes nothing");
+    let output = compact(&path, &arguments);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let live = Session::read(&path).unwrap().live(0).snapshot();
+    let notices: Vec<&str> = live
+        .iter()
+        .filter_map(|entry| entry.text().split_once("of the session and file "))
+        .map(|(_, rest)| rest.split(' ').next().unwrap())
+        .collect();
+    assert!(!notices.is_empty());
+    for handle in notices {
+        let fetched = ctxhost().arg("fetch").arg(&path).arg(handle).output().unwrap();
+        assert!(fetched.status.success(), "{}", text(&fetched.stderr));
+        assert_eq!(text(&fetched.stdout).lines().count(), 6_000);
+        assert!(blobs.join(handle).is_file());
+    }
 }

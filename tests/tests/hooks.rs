@@ -50,6 +50,7 @@ fn run(decision: HookDecision) -> (Run, Vec<String>) {
         legacy: legacy.clone(),
         timeouts: Timeouts::default(),
         completer: None,
+        blobs_folder: None,
         hooks: vec![witness.clone()],
     };
     let session = Session::parse("recorded", &recorded_session()).unwrap();

@@ -30,6 +30,7 @@ fn setup(budget_tokens: u64, on_error: OnEngineError) -> Setup {
         legacy: EngineSpec::bundled("legacy", json!({})),
         timeouts: Timeouts { assemble_ms: 300, create_ms: 2_000, ..Timeouts::default() },
         completer: None,
+        blobs_folder: None,
         hooks: Vec::new(),
     }
 }

@@ -20,6 +20,7 @@ mod workspace;
 
 use std::borrow::Cow;
 
+use ctxhost_engine_api::transcript::tokens::weighted_chars;
 use ctxhost_engine_api::{
     Action, CompactRequest, Compaction, EngineError, ErrorKind, Host, Note, Plan, Result, Role,
     Transcript,
@@ -33,6 +34,7 @@ use ctxhost_engine_kit::summary::{Provenance, wrap};
 use ctxhost_engine_kit::text::grouped;
 use serde_json::{Value, json};
 
+use crate::memory::Memory;
 use crate::settings::{IdentifierPolicy, Settings, share_of};
 use crate::tool_result_guard;
 use cut::{Cut, Fold, Segment};
@@ -46,6 +48,7 @@ pub(crate) const LAYER: &str = "compaction";
 pub(crate) struct Desk<'a> {
     pub(crate) host: &'a Host,
     pub(crate) settings: &'a Settings,
+    pub(crate) memory: &'a Memory,
     pub(crate) transcript: &'a Transcript,
     pub(crate) request: &'a CompactRequest,
 }
@@ -64,10 +67,11 @@ impl Desk<'_> {
 pub(crate) async fn compact(
     host: &Host,
     settings: &Settings,
+    memory: &Memory,
     transcript: &Transcript,
     request: &CompactRequest,
 ) -> Result<Compaction> {
-    let desk = Desk { host, settings, transcript, request };
+    let desk = Desk { host, settings, memory, transcript, request };
     let Some(cut) = cut::choose(&desk) else {
         return Ok(nothing("nothing to compact: no history lies before the cut"));
     };
@@ -75,6 +79,7 @@ pub(crate) async fn compact(
     for fold in &cut.folds {
         stories.push(summarise::tell(&desk, fold).await?);
     }
+    put_away(&desk, &cut).await;
     let plan = plan_of(&desk, &cut, &stories);
     let (before, after) = (transcript.total_tokens(), plan.estimated_tokens);
     if after >= before {
@@ -138,6 +143,16 @@ fn put_in(fold: &Fold, story: &Story, range: std::ops::Range<u64>, plan: &mut Pl
     plan.insert(Role::User, text, range).note(LAYER, detail);
 }
 
+/// Puts the large results away that stay and are cut for good.
+async fn put_away(desk: &Desk<'_>, cut: &Cut) {
+    let guard = &desk.settings.tool_results;
+    let Some(cap_chars) = cut.result_cap_chars else { return };
+    let kept = cut.kept_results(desk.transcript);
+    let large = kept.filter(|entry| tool_result_guard::is_put_away(entry, guard));
+    let large = large.filter(|entry| weighted_chars(entry.text()) > cap_chars);
+    desk.memory.put_away(desk.host, &desk.request.session, large).await;
+}
+
 /// Keeps a range; tool results in it are cut where the cut point alone did not free enough.
 fn keep(desk: &Desk<'_>, cut: &Cut, range: std::ops::Range<u64>, plan: &mut Plan) {
     let Some(cap_chars) = cut.result_cap_chars else {
@@ -145,7 +160,9 @@ fn keep(desk: &Desk<'_>, cut: &Cut, range: std::ops::Range<u64>, plan: &mut Plan
         return;
     };
     keep_cut(plan, desk.transcript, range, |entry| {
-        tool_result_guard::cut_entry(entry, cap_chars, &desk.settings.tool_results)
+        let handle = desk.memory.handle(&desk.request.session, entry.id());
+        let guard = &desk.settings.tool_results;
+        tool_result_guard::cut_entry(entry, cap_chars, guard, handle.as_deref())
     });
 }
 

@@ -73,6 +73,11 @@ impl ContextEngine for Legacy {
     async fn assemble(&self, transcript: Transcript, request: AssembleRequest) -> Result<Plan> {
         let warning = self.check_window(&request.model)?;
         self.memory.recall(&self.host, &request.session).await;
+        let guard = &self.settings.tool_results;
+        if guard.spill_chars > 0 {
+            let large = transcript.iter().filter(|e| tool_result_guard::is_put_away(e, guard));
+            self.memory.put_away(&self.host, &request.session, large).await;
+        }
         let mut plan = self.reduce_results(&transcript, &request);
         self.memory.keep(&self.host, &request.session).await;
         self.tally.assembled(&plan);
@@ -82,7 +87,10 @@ impl ContextEngine for Legacy {
 
     /// Layer 3.
     async fn compact(&self, transcript: Transcript, request: CompactRequest) -> Result<Compaction> {
-        let answer = compaction::compact(&self.host, &self.settings, &transcript, &request).await;
+        let Legacy { host, settings, memory, .. } = self;
+        memory.recall(host, &request.session).await;
+        let answer = compaction::compact(host, settings, memory, &transcript, &request).await;
+        memory.keep(host, &request.session).await;
         self.tally.compacted(&answer);
         answer
     }

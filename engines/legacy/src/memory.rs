@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::{Mutex, PoisonError};
 
-use ctxhost_engine_api::{Host, LogLevel, SessionRef, Transcript};
+use ctxhost_engine_api::{Entry, Host, LogLevel, SessionRef, Transcript, capability};
 use ctxhost_engine_kit::store::{keeps_values, session_key};
 use ctxhost_engine_kit::turns::Sessions;
 use serde::{Deserialize, Serialize};
@@ -38,6 +38,9 @@ pub(crate) struct Decisions {
     images: BTreeSet<String>,
     /// When pruning last changed something, in milliseconds since 1970.
     pruned_at_ms: Option<i64>,
+    /// Results that were put away, with their handles.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    put_away: BTreeMap<String, String>,
 }
 
 /// The memory of one session.
@@ -85,6 +88,16 @@ impl SessionMemory {
         !self.decisions.arguments.is_empty()
     }
 
+    /// The handle under which a result was put away.
+    pub(crate) fn handle(&self, id: &str) -> Option<&str> {
+        self.decisions.put_away.get(id).map(String::as_str)
+    }
+
+    fn put_away(&mut self, id: &str, handle: String) {
+        self.has_news = true;
+        self.decisions.put_away.insert(id.to_owned(), handle);
+    }
+
     pub(crate) fn reduce(&mut self, id: &str, limit_chars: u64) {
         let before = self.decisions.reduced.insert(id.to_owned(), limit_chars);
         self.has_news |= before != Some(limit_chars);
@@ -114,12 +127,13 @@ impl SessionMemory {
             return;
         }
         self.epoch = transcript.epoch();
-        let Decisions { reduced, pruned, arguments, images, .. } = &mut self.decisions;
+        let Decisions { reduced, pruned, arguments, images, put_away, .. } = &mut self.decisions;
         let live: HashSet<&str> = transcript.iter().map(|entry| entry.id()).collect();
         reduced.retain(|id, _| live.contains(id.as_str()));
         pruned.retain(|id, _| live.contains(id.as_str()));
         arguments.retain(|id| live.contains(id.as_str()));
         images.retain(|id| live.contains(id.as_str()));
+        put_away.retain(|id, _| live.contains(id.as_str()));
     }
 
     fn take_news(&mut self) -> Option<String> {
@@ -169,6 +183,37 @@ impl Memory {
         }
     }
 
+    /// Puts the texts of results into the host's store of bytes, each once. Where that fails it is
+    /// logged, and the session alone keeps the original.
+    pub(crate) async fn put_away<'t>(
+        &self,
+        host: &Host,
+        session: &SessionRef,
+        results: impl Iterator<Item = Entry<'t>>,
+    ) {
+        if !offers(host, capability::BLOB) {
+            return;
+        }
+        for entry in results {
+            let id = entry.id();
+            if self.sessions.with(session, |memory| memory.handle(id).is_some()) {
+                continue;
+            }
+            match host.blob_put(entry.text().as_bytes().to_vec()).await {
+                Ok(handle) => self.sessions.with(session, |memory| memory.put_away(id, handle)),
+                Err(error) => {
+                    let sentence = format!("a large result could not be put away: {error}");
+                    return self.say_once(host, &sentence);
+                }
+            }
+        }
+    }
+
+    /// The handle under which a result was put away.
+    pub(crate) fn handle(&self, session: &SessionRef, id: &str) -> Option<String> {
+        self.sessions.with(session, |memory| memory.handle(id).map(str::to_owned))
+    }
+
     /// Works with the memory of a session. Never held over an `await`.
     pub(crate) fn of_session<T>(
         &self,
@@ -196,10 +241,18 @@ impl Memory {
 
     fn warn_once(&self, host: &Host, what: &str, error: &dyn std::fmt::Display) {
         let sentence = format!("{what}: {error}; cached prefixes may be lost after a restart");
-        if self.is_new_warning(&sentence) {
-            host.log(LogLevel::Warn, &sentence);
+        self.say_once(host, &sentence);
+    }
+
+    fn say_once(&self, host: &Host, sentence: &str) {
+        if self.is_new_warning(sentence) {
+            host.log(LogLevel::Warn, sentence);
         }
     }
+}
+
+fn offers(host: &Host, capability: &str) -> bool {
+    host.info().capabilities.iter().any(|name| name == capability)
 }
 
 #[cfg(test)]

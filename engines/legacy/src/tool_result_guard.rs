@@ -1,5 +1,5 @@
 //! Layer 2, the tool-result guard: no single result, and not all of them together, crowd out the
-//! conversation.
+//! conversation. A large one may be put away in the host's store of bytes first.
 //!
 //! Pressure: one log file or one page of JSON is larger than everything that was said. Cost: one
 //! look at the size of each result; text is read only where it is really cut. The session keeps
@@ -11,7 +11,7 @@
 mod blocks;
 
 use ctxhost_engine_api::transcript::tokens::{self, weighted_chars};
-use ctxhost_engine_api::{Entry, Flags, Transcript};
+use ctxhost_engine_api::{Entry, Flags, Role, Transcript};
 use ctxhost_engine_kit::text::{Limit, grouped, truncate};
 use serde_json::Value;
 
@@ -53,9 +53,11 @@ pub(crate) fn reduce(
     for row in results.rows.iter_mut().filter(|row| !is_pruned(row)) {
         let Some(entry) = transcript.get(row.seq) else { continue };
         let remembered = memory.reduced(entry.id());
+        let original = Original { id: entry.id(), handle: memory.handle(entry.id()) };
+        let cap_chars = remembered.unwrap_or_else(|| caps.of_original(&original, settings));
         if text_tokens(&entry) > caps.clear_over_tokens || remembered == Some(ELIDED) {
-            row.show(cleared(&entry));
-        } else if let Some(shown) = cut(&entry, row, remembered.unwrap_or(caps.single), settings) {
+            row.show(cleared(&entry, &original));
+        } else if let Some(shown) = cut(&entry, row, cap_chars, settings, &original) {
             row.show(shown);
         }
     }
@@ -74,13 +76,40 @@ pub(crate) fn single_cap_chars(window_tokens: u64, settings: &ToolResultSettings
 }
 
 /// A result of a transcript in at most `cap_chars` weighted characters; `None` where it fits.
+/// `handle` is the one under which it was put away.
 pub(crate) fn cut_entry(
     entry: &Entry<'_>,
     cap_chars: u64,
     settings: &ToolResultSettings,
+    handle: Option<&str>,
 ) -> Option<Shown> {
     let row = ToolRow { seq: entry.seq(), chars: 0, shown: None };
-    cut(entry, &row, cap_chars, settings)
+    cut(entry, &row, cap_chars, settings, &Original { id: entry.id(), handle })
+}
+
+/// Whether a result is so large that its whole text goes into the host's store of bytes. What an
+/// earlier compaction cut is no whole text.
+pub(crate) fn is_put_away(entry: &Entry<'_>, settings: &ToolResultSettings) -> bool {
+    settings.spill_chars > 0
+        && entry.role() == Role::Tool
+        && !entry.has(Flags::REPLACED)
+        && !entry.has(Flags::ORPHAN)
+        && weighted_chars(entry.text()) > settings.spill_chars
+}
+
+/// Where the whole of a result is.
+struct Original<'a> {
+    /// The entry of the session.
+    id: &'a str,
+    /// The handle in the host's store of bytes, where it was put away.
+    handle: Option<&'a str>,
+}
+
+impl std::fmt::Display for Original<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "the original is entry {} of the session", self.id)?;
+        self.handle.map_or(Ok(()), |handle| write!(f, " and file {handle} beside it"))
+    }
 }
 
 /// A result as its row shows it in at most `cap_chars` weighted characters; `None` where it fits.
@@ -89,6 +118,7 @@ fn cut(
     row: &ToolRow,
     cap_chars: u64,
     settings: &ToolResultSettings,
+    original: &Original<'_>,
 ) -> Option<Shown> {
     if entry.tokens() * CHARS_PER_TOKEN <= cap_chars {
         return None;
@@ -104,11 +134,11 @@ fn cut(
                 return None;
             }
             let whole = weighted_chars(entry.text());
-            let room = Room { cap_chars, min_keep_chars: settings.min_keep_chars, id: entry.id() };
-            blocks::fit(content, &room, |left_out| notice(entry, left_out, whole));
+            let room = Room { cap_chars, min_keep_chars: settings.min_keep_chars, original };
+            blocks::fit(content, &room, |left_out| notice(original, left_out, whole));
             rewritten(message)
         }
-        _ => one_text(entry, cap_chars, settings)?,
+        _ => one_text(entry, cap_chars, settings, original)?,
     };
     let mut shown = Shown { form, layer: LAYER, detail: String::new() };
     let before = entry.tokens() * CHARS_PER_TOKEN;
@@ -117,13 +147,18 @@ fn cut(
 }
 
 /// The one text of a result, cut; `None` where it fits.
-fn one_text(entry: &Entry<'_>, cap_chars: u64, settings: &ToolResultSettings) -> Option<Form> {
+fn one_text(
+    entry: &Entry<'_>,
+    cap_chars: u64,
+    settings: &ToolResultSettings,
+    original: &Original<'_>,
+) -> Option<Form> {
     let whole = weighted_chars(entry.text());
     if whole <= cap_chars {
         return None;
     }
     let limit = Limit { min_keep_chars: settings.min_keep_chars, ..Limit::chars(cap_chars) };
-    let text = truncate(entry.text(), limit, |left_out| notice(entry, left_out, whole));
+    let text = truncate(entry.text(), limit, |left_out| notice(original, left_out, whole));
     Some(Form::Text(text.into_owned()))
 }
 
@@ -172,6 +207,14 @@ impl Caps {
             clear_over_tokens: share_of(window_tokens, settings.clear_share),
         }
     }
+
+    /// What one result may cost: what was put away need not be shown beyond the size that put it away.
+    fn of_original(&self, original: &Original<'_>, settings: &ToolResultSettings) -> u64 {
+        match original.handle {
+            Some(_) => self.single.min(settings.spill_chars),
+            None => self.single,
+        }
+    }
 }
 
 /// What the aggregate rule works with.
@@ -209,8 +252,13 @@ fn balance(
             if is_pruned(row) || !rule.may_cut(&entry) {
                 continue;
             }
-            let target = pass.target_chars(&entry, row.chars, excess);
-            let Some(shown) = pass.apply(&entry, row, target, rule.settings) else { continue };
+            let original = Original { id: entry.id(), handle: memory.handle(entry.id()) };
+            let target = pass.target_chars(&original, row.chars, excess);
+            let shown = match pass {
+                Pass::Cut => cut(&entry, row, target, rule.settings, &original),
+                Pass::Elide => Some(cleared(&entry, &original)),
+            };
+            let Some(shown) = shown else { continue };
             let (before, now) = (row.chars, shown.chars());
             if now < before {
                 memory.reduce(entry.id(), target);
@@ -231,48 +279,31 @@ enum Pass {
 }
 
 impl Pass {
-    fn target_chars(self, entry: &Entry<'_>, now_chars: u64, excess_chars: u64) -> u64 {
+    fn target_chars(self, original: &Original<'_>, now_chars: u64, excess_chars: u64) -> u64 {
         match self {
             Pass::Cut => {
-                let least = weighted_chars(&notice(entry, now_chars, now_chars));
+                let least = weighted_chars(&notice(original, now_chars, now_chars));
                 now_chars.saturating_sub(excess_chars).max(least)
             }
             Pass::Elide => ELIDED,
         }
     }
-
-    fn apply(
-        self,
-        entry: &Entry<'_>,
-        row: &ToolRow,
-        target_chars: u64,
-        settings: &ToolResultSettings,
-    ) -> Option<Shown> {
-        match self {
-            Pass::Cut => cut(entry, row, target_chars, settings),
-            Pass::Elide => Some(cleared(entry)),
-        }
-    }
 }
 
-fn cleared(entry: &Entry<'_>) -> Shown {
+fn cleared(entry: &Entry<'_>, original: &Original<'_>) -> Shown {
     let chars = grouped(entry.tokens() * CHARS_PER_TOKEN);
-    let id = entry.id();
     Shown {
-        form: Form::Text(format!(
-            "{CLEARED} {chars} characters; the original is entry {id} of the session"
-        )),
+        form: Form::Text(format!("{CLEARED} {chars} characters; {original}")),
         layer: LAYER,
         detail: format!("{chars} chars cleared"),
     }
 }
 
-fn notice(entry: &Entry<'_>, left_out_chars: u64, whole_chars: u64) -> String {
+fn notice(original: &Original<'_>, left_out_chars: u64, whole_chars: u64) -> String {
     format!(
-        "\n{TRUNCATED} {} of {} characters left out; the original is entry {} of the session",
+        "\n{TRUNCATED} {} of {} characters left out; {original}",
         grouped(left_out_chars),
         grouped(whole_chars),
-        entry.id()
     )
 }
 

@@ -10,6 +10,7 @@ use super::output::Output;
 use super::setup;
 use super::window::parse_tokens;
 use crate::engine::OnEngineError;
+use crate::runtime::originals;
 use crate::runtime::roster::Roster;
 use crate::runtime::{ByHand, CompactionOutcome, Verdict, compact_by_hand};
 use crate::session::Session;
@@ -51,6 +52,7 @@ impl Compact {
             let spec = roster.spec(&config, &name);
             let spec = spec.map_err(|error| unlisted(&config, &name, error))?;
             let (mut setup, window) = setup::of(&config, &roster, session.model(), self.window)?;
+            setup.blobs_folder = session.path().map(originals::blobs_folder);
             if self.engine.is_some() {
                 // Who names an engine wants that one or none in their session.
                 setup.on_error = OnEngineError::Fail;

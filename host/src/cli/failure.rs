@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use crate::config::ConfigError;
 use crate::engine::{OpenError, SlotError};
+use crate::runtime::originals::FetchError;
 use crate::runtime::roster::RosterError;
 use crate::runtime::{BuildError, RuntimeError, TurnError};
 use crate::session::SessionError;
@@ -112,6 +113,15 @@ impl From<SessionError> for Failure {
 impl From<recording::OpenError> for Failure {
     fn from(error: recording::OpenError) -> Self {
         Failure::caller(error.to_string())
+    }
+}
+
+impl From<FetchError> for Failure {
+    fn from(error: FetchError) -> Self {
+        match error {
+            FetchError::Store(error) => Failure::internal(error.to_string()),
+            asked => Failure::caller(asked.to_string()),
+        }
     }
 }
 

@@ -19,8 +19,13 @@ impl Output {
 
     /// Writes what was asked for. A reader that closed the pipe has had enough: that is success.
     pub(super) fn print(&mut self, text: &str) -> std::io::Result<()> {
+        self.print_bytes(text.as_bytes())
+    }
+
+    /// The same for bytes that need not be text.
+    pub(super) fn print_bytes(&mut self, bytes: &[u8]) -> std::io::Result<()> {
         let mut stdout = std::io::stdout().lock();
-        let written = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
+        let written = stdout.write_all(bytes).and_then(|()| stdout.flush());
         match written {
             Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
             other => other,

@@ -44,6 +44,7 @@ pub(super) fn of(
         legacy: roster.legacy(config),
         timeouts: config.timeouts.clone(),
         completer: completer(config)?,
+        blobs_folder: None,
         hooks: Vec::new(),
     };
     Ok((setup, WindowFacts { window_tokens, source, reserve_tokens, budget_tokens }))

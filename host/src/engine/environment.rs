@@ -12,7 +12,7 @@ use ctxhost_engine_api::{
     Transcript, capability,
 };
 
-use super::store::{EngineStore, FileStore, MemoryStore};
+use super::store::{BlobFolder, EngineStore, FileStore, MemoryStore, WithBlobs};
 use super::timeouts::Timeouts;
 use crate::provider::Completer;
 
@@ -72,6 +72,9 @@ pub struct Environment {
     pub copies_folder: PathBuf,
     /// The folder below which engines keep what they store; `None` forgets it with the process.
     pub store_folder: Option<PathBuf>,
+    /// The folder for bytes that engines put away, beside the session they came from; `None` keeps
+    /// them with everything else an engine stores.
+    pub blobs_folder: Option<PathBuf>,
     /// How long calls may take.
     pub timeouts: Timeouts,
     /// The clock.
@@ -89,6 +92,7 @@ impl Environment {
         Environment {
             copies_folder: state_folder().join("engines").join("cache"),
             store_folder: None,
+            blobs_folder: None,
             timeouts,
             clock,
             sessions: None,
@@ -123,9 +127,13 @@ impl Environment {
     }
 
     pub(super) fn store(&self, id: &str) -> Arc<dyn EngineStore> {
-        match &self.store_folder {
+        let values: Arc<dyn EngineStore> = match &self.store_folder {
             Some(folder) => Arc::new(FileStore::new(folder, id)),
             None => Arc::new(MemoryStore::default()),
+        };
+        match &self.blobs_folder {
+            Some(folder) => Arc::new(WithBlobs { values, blobs: BlobFolder::at(folder.clone()) }),
+            None => values,
         }
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use sha2::{Digest as _, Sha256};
 
@@ -16,6 +16,12 @@ pub enum StoreError {
     BadKey {
         /// The key.
         key: String,
+    },
+    /// A file holds other bytes than those it is named after.
+    #[error("{} was changed: its bytes are not those of its name", path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
     },
     /// The disk failed.
     #[error("cannot {action} {}: {source}", path.display())]
@@ -94,26 +100,109 @@ impl EngineStore for MemoryStore {
     }
 }
 
+/// A folder of bytes by hash, written beside and renamed, for its owner alone.
+#[derive(Clone, Debug)]
+pub struct BlobFolder(PathBuf);
+
+impl BlobFolder {
+    /// The folder; it is made when the first bytes come.
+    pub fn at(folder: PathBuf) -> Self {
+        BlobFolder(folder)
+    }
+
+    /// Stores bytes and answers their SHA-256 in hex.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Disk`].
+    pub fn put(&self, bytes: &[u8]) -> Result<String, StoreError> {
+        let handle = hash(bytes);
+        // What was damaged meanwhile is put right.
+        if !matches!(self.get(&handle), Ok(Some(_))) {
+            write(&self.0.join(&handle), bytes)?;
+        }
+        Ok(handle)
+    }
+
+    /// The bytes of a handle; `None` where there are none.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Disk`], and [`StoreError::Damaged`] where the bytes are not those that were put.
+    pub fn get(&self, handle: &str) -> Result<Option<Vec<u8>>, StoreError> {
+        if !is_handle(handle) {
+            return Ok(None);
+        }
+        let path = self.0.join(handle);
+        match read(&path)? {
+            Some(bytes) if hash(&bytes) != handle => Err(StoreError::Damaged { path }),
+            found => Ok(found),
+        }
+    }
+
+    /// The handles that begin with `prefix`, sorted.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Disk`].
+    pub fn handles(&self, prefix: &str) -> Result<Vec<String>, StoreError> {
+        let mut found = names_in(&self.0)?;
+        found.retain(|name| is_handle(name) && name.starts_with(prefix));
+        found.sort();
+        Ok(found)
+    }
+}
+
+/// Values in one store, bytes in a folder of their own: beside the session they belong to.
+#[derive(Debug)]
+pub(super) struct WithBlobs {
+    pub(super) values: Arc<dyn EngineStore>,
+    pub(super) blobs: BlobFolder,
+}
+
+impl EngineStore for WithBlobs {
+    fn get(&self, key: &str) -> Result<Option<String>, StoreError> {
+        self.values.get(key)
+    }
+
+    fn put(&self, key: &str, value: &str) -> Result<(), StoreError> {
+        self.values.put(key, value)
+    }
+
+    fn delete(&self, key: &str) -> Result<(), StoreError> {
+        self.values.delete(key)
+    }
+
+    fn list(&self, prefix: &str) -> Result<Vec<String>, StoreError> {
+        self.values.list(prefix)
+    }
+
+    fn put_blob(&self, bytes: &[u8]) -> Result<String, StoreError> {
+        self.blobs.put(bytes)
+    }
+
+    fn get_blob(&self, handle: &str) -> Result<Option<Vec<u8>>, StoreError> {
+        self.blobs.get(handle)
+    }
+}
+
 /// A store of one file for each value, written beside and renamed.
 #[derive(Debug)]
 pub struct FileStore {
     folder: PathBuf,
+    blobs: BlobFolder,
 }
 
 impl FileStore {
     /// The store of the engine `id` below `state`. Ids are file names by their own rule.
     pub fn new(state: &Path, id: &str) -> Self {
-        FileStore { folder: state.join("engines").join("data").join(id) }
+        let folder = state.join("engines").join("data").join(id);
+        FileStore { blobs: BlobFolder::at(folder.join("blobs")), folder }
     }
 
     fn value_path(&self, key: &str) -> Result<PathBuf, StoreError> {
         check_key(key)?;
         Ok(self.folder.join("kv").join(encode_name(key)))
-    }
-
-    fn blob_path(&self, handle: &str) -> Option<PathBuf> {
-        let is_hash = handle.len() == 64 && handle.bytes().all(|byte| byte.is_ascii_hexdigit());
-        is_hash.then(|| self.folder.join("blobs").join(handle))
     }
 }
 
@@ -138,12 +227,7 @@ impl EngineStore for FileStore {
     }
 
     fn list(&self, prefix: &str) -> Result<Vec<String>, StoreError> {
-        let folder = self.folder.join("kv");
-        let entries = match fs::read_dir(&folder) {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
-            other => other.map_err(disk("list", &folder))?,
-        };
-        let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+        let names = names_in(&self.folder.join("kv"))?.into_iter();
         let keys = names.filter_map(|name| decode_name(&name));
         let mut keys: Vec<_> = keys.filter(|key| key.starts_with(prefix)).collect();
         keys.sort();
@@ -151,17 +235,25 @@ impl EngineStore for FileStore {
     }
 
     fn put_blob(&self, bytes: &[u8]) -> Result<String, StoreError> {
-        let handle = hash(bytes);
-        let path = self.folder.join("blobs").join(&handle);
-        if !path.exists() {
-            write(&path, bytes)?;
-        }
-        Ok(handle)
+        self.blobs.put(bytes)
     }
 
     fn get_blob(&self, handle: &str) -> Result<Option<Vec<u8>>, StoreError> {
-        self.blob_path(handle).map_or(Ok(None), |path| read(&path))
+        self.blobs.get(handle)
     }
+}
+
+fn is_handle(name: &str) -> bool {
+    name.len() == 64 && name.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
+/// The names of what is in a folder; none where the folder is not there.
+fn names_in(folder: &Path) -> Result<Vec<String>, StoreError> {
+    let entries = match fs::read_dir(folder) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        other => other.map_err(disk("list", folder))?,
+    };
+    Ok(entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect())
 }
 
 fn check_key(key: &str) -> Result<(), StoreError> {
@@ -256,6 +348,23 @@ mod tests {
         check(&MemoryStore::default());
         let state = tempfile::tempdir().unwrap();
         check(&FileStore::new(state.path(), "demo"));
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn blobs_beside_a_session_are_their_owner_s_alone() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("s.jsonl.blobs");
+        let values = Arc::new(MemoryStore::default());
+        let store = WithBlobs { values, blobs: BlobFolder::at(path.clone()) };
+        check(&store);
+        let handle = store.put_blob(b"output").unwrap();
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        assert_eq!((mode(&path), mode(&path.join(&handle))), (0o700, 0o600));
+        assert_eq!(store.blobs.handles(&handle[..5]).unwrap(), [handle.clone()]);
+        fs::write(path.join(&handle), "other").unwrap();
+        assert!(matches!(store.get_blob(&handle), Err(StoreError::Damaged { .. })));
     }
 
     #[test]

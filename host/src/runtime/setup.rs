@@ -1,5 +1,6 @@
 //! What requests and compactions run with: a model's budget, the law, the engines' limits.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use ctxhost_engine_api::ModelRef;
@@ -32,6 +33,8 @@ pub struct Setup {
     pub timeouts: Timeouts,
     /// The model for summaries; `None` for the offline summariser.
     pub completer: Option<Arc<dyn Completer>>,
+    /// Where large results are put away: beside the session. `None` forgets them with the process.
+    pub blobs_folder: Option<PathBuf>,
     /// Who wants to know of compactions, in the order they are asked.
     pub hooks: Vec<Arc<dyn CompactionHook>>,
 }
@@ -51,6 +54,7 @@ impl Setup {
         let mut environment = Environment::new(self.timeouts.clone(), clock.clone());
         environment.sessions = Some(sessions);
         environment.completer = self.completer.clone();
+        environment.blobs_folder = self.blobs_folder.clone();
         Slot::open(engine, &self.legacy, self.on_error, &environment)
     }
 

@@ -33,6 +33,10 @@ pub struct ToolResultSettings {
     /// them cached and the request fits. Default true: another byte in the middle makes everything
     /// behind it dear.
     pub protect_sent: bool,
+    /// A result over this size is put into the host's store of bytes and shown in at most this size,
+    /// in weighted characters; 0 for never. Default 0: the session keeps every original anyway, and
+    /// a file beside it is of use only to tools that read files.
+    pub spill_chars: u64,
 }
 
 impl Default for ToolResultSettings {
@@ -49,6 +53,7 @@ impl Default for ToolResultSettings {
             aggregate_share: 0.5,
             aggregate_results: 4,
             protect_sent: true,
+            spill_chars: 0,
         }
     }
 }

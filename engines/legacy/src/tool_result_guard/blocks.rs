@@ -5,6 +5,7 @@ use ctxhost_engine_api::transcript::tokens::{IMAGE_TOKENS, weighted_chars};
 use ctxhost_engine_kit::text::{Limit, truncate_blocks};
 use serde_json::{Value, json};
 
+use super::Original;
 use crate::settings::CHARS_PER_TOKEN;
 
 /// What one image costs, in weighted characters.
@@ -18,8 +19,8 @@ pub(super) struct Room<'a> {
     pub(super) cap_chars: u64,
     /// So much of the texts is kept before an image may take its place, in weighted characters.
     pub(super) min_keep_chars: u64,
-    /// The id of the entry, for the line that says what is missing.
-    pub(super) id: &'a str,
+    /// Where the whole is, for the line that says what is missing.
+    pub(super) original: &'a Original<'a>,
 }
 
 /// What a message costs by kind of block, in weighted characters.
@@ -96,7 +97,7 @@ pub(super) fn fit(content: &mut Vec<Value>, room: &Room<'_>, notice: impl Fn(u64
         }
         fits
     });
-    let line = missing.line(room.id);
+    let line = missing.line(room.original);
     let kept = Weight::of(content);
     let spent = kept.images + kept.others + line.as_deref().map_or(0, weighted_chars);
     cut_texts(content, room, room.cap_chars.saturating_sub(spent), notice);
@@ -133,7 +134,7 @@ struct Missing {
 }
 
 impl Missing {
-    fn line(&self, id: &str) -> Option<String> {
+    fn line(&self, original: &Original<'_>) -> Option<String> {
         let count = |count: usize, word: &str| match count {
             0 => None,
             1 => Some(format!("1 {word}")),
@@ -141,11 +142,7 @@ impl Missing {
         };
         let parts = [count(self.images, "image"), count(self.others, "block")];
         let parts: Vec<String> = parts.into_iter().flatten().collect();
-        (!parts.is_empty()).then(|| {
-            format!(
-                "[{} omitted from context; the original is entry {id} of the session]",
-                parts.join(" and ")
-            )
-        })
+        (!parts.is_empty())
+            .then(|| format!("[{} omitted from context; {original}]", parts.join(" and ")))
     }
 }

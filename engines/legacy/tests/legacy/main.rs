@@ -20,5 +20,6 @@ mod layers;
 mod parts;
 mod persistence;
 mod recorded;
+mod spilling;
 mod summariser;
 mod tokens;
