@@ -35,6 +35,7 @@ pub mod originals;
 mod compaction;
 pub mod replay;
 pub mod roster;
+pub mod workspace;
 
 pub use agent::{BuildError, Occupancy, Runtime, RuntimeBuilder, SessionId};
 pub use by_hand::{ByHand, compact_by_hand};

@@ -119,8 +119,8 @@ fn what_is_no_pi_session_is_refused_and_left_alone() {
 }
 
 /// A session of which little can be folded: its last request has six large results.
-fn crowded(path: &Path) {
-    let mut session = Session::create(path, "/srv/app", Some("crowded")).unwrap();
+fn crowded(path: &Path, cwd: &Path) {
+    let mut session = Session::create(path, cwd.to_str().unwrap(), Some("crowded")).unwrap();
     let mut add = |message: serde_json::Value| {
         let body = RecordBody::message(&message.to_string()).unwrap();
         session.append_at(body, 1_795_249_000_000).unwrap();
@@ -145,7 +145,7 @@ fn large_results_are_put_away_beside_the_session_and_fetched_by_the_handle_of_th
     let (path, config) = (folder.path().join("s.jsonl"), folder.path().join("ctxhost.toml"));
     fs::write(&config, "[plugins.entries.legacy.config.tool_results]\nspill_chars = 4000\n")
         .unwrap();
-    crowded(&path);
+    crowded(&path, Path::new("/srv/app"));
     let arguments = ["--config", config.to_str().unwrap()];
     let dry = compact(&path, &[&arguments[..], &["--dry-run"]].concat());
     assert!(dry.status.success(), "{}", text(&dry.stderr));
@@ -166,4 +166,27 @@ fn large_results_are_put_away_beside_the_session_and_fetched_by_the_handle_of_th
         assert_eq!(text(&fetched.stdout).lines().count(), 6_000);
         assert!(blobs.join(handle).is_file());
     }
+}
+
+#[test]
+fn the_rules_of_the_session_s_workspace_close_its_summary() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, work) = (folder.path().join("s.jsonl"), folder.path().join("work"));
+    fs::create_dir(&work).unwrap();
+    fs::write(work.join("AGENTS.md"), "# Work\n\n## Red Lines\n\nNever force-push.\n").unwrap();
+    crowded(&path, &work);
+    let output = compact(&path, &["--dry-run"]);
+    let (said, told) = (text(&output.stderr), text(&output.stdout));
+    assert!(
+        said.contains(&format!("workspace rules {}", work.join("AGENTS.md").display())),
+        "{said}"
+    );
+    assert!(
+        told.contains("<workspace-critical-rules>\n## Red Lines\n\nNever force-push."),
+        "{told}"
+    );
+    let replayed = ctxhost().arg("replay").arg(&path).args(["--window", "64k"]).output().unwrap();
+    assert!(text(&replayed.stderr).contains("workspace rules "));
+    let other = ctxhost().arg("replay").arg(&path).args(["--engine", "window"]).output().unwrap();
+    assert!(!text(&other.stderr).contains("workspace rules "), "it has no use for them");
 }

@@ -50,8 +50,9 @@ impl Compact {
             let roster = Roster::of(&config);
             let name = setup::engine_or_slot(self.engine.as_deref(), &config, output)?;
             let spec = roster.spec(&config, &name);
-            let spec = spec.map_err(|error| unlisted(&config, &name, error))?;
+            let mut spec = spec.map_err(|error| unlisted(&config, &name, error))?;
             let (mut setup, window) = setup::of(&config, &roster, session.model(), self.window)?;
+            setup::give_rules(&session, &mut spec, &mut setup, output);
             setup.blobs_folder = session.path().map(originals::blobs_folder);
             if self.engine.is_some() {
                 // Who names an engine wants that one or none in their session.

@@ -81,11 +81,13 @@ impl Replay {
     ) -> Result<Report, Failure> {
         let roster = Roster::of(config);
         let model = recorded.session.model();
-        let (setup, window) = setup::of(config, &roster, model, self.window)?;
+        let (mut setup, window) = setup::of(config, &roster, model, self.window)?;
         let names = self.engine_names(config, output)?;
         let mut runs: Vec<Run> = Vec::new();
         for name in &names {
-            let spec = roster.spec(config, name).map_err(|error| unlisted(config, name, error))?;
+            let spec = roster.spec(config, name);
+            let mut spec = spec.map_err(|error| unlisted(config, name, error))?;
+            setup::give_rules(&recorded.session, &mut spec, &mut setup, output);
             let bar = progress_bar(output, name);
             let run = replay::replay(&recorded.session, &spec, &setup, |progress| {
                 bar.set_length(progress.total);

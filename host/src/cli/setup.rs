@@ -11,12 +11,14 @@ use super::opening::{self, unopened};
 use super::output::Output;
 use super::render::phrase::grouped;
 use crate::config::Config;
-use crate::engine::SlotError;
+use crate::engine::{EngineSpec, SlotError};
 use crate::provider::{Completer, ConnectError};
 use crate::runtime::replay::report::WindowFacts;
 use crate::runtime::roster::Roster;
 use crate::runtime::setup::summariser;
+use crate::runtime::workspace::WorkspaceRules;
 use crate::runtime::{RuntimeError, Setup};
+use crate::session::Session;
 
 /// The setup for a model, against the window that was asked for or that the config knows.
 pub(super) fn of(
@@ -48,6 +50,21 @@ pub(super) fn of(
         hooks: Vec::new(),
     };
     Ok((setup, WindowFacts { window_tokens, source, reserve_tokens, budget_tokens }))
+}
+
+/// Gives an engine, and the one that stands in for it, the rules of the session's workspace, and says
+/// so where they are used.
+pub(super) fn give_rules(
+    session: &Session,
+    spec: &mut EngineSpec,
+    setup: &mut Setup,
+    output: &mut Output,
+) {
+    let Some(rules) = WorkspaceRules::near(session.header().cwd()) else { return };
+    rules.give(&mut setup.legacy);
+    if rules.give(spec) {
+        output.remark(&format!("workspace rules {}", rules.path.display()));
+    }
 }
 
 /// The config of this folder, else that of the session's, so that a folder of recordings can bring

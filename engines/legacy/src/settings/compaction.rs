@@ -122,7 +122,7 @@ pub struct CompactionSettings {
     /// `custom`: what a model is told about identifiers. Default empty.
     pub identifier_instructions: String,
     /// The text of a workspace's AGENTS.md, or another file of rules; an engine reads no files, so
-    /// whoever writes the config puts it here. Default empty.
+    /// the host puts it here where the config does not. Default empty.
     pub workspace_rules: String,
     /// The sections of it that a summary repeats, by heading; the whole text where it has none of
     /// them. Default `Session Startup` and `Red Lines`.
