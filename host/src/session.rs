@@ -4,6 +4,7 @@
 //! stays, and a line that cannot be read keeps its bytes. The format is written down in `FORMAT.md`
 //! beside these files. What a model sees of a session is no matter of this room.
 
+mod adoption;
 mod body;
 mod clock;
 mod compaction;
@@ -294,7 +295,8 @@ impl Session {
     /// What a record puts into the context, with the first task of the branch marked as pinned.
     pub fn entry(&self, id: &str) -> Option<NewEntry> {
         let position = self.contents.tree.position(id)?;
-        let mut entry = self.contents.at(position)?.to_entry()?;
+        let record = self.contents.at(position)?;
+        let mut entry = adoption::adopt(&self.contents, record, record.to_entry()?);
         if self.first_task == Some(position) {
             entry.flags = entry.flags.with(Flags::PINNED);
         }

@@ -2,7 +2,7 @@
 
 use ctxhost_engine_api::transcript::log::NewEntry;
 use ctxhost_engine_api::transcript::tokens;
-use ctxhost_engine_api::{Block, Flags, Kind, Message, Role};
+use ctxhost_engine_api::{Block, Flags, Item, Kind, Message, Role};
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -10,6 +10,13 @@ use serde_json::value::RawValue;
 use super::fields::Fields;
 use super::record::{Record, RecordKind};
 use super::wording;
+
+/// Results that a host made up for calls without one. They are no results: a real one may follow, and
+/// where none does the law puts its own in, always the same.
+const MADE_UP_RESULTS: [&str; 2] = [
+    Item::MISSING_RESULT,
+    "[openclaw] missing tool result in session history; inserted synthetic error result for transcript repair.",
+];
 
 /// What a record puts into the context.
 pub(super) fn of(record: &Record) -> Option<NewEntry> {
@@ -49,6 +56,9 @@ pub(super) fn of_message(record: &Record, raw: &str) -> Option<NewEntry> {
     entry.flags = flags_of(role, &wire, &message);
     entry.tokens = tokens::message(&message);
     entry.text = message.text();
+    if role == Role::Tool && MADE_UP_RESULTS.contains(&entry.text.as_str()) {
+        return None;
+    }
     if role == Role::System {
         add_sections(&mut entry, raw);
     }

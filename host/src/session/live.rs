@@ -20,7 +20,7 @@ use super::contents::Contents;
 use super::fields::Fields;
 use super::items::{self, Item, Speaker};
 use super::record::{Record, RecordKind};
-use super::{entry, fields};
+use super::{adoption, entry, fields};
 
 /// The live transcript as a log.
 pub(super) fn log(contents: &Contents, first_task: Option<usize>, epoch: u64) -> TranscriptLog {
@@ -226,6 +226,7 @@ impl<'a> Live<'a> {
             Some(Edit::Content(content)) => edited(record, content)?,
             None => record.to_entry()?,
         };
+        entry = adoption::adopt(self.contents, record, entry);
         if self.first_task == Some(at) {
             entry.flags = entry.flags.with(Flags::PINNED);
         }

@@ -7,6 +7,7 @@ mod durability;
 mod format;
 mod older_versions;
 mod recorded;
+mod results;
 mod round_trip;
 
 use std::path::PathBuf;
