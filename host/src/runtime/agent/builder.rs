@@ -268,6 +268,8 @@ impl RuntimeBuilder {
             legacy: Roster::of(config).legacy(config),
             timeouts: config.timeouts.clone(),
             completer,
+            // One engine serves many sessions here, so no single folder is beside its session.
+            blobs_folder: None,
             hooks: self.hooks.clone(),
         })
     }
