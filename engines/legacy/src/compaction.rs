@@ -20,7 +20,7 @@ mod workspace;
 
 use std::borrow::Cow;
 
-use ctxhost_engine_api::transcript::tokens;
+use ctxhost_engine_api::transcript::tokens::weighted_chars;
 use ctxhost_engine_api::{
     Action, CompactRequest, Compaction, EngineError, ErrorKind, Host, Note, Plan, Result, Role,
     Transcript,
@@ -149,7 +149,7 @@ async fn put_away(desk: &Desk<'_>, cut: &Cut) {
     let Some(cap_chars) = cut.result_cap_chars else { return };
     let kept = cut.kept_results(desk.transcript);
     let large = kept.filter(|entry| tool_result_guard::is_put_away(entry, guard));
-    let large = large.filter(|entry| tokens::weighted_chars(entry.text()) > cap_chars);
+    let large = large.filter(|entry| weighted_chars(entry.text()) > cap_chars);
     desk.memory.put_away(desk.host, &desk.request.session, large).await;
 }
 
@@ -161,8 +161,8 @@ fn keep(desk: &Desk<'_>, cut: &Cut, range: std::ops::Range<u64>, plan: &mut Plan
     };
     keep_cut(plan, desk.transcript, range, |entry| {
         let handle = desk.memory.handle(&desk.request.session, entry.id());
-        let settings = &desk.settings.tool_results;
-        tool_result_guard::cut_entry(entry, cap_chars, settings, handle.as_deref())
+        let guard = &desk.settings.tool_results;
+        tool_result_guard::cut_entry(entry, cap_chars, guard, handle.as_deref())
     });
 }
 

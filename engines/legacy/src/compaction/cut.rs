@@ -160,13 +160,12 @@ impl Cut {
             return;
         }
         let kept = self.segments.iter().filter(|segment| matches!(segment, Segment::Keep(_)));
-        let kept: Vec<Range<u64>> = kept.map(Segment::range).collect();
+        let kept = kept.map(Segment::range);
         let summary_tokens = self.tokens_after() - self.kept_tokens;
         let limit_tokens = target_tokens.saturating_sub(summary_tokens);
-        self.result_cap_chars = result_cap_chars(transcript, kept.iter().cloned(), limit_tokens);
-        let entries = kept.into_iter().flat_map(|range| transcript.range(range));
-        let results = entries.filter(|entry| entry.role() == Role::Tool);
-        let rest_tokens = self.tokens_after() - results.map(|entry| entry.tokens()).sum::<u64>();
+        self.result_cap_chars = result_cap_chars(transcript, kept, limit_tokens);
+        let result_tokens: u64 = self.kept_results(transcript).map(|entry| entry.tokens()).sum();
+        let rest_tokens = self.tokens_after() - result_tokens;
         if rest_tokens > target_tokens {
             for fold in &mut self.folds {
                 fold.limit_chars = fold.limit_chars.min(LEAST_SUMMARY_CHARS);

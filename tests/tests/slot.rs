@@ -1,0 +1,82 @@
+//! What a slot does with an engine that is not there, fails once, or only says no.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
+
+use ctxhost::engine::{Clock, EngineSpec, Environment, OnEngineError, Slot, SlotError, Timeouts};
+use ctxhost_engine_api::testing::Conversation;
+use ctxhost_engine_api::{AssembleRequest, CompactRequest, ErrorKind, ModelRef, Transcript};
+use ctxhost_tests::chaos_library;
+use serde_json::json;
+
+fn open(spec: &EngineSpec, on_error: OnEngineError) -> Result<Slot, SlotError> {
+    let legacy = EngineSpec::bundled("legacy", json!({}));
+    let environment = Environment::new(Timeouts::default(), Clock::default());
+    Slot::open(spec, &legacy, on_error, &environment)
+}
+
+fn chaos(mode: &str) -> EngineSpec {
+    EngineSpec::file("chaos", &chaos_library(), json!({ "mode": mode }))
+}
+
+fn transcript() -> Transcript {
+    let mut talk = Conversation::new();
+    talk.user("go").assistant("gone");
+    talk.transcript()
+}
+
+fn model() -> ModelRef {
+    ModelRef { window_tokens: 64_000, ..ModelRef::default() }
+}
+
+fn ask() -> AssembleRequest {
+    AssembleRequest { budget: 40_000, model: model(), ..AssembleRequest::default() }
+}
+
+/// Who answered, and whether somebody stood in.
+async fn served_by(slot: &Slot) -> (String, bool) {
+    let served = slot.assemble(&transcript(), ask()).await.unwrap();
+    (served.engine, served.fallback.is_some())
+}
+
+#[tokio::test]
+async fn case_94_an_engine_that_is_not_there_is_quarantined_and_legacy_serves() {
+    let nobody = EngineSpec::bundled("nobody", json!({}));
+    let slot = open(&nobody, OnEngineError::Fallback).unwrap();
+    let record = slot.quarantined().unwrap();
+    assert_eq!((record.id.as_str(), record.operation.as_str()), ("nobody", "open"));
+    assert_eq!(served_by(&slot).await, ("legacy".into(), true));
+    let error = open(&nobody, OnEngineError::Fail).expect_err("no stand-in").to_string();
+    assert!(error.contains("nobody"), "{error}");
+}
+
+#[tokio::test]
+async fn case_95_an_engine_that_could_not_be_created_stays_in_quarantine() {
+    let slot = open(&chaos("error-create"), OnEngineError::Fallback).unwrap();
+    for _ in 0..2 {
+        assert_eq!(served_by(&slot).await, ("legacy".into(), true));
+    }
+    assert!(slot.quarantined().unwrap().reason.contains("does not like its config"));
+    assert_eq!(slot.lift_quarantine().unwrap().operation, "open");
+    assert_eq!(served_by(&slot).await.0, "legacy", "there is nothing to go back to");
+}
+
+#[tokio::test]
+async fn case_99_a_compaction_that_breaks_is_told_and_the_next_call_is_legacy_s() {
+    let slot = open(&chaos("panic-compact"), OnEngineError::Fallback).unwrap();
+    assert_eq!(served_by(&slot).await, ("chaos".into(), false));
+    let request = CompactRequest { budget: 40_000, model: model(), ..CompactRequest::default() };
+    let error = slot.compact(&transcript(), request.clone()).await.expect_err("it panics");
+    assert!(error.to_string().contains("panic in compact"), "{error}");
+    assert_eq!(slot.compact(&transcript(), request).await.unwrap().engine, "legacy");
+    assert_eq!(served_by(&slot).await, ("legacy".into(), true));
+}
+
+#[tokio::test]
+async fn case_101_a_cancelled_call_is_an_answer_and_no_quarantine() {
+    let slot = open(&chaos("cancel-assemble"), OnEngineError::Fallback).unwrap();
+    match slot.assemble(&transcript(), ask()).await {
+        Err(SlotError::Answer { error }) => assert_eq!(error.kind, ErrorKind::Cancelled),
+        other => panic!("{other:?}"),
+    }
+    assert!(slot.quarantined().is_none());
+}
