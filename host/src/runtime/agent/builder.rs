@@ -269,6 +269,7 @@ impl RuntimeBuilder {
             timeouts: config.timeouts.clone(),
             completer,
             hooks: self.hooks.clone(),
+            blobs_folder: None,
         })
     }
 
