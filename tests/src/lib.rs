@@ -5,6 +5,7 @@
 
 pub mod rules;
 pub mod scripted;
+pub mod workplace;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
