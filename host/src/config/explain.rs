@@ -120,8 +120,8 @@ fn foreign_rows(config: &Config, setting: &Setting) -> Vec<ExplainRow> {
         }
         let written = config.origin.text.get(place.value_span.clone()).unwrap_or_default();
         let is_secret = match setting.allowed {
-            // Keys stand there under any name; one that is taken from the environment is none.
-            Allowed::Texts => !written.contains("${"),
+            // Keys stand there under any name.
+            Allowed::Texts => true,
             _ => place.path.last().is_some_and(|name| names_a_secret(name)),
         };
         let key = places::dotted(&place.path);

@@ -8,6 +8,7 @@ mod documents;
 mod edit;
 mod mistakes;
 mod slot;
+mod tools;
 
 fn parse(text: &str) -> Config {
     Config::parse("ctxhost.toml", text).unwrap_or_else(|error| panic!("{error}: {text}"))
