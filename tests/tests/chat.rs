@@ -170,7 +170,10 @@ fn kept_sessions_are_listed_shown_and_gone_on_with() {
     let list = stdout(&run(place.path(), &["sessions", "list"], ""));
     let lines: Vec<&str> = list.lines().collect();
     assert_eq!(lines.len(), 2, "one session, gone on with: {list}");
-    assert!(lines[1].contains("6 entries") && lines[1].ends_with(": Which number is it?"), "{list}");
+    assert!(
+        lines[1].contains("6 entries") && lines[1].ends_with(": Which number is it?"),
+        "{list}"
+    );
     let shown = run(place.path(), &["sessions", "show", lines[0]], "");
     let shown = stdout(&shown);
     for part in ["user Which number is it?", "I look into the notes. [1 tool calls]", "4711"] {
