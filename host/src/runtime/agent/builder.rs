@@ -300,7 +300,6 @@ impl RuntimeBuilder {
             blobs_folder: self.blobs_folder.clone(),
             store_folder: self.store_folder.clone(),
             hooks: self.hooks.clone(),
-            blobs_folder: None,
         })
     }
 
