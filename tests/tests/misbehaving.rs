@@ -31,6 +31,7 @@ fn setup(budget_tokens: u64, on_error: OnEngineError) -> Setup {
         timeouts: Timeouts { assemble_ms: 300, create_ms: 2_000, ..Timeouts::default() },
         completer: None,
         blobs_folder: None,
+        store_folder: None,
         hooks: Vec::new(),
     }
 }
