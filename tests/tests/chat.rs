@@ -73,7 +73,11 @@ fn one_prompt_with_a_tool_in_every_dialect() {
         );
         assert_eq!(output.status.code(), Some(0), "{wire:?}: {}", stderr(&output));
         assert_eq!(stdout(&output), "I look into the notes.\nIt is 4711.\n", "{wire:?}");
-        assert_eq!(stderr(&output), "* read_file {\"path\":\"notes.txt\"}\n", "{wire:?}");
+        assert_eq!(
+            stderr(&output),
+            "config ctxhost.toml\n* read_file {\"path\":\"notes.txt\"}\n",
+            "{wire:?}"
+        );
         assert_eq!(server.broken(), [], "{wire:?}");
         let requests = server.requests();
         assert_eq!(requests.len(), 2, "{wire:?}");
@@ -123,7 +127,7 @@ fn a_conversation_over_a_pipe() {
         "fake/claude-sonnet-4-5, window 32,000 tokens, engine legacy",
         "12 entries",
         "~ legacy compacted",
-        "1 tried",
+        " tried\n",
         "the newest compaction is taken back",
         "there is no compaction to take back",
         "mask serves from the next turn on",
@@ -252,6 +256,8 @@ fn a_chat_that_compacts_when_idle_ends_without_waiting_for_a_pause() {
         .provider("fake", Wire::Gemini, &server.url(), WINDOW_TOKENS)
         .tables("[compaction]\ntiming = \"idle\"\nidle_ms = 30000")
         .workplace();
+    // Builds the binary, where nobody has.
+    ctxhost();
     let begun = std::time::Instant::now();
     let output = run(place.path(), &["chat", "-p", "Which number is it?"], "");
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));

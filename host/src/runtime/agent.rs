@@ -24,6 +24,7 @@ use std::time::Duration;
 
 use ctxhost_engine_api::{ModelRef, Transcript, Trigger};
 use tokio::sync::broadcast;
+use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::compaction::CompactionOutcome;
@@ -40,8 +41,8 @@ use crate::config::{AccountingSettings, AgentSettings, BudgetSettings, Compactio
 use crate::engine::{Clock, EngineSpec, Slot, SlotError};
 use crate::law::LawSettings;
 use crate::provider::Client;
+use crate::provider::Content;
 use crate::provider::message::UserMessage;
-use crate::provider::{ChatMessage, Content};
 use crate::tool::Toolbox;
 
 pub use builder::{BuildError, RuntimeBuilder};
@@ -93,6 +94,8 @@ pub(super) struct Shared {
     setup: Setup,
     sessions: Mutex<HashMap<SessionId, Arc<HeldSession>>>,
     background: TaskTracker,
+    /// The program ends.
+    closing: CancellationToken,
 }
 
 impl Runtime {
@@ -121,9 +124,11 @@ impl Runtime {
     ) -> Result<Reply, TurnError> {
         let shared = &*self.shared;
         let held = shared.session(session)?;
+        // Words that nobody could answer are not kept: they would be said by a later turn.
+        shared.failover().begin(shared.now_ms()).ok_or(TurnError::NoModel)?;
         let message = UserMessage { content, timestamp: shared.clock.now_ms() };
-        let id = held.inbox.push(&json_of(&ChatMessage::User(message)))?;
-        let lane = shared.lanes.enter(session.as_str()).await;
+        let (id, lane) = held.queue(&shared.lanes, session, &message).await?;
+        let lane = lane.await;
         let mut open = held.open.lock().await;
         let mut turn = Turn::new(shared, &lane, &mut open)?;
         let outcome = turn::run(&mut turn, Letter { inbox: &held.inbox, id: &id }).await;
@@ -216,8 +221,10 @@ impl Runtime {
         self.shared.slot().effective().id().to_owned()
     }
 
-    /// Waits for what runs in the background, as long as it makes progress.
+    /// Waits for what runs in the background, as long as it makes progress. What only waits for a pause
+    /// of the person is given up.
     pub async fn finish(&self) {
+        self.shared.closing.cancel();
         self.shared.background.close();
         let wait = Duration::from_millis(self.shared.compaction.wait_ms);
         if tokio::time::timeout(wait, self.shared.background.wait()).await.is_err() {
@@ -271,10 +278,6 @@ impl Shared {
     fn open_slot(&self, engine: &EngineSpec) -> Result<Slot, SlotError> {
         self.setup.open_slot(engine, &self.clock, self.known.clone())
     }
-}
-
-fn json_of(message: &ChatMessage) -> String {
-    serde_json::to_string(message).unwrap_or_default()
 }
 
 impl std::fmt::Debug for Runtime {

@@ -130,6 +130,7 @@ pub(super) fn next_model(turn: &mut Turn<'_>, failure: ProviderError) -> Result<
         Decision::Next { model, why } => {
             turn.tell(What::ModelChanged { model: model.to_string(), why: why.in_words().into() });
             turn.pressure = Pressure::default();
+            turn.use_model();
         }
         Decision::Stop(Stop::NoModelLeft(all)) => return Err(all.into()),
         Decision::Stop(_) => return Err(TurnError::Provider(Box::new(failure))),

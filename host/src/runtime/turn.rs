@@ -112,8 +112,7 @@ impl<'a> Turn<'a> {
         open: &'a mut OpenSession,
     ) -> Result<Self, TurnError> {
         let walk = shared.failover().begin(shared.now_ms()).ok_or(TurnError::NoModel)?;
-        open.accounting.use_model(walk.model().clone(), shared.window_tokens(walk.model()));
-        Ok(Turn {
+        let mut turn = Turn {
             shared,
             lane,
             conversation: &mut open.conversation,
@@ -128,7 +127,20 @@ impl<'a> Turn<'a> {
             usage: Usage::default(),
             last_usage: Usage::default(),
             engine: String::new(),
-        })
+        };
+        turn.use_model();
+        Ok(turn)
+    }
+
+    /// Sizes are those of the model that answers now: another one has another tokenizer, and its server
+    /// other habits.
+    pub(super) fn use_model(&mut self) {
+        let model = self.walk.model().clone();
+        if *self.accounting.model() != model {
+            *self.counts = Counts::default();
+        }
+        let window_tokens = self.shared.window_tokens(&model);
+        self.accounting.use_model(model, window_tokens);
     }
 
     /// Tells whoever listens.
@@ -158,6 +170,7 @@ impl<'a> Turn<'a> {
         self.conversation.say(&ChatMessage::Assistant(message), now_ms)?;
         self.shared.known.grew(self.conversation);
         self.pressure.relieved();
+        self.shared.failover().answered(self.walk.model());
         self.requests += 1;
         self.last_usage = reply.usage;
         self.usage = added(self.usage, reply.usage);

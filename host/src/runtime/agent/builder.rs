@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use ctxhost_engine_api::ModelRef;
 use tokio::sync::broadcast;
+use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::{Runtime, Shared};
@@ -228,6 +229,7 @@ impl RuntimeBuilder {
             setup,
             sessions: Mutex::default(),
             background: TaskTracker::new(),
+            closing: CancellationToken::new(),
         };
         Ok(Runtime { shared: Arc::new(shared) })
     }

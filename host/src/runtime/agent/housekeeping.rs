@@ -26,7 +26,10 @@ async fn look_after(shared: &Shared, session: &SessionId) -> Result<(), TurnErro
     let held = shared.session(session)?;
     if settings.timing == Timing::Idle {
         let said = held.open.lock().await.conversation.view().len();
-        tokio::time::sleep(Duration::from_millis(settings.idle_ms)).await;
+        let pause = tokio::time::sleep(Duration::from_millis(settings.idle_ms));
+        if shared.closing.run_until_cancelled(pause).await.is_none() {
+            return Ok(());
+        }
         if held.open.lock().await.conversation.view().len() != said {
             // Somebody spoke: the turn after that one looks again.
             return Ok(());

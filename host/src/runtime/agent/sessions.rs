@@ -1,16 +1,21 @@
 //! The sessions of a runtime: each file open once, each found by its id.
 
 use std::collections::HashMap;
+use std::future::poll_fn;
 use std::path::Path;
 use std::sync::{Arc, MutexGuard, PoisonError};
+use std::task::Poll;
 
 use tokio::sync::Mutex as AsyncMutex;
 
 use super::{Runtime, Shared};
+use crate::provider::ChatMessage;
+use crate::provider::message::UserMessage;
 use crate::provider::truncation::Counts;
 use crate::runtime::accounting::Accounting;
 use crate::runtime::conversation::Conversation;
 use crate::runtime::inbox::{Inbox, InboxError};
+use crate::runtime::lane::{LaneGuard, Lanes};
 use crate::runtime::model_name::ModelName;
 use crate::runtime::turn::TurnError;
 use crate::session::Session;
@@ -38,6 +43,37 @@ pub(super) struct HeldSession {
     pub(super) inbox: Inbox,
     /// Everything else, for whoever has its lane.
     pub(super) open: AsyncMutex<OpenSession>,
+    /// Held while words are written down and queue up, so that they are answered in the order in which
+    /// they stand in the inbox.
+    queueing: AsyncMutex<()>,
+}
+
+impl HeldSession {
+    /// Writes words down and queues up for their turn; answers the id of the letter, and the lane when
+    /// it is free.
+    pub(super) async fn queue<'a>(
+        &self,
+        lanes: &'a Lanes,
+        session: &'a SessionId,
+        message: &UserMessage,
+    ) -> Result<(String, impl Future<Output = LaneGuard> + Send + use<'a>), InboxError> {
+        let _alone = self.queueing.lock().await;
+        let id = self.inbox.push(&json_of(&ChatMessage::User(message.clone())))?;
+        let mut entering = Box::pin(lanes.enter(session.as_str()));
+        // A future of the lane has its place in the queue once it was asked for it.
+        let entered = poll_fn(|context| Poll::Ready(entering.as_mut().poll(context))).await;
+        let lane = async move {
+            match entered {
+                Poll::Ready(lane) => lane,
+                Poll::Pending => entering.await,
+            }
+        };
+        Ok((id, lane))
+    }
+}
+
+fn json_of(message: &ChatMessage) -> String {
+    serde_json::to_string(message).unwrap_or_default()
 }
 
 /// A session as a turn has it, with what was learned while it is open.
@@ -116,7 +152,8 @@ impl Shared {
             accounting: Accounting::new(self.accounting.clone(), ModelName::default(), 0),
             counts: Counts::default(),
         };
-        let held = HeldSession { inbox, open: AsyncMutex::new(open) };
+        let open = AsyncMutex::new(open);
+        let held = HeldSession { inbox, open, queueing: AsyncMutex::new(()) };
         self.sessions().insert(id.clone(), Arc::new(held));
         Ok(id)
     }
