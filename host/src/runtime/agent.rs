@@ -23,6 +23,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
 use ctxhost_engine_api::{ModelRef, Transcript, Trigger};
+use futures_util::future::BoxFuture;
 use tokio::sync::broadcast;
 use tokio_util::task::TaskTracker;
 
@@ -35,6 +36,7 @@ use super::lane::Lanes;
 use super::model_name::ModelName;
 use super::request::Shaper;
 use super::setup::Setup;
+use super::subagent::Running;
 use super::turn::{self, Budget, Letter, Reply, Turn, TurnError};
 use crate::config::{AccountingSettings, AgentSettings, BudgetSettings, CompactionSettings};
 use crate::engine::{Clock, EngineSpec, Slot, SlotError};
@@ -92,7 +94,9 @@ pub(super) struct Shared {
     /// What another slot is opened with.
     setup: Setup,
     sessions: Mutex<HashMap<SessionId, Arc<HeldSession>>>,
-    background: TaskTracker,
+    /// The sub-agents that work.
+    pub(super) running: Running,
+    pub(super) background: TaskTracker,
 }
 
 impl Runtime {
@@ -119,20 +123,9 @@ impl Runtime {
         session: &SessionId,
         content: Vec<Content>,
     ) -> Result<Reply, TurnError> {
-        let shared = &*self.shared;
-        let held = shared.session(session)?;
-        let message = UserMessage { content, timestamp: shared.clock.now_ms() };
-        let id = held.inbox.push(&json_of(&ChatMessage::User(message)))?;
-        let lane = shared.lanes.enter(session.as_str()).await;
-        let mut open = held.open.lock().await;
-        let mut turn = Turn::new(shared, &lane, &mut open)?;
-        let outcome = turn::run(&mut turn, Letter { inbox: &held.inbox, id: &id }).await;
-        drop((open, lane));
-        match &outcome {
-            Ok(_) => self.housekeep(session),
-            Err(error) => {
-                shared.tell(session.as_str(), What::TurnFailed { message: error.to_string() })
-            }
+        let outcome = self.shared.converse(session, content).await;
+        if outcome.is_ok() {
+            self.housekeep(session);
         }
         outcome
     }
@@ -211,6 +204,10 @@ impl Runtime {
         })
     }
 
+    pub(super) fn shared(&self) -> &Shared {
+        &self.shared
+    }
+
     /// The engine that serves now.
     pub fn engine(&self) -> String {
         self.shared.slot().effective().id().to_owned()
@@ -227,6 +224,28 @@ impl Runtime {
 }
 
 impl Shared {
+    /// One turn of a session, from what is said to the final answer. Boxed, because a turn may wait for
+    /// that of a sub-agent.
+    pub(super) fn converse<'a>(
+        &'a self,
+        session: &'a SessionId,
+        content: Vec<Content>,
+    ) -> BoxFuture<'a, Result<Reply, TurnError>> {
+        Box::pin(async move {
+            let held = self.session(session)?;
+            let message = UserMessage { content, timestamp: self.clock.now_ms() };
+            let id = held.inbox.push(&json_of(&ChatMessage::User(message)))?;
+            let lane = self.lanes.enter(session.as_str()).await;
+            let mut open = held.open.lock().await;
+            let mut turn = Turn::new(self, &lane, &mut open)?;
+            let outcome = turn::run(&mut turn, Letter { inbox: &held.inbox, id: &id }).await;
+            if let Err(error) = &outcome {
+                turn.tell(What::TurnFailed { message: error.to_string() });
+            }
+            outcome
+        })
+    }
+
     /// The slot as it is filled now.
     pub(super) fn slot(&self) -> Arc<Slot> {
         self.slot.read().unwrap_or_else(PoisonError::into_inner).clone()

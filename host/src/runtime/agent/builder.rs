@@ -20,6 +20,7 @@ use crate::runtime::lane::Lanes;
 use crate::runtime::model_name::ModelName;
 use crate::runtime::roster::{Roster, RosterError};
 use crate::runtime::setup::{Setup, summariser};
+use crate::runtime::subagent::Running;
 use crate::runtime::workspace::WorkspaceRules;
 use crate::tool::{Tool, ToolError, Toolbox};
 
@@ -227,6 +228,7 @@ impl RuntimeBuilder {
             slot: RwLock::new(Arc::new(slot)),
             setup,
             sessions: Mutex::default(),
+            running: Running::default(),
             background: TaskTracker::new(),
         };
         Ok(Runtime { shared: Arc::new(shared) })

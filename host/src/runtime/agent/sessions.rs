@@ -12,6 +12,7 @@ use crate::runtime::accounting::Accounting;
 use crate::runtime::conversation::Conversation;
 use crate::runtime::inbox::{Inbox, InboxError};
 use crate::runtime::model_name::ModelName;
+use crate::runtime::subagent::Children;
 use crate::runtime::turn::TurnError;
 use crate::session::Session;
 
@@ -33,11 +34,11 @@ impl std::fmt::Display for SessionId {
 }
 
 /// A session of a runtime.
-pub(super) struct HeldSession {
+pub(in crate::runtime) struct HeldSession {
     /// What was said to it and waits; written to without waiting for a turn to end.
     pub(super) inbox: Inbox,
     /// Everything else, for whoever has its lane.
-    pub(super) open: AsyncMutex<OpenSession>,
+    pub(in crate::runtime) open: AsyncMutex<OpenSession>,
 }
 
 /// A session as a turn has it, with what was learned while it is open.
@@ -46,6 +47,7 @@ pub(in crate::runtime) struct OpenSession {
     pub(in crate::runtime) conversation: Conversation,
     pub(in crate::runtime) accounting: Accounting,
     pub(in crate::runtime) counts: Counts,
+    pub(in crate::runtime) children: Children,
 }
 
 impl Runtime {
@@ -81,8 +83,7 @@ impl Runtime {
     /// Closes a session once its turns have ended. Its file can be opened again afterwards.
     pub async fn close_session(&self, session: &SessionId) {
         let _lane = self.shared.lanes.enter(session.as_str()).await;
-        self.shared.sessions().remove(session);
-        self.shared.known.closed(session.as_str());
+        self.shared.close(session.as_str());
     }
 
     /// Looks at a session between two turns.
@@ -102,16 +103,26 @@ impl Runtime {
 }
 
 impl Shared {
-    pub(super) fn session(&self, id: &SessionId) -> Result<Arc<HeldSession>, TurnError> {
+    pub(in crate::runtime) fn session(
+        &self,
+        id: &SessionId,
+    ) -> Result<Arc<HeldSession>, TurnError> {
         let open = self.sessions().get(id).cloned();
         open.ok_or_else(|| TurnError::NoSession { id: id.to_string() })
     }
 
-    fn take_in(&self, session: Session) -> Result<SessionId, InboxError> {
+    /// Closes a session that nobody is at work in.
+    pub(in crate::runtime) fn close(&self, id: &str) {
+        self.sessions().retain(|session, _| session.as_str() != id);
+        self.known.closed(id);
+    }
+
+    pub(in crate::runtime) fn take_in(&self, session: Session) -> Result<SessionId, InboxError> {
         let id = SessionId(session.header().id().into());
         let inbox = Inbox::open(&session)?;
         self.known.opened(&session);
         let open = OpenSession {
+            children: Children::of(&session),
             conversation: Conversation::new(session, &self.law),
             accounting: Accounting::new(self.accounting.clone(), ModelName::default(), 0),
             counts: Counts::default(),
