@@ -28,9 +28,14 @@ pub mod inbox;
 pub mod lane;
 pub mod model_name;
 
+pub mod subagent;
+
 mod by_hand;
 mod known_session;
 pub mod originals;
+
+#[cfg(test)]
+mod testing;
 
 mod compaction;
 pub mod replay;

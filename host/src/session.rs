@@ -108,14 +108,22 @@ impl Session {
     ///
     /// Where the file is there, or cannot be written.
     pub fn create(path: &Path, cwd: &str, id: Option<&str>) -> Result<Session, SessionError> {
-        let contents = Contents::new(Header::new(id, cwd, clock::now_ms()));
-        let journal = Journal::create(path, &contents.to_bytes())?;
-        Ok(Session::of(contents, Store::File(journal)))
+        Session::in_memory(Header::new(id, cwd, clock::now_ms())).kept_in(path)
     }
 
     /// A session that never touches a disk.
     pub fn in_memory(header: Header) -> Session {
         Session::of(Contents::new(header), Store::Memory)
+    }
+
+    /// The same session in a file of its own, which must not be there yet. All of it is written at once.
+    ///
+    /// # Errors
+    ///
+    /// As [`create`](Self::create).
+    pub fn kept_in(self, path: &Path) -> Result<Session, SessionError> {
+        let journal = Journal::create(path, &self.contents.to_bytes())?;
+        Ok(Session { store: Store::File(journal), ..self })
     }
 
     fn of(contents: Contents, store: Store) -> Session {

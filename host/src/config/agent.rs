@@ -25,6 +25,15 @@ pub struct AgentSettings {
     /// Sessions that work at the same time; model calls do not count. Default 16: beyond it a machine is
     /// busy with tools.
     pub concurrent_turns: usize,
+    /// Whether the model may start sub-agents. Default false: each costs a conversation of its own.
+    pub subagents: bool,
+    /// How deep sub-agents may start others: 1 lets the agent alone do so. Default 2: a task is divided
+    /// once, a part once more.
+    pub subagent_depth: u32,
+    /// Sub-agents of one session that live at the same time. Default 8, as in OpenClaw.
+    pub subagents_live: usize,
+    /// How long a sub-agent may live, in milliseconds. Default 1,800,000: half an hour is a long task.
+    pub subagent_ttl_ms: u64,
 }
 
 impl Default for AgentSettings {
@@ -40,6 +49,10 @@ impl Default for AgentSettings {
             max_output_tokens: 8_192,
             max_rounds: 200,
             concurrent_turns: 16,
+            subagents: false,
+            subagent_depth: 2,
+            subagents_live: 8,
+            subagent_ttl_ms: 1_800_000,
         }
     }
 }

@@ -354,6 +354,30 @@ pub const SETTINGS: &[Setting] = &[
         "sessions that work at the same time, model calls not counted; beyond it a machine is busy with tools",
     ),
     setting(
+        "agent.subagents",
+        "",
+        Allowed::Flag,
+        "whether the model is offered `spawn_agent`, which gives a task to a session of its own; false, because each costs a conversation",
+    ),
+    setting(
+        "agent.subagent_depth",
+        "levels",
+        Allowed::Whole(1),
+        "how deep sub-agents may start others, 1 for the agent alone; a task is divided once, and a part of it once more",
+    ),
+    setting(
+        "agent.subagents_live",
+        "sub-agents",
+        Allowed::Whole(1),
+        "so many of one session may live at the same time; more than this nobody keeps in view",
+    ),
+    setting(
+        "agent.subagent_ttl_ms",
+        MS,
+        Allowed::Whole(1),
+        "how long one may live before it is swept up; half an hour is a long task",
+    ),
+    setting(
         "compaction.timing",
         "",
         Allowed::Word(&["between-turns", "idle", "ask", "manual"]),

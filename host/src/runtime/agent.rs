@@ -23,6 +23,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
 use ctxhost_engine_api::{ModelRef, Transcript, Trigger};
+use futures_util::future::BoxFuture;
 use tokio::sync::broadcast;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -36,6 +37,7 @@ use super::lane::Lanes;
 use super::model_name::ModelName;
 use super::request::Shaper;
 use super::setup::Setup;
+use super::subagent::Running;
 use super::turn::{self, Budget, Letter, Reply, Turn, TurnError};
 use crate::config::{AccountingSettings, AgentSettings, BudgetSettings, CompactionSettings};
 use crate::engine::{Clock, EngineSpec, Slot, SlotError};
@@ -93,9 +95,11 @@ pub(super) struct Shared {
     /// What another slot is opened with.
     setup: Setup,
     sessions: Mutex<HashMap<SessionId, Arc<HeldSession>>>,
-    background: TaskTracker,
     /// The program ends.
     closing: CancellationToken,
+    /// The sub-agents that work.
+    pub(super) running: Running,
+    pub(super) background: TaskTracker,
 }
 
 impl Runtime {
@@ -122,22 +126,9 @@ impl Runtime {
         session: &SessionId,
         content: Vec<Content>,
     ) -> Result<Reply, TurnError> {
-        let shared = &*self.shared;
-        let held = shared.session(session)?;
-        // Words that nobody could answer are not kept: they would be said by a later turn.
-        shared.failover().begin(shared.now_ms()).ok_or(TurnError::NoModel)?;
-        let message = UserMessage { content, timestamp: shared.clock.now_ms() };
-        let (id, lane) = held.queue(&shared.lanes, session, &message).await?;
-        let lane = lane.await;
-        let mut open = held.open.lock().await;
-        let mut turn = Turn::new(shared, &lane, &mut open)?;
-        let outcome = turn::run(&mut turn, Letter { inbox: &held.inbox, id: &id }).await;
-        drop((open, lane));
-        match &outcome {
-            Ok(_) => self.housekeep(session),
-            Err(error) => {
-                shared.tell(session.as_str(), What::TurnFailed { message: error.to_string() })
-            }
+        let outcome = self.shared.converse(session, content).await;
+        if outcome.is_ok() {
+            self.housekeep(session);
         }
         outcome
     }
@@ -216,6 +207,10 @@ impl Runtime {
         })
     }
 
+    pub(super) fn shared(&self) -> &Shared {
+        &self.shared
+    }
+
     /// The engine that serves now.
     pub fn engine(&self) -> String {
         self.shared.slot().effective().id().to_owned()
@@ -234,6 +229,30 @@ impl Runtime {
 }
 
 impl Shared {
+    /// One turn of a session, from what is said to the final answer. Boxed, because a turn may wait for
+    /// that of a sub-agent.
+    pub(super) fn converse<'a>(
+        &'a self,
+        session: &'a SessionId,
+        content: Vec<Content>,
+    ) -> BoxFuture<'a, Result<Reply, TurnError>> {
+        Box::pin(async move {
+            let held = self.session(session)?;
+            // Words that nobody could answer are not kept: they would be said by a later turn.
+            self.failover().begin(self.now_ms()).ok_or(TurnError::NoModel)?;
+            let message = UserMessage { content, timestamp: self.clock.now_ms() };
+            let (id, lane) = held.queue(&self.lanes, session, &message).await?;
+            let lane = lane.await;
+            let mut open = held.open.lock().await;
+            let mut turn = Turn::new(self, &lane, &mut open)?;
+            let outcome = turn::run(&mut turn, Letter { inbox: &held.inbox, id: &id }).await;
+            if let Err(error) = &outcome {
+                turn.tell(What::TurnFailed { message: error.to_string() });
+            }
+            outcome
+        })
+    }
+
     /// The slot as it is filled now.
     pub(super) fn slot(&self) -> Arc<Slot> {
         self.slot.read().unwrap_or_else(PoisonError::into_inner).clone()

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use ctxhost_engine_api::{ContextMode, SubagentEnd};
 use serde_json::Value;
 
 use super::compaction::CompactionOutcome;
@@ -87,6 +88,24 @@ pub enum What {
     SilentTruncation {
         /// What was seen and what to do.
         message: String,
+    },
+    /// A sub-agent was started. What happens to it is told under its own session.
+    SubagentSpawned {
+        /// The session of the sub-agent.
+        child: String,
+        /// What it was asked to do.
+        task: String,
+        /// What it sees of its parent.
+        context: ContextMode,
+    },
+    /// A sub-agent ended.
+    SubagentEnded {
+        /// The session of the sub-agent.
+        child: String,
+        /// How.
+        end: SubagentEnd,
+        /// Why it gave no answer, where it gave none by itself.
+        failure: Option<String>,
     },
     /// Another engine fills the slot.
     EngineChanged {

@@ -63,6 +63,20 @@ impl Failover {
         Some(Walk { model, retries: 0, left: Vec::new() })
     }
 
+    /// Begins with this model where the chain has it and it does not rest, else as [`begin`](Self::begin).
+    pub fn begin_with(&self, first: Option<&ModelName>, now_ms: u64) -> Option<Walk> {
+        let is_ready = |model: &&ModelName| self.knows(model) && self.rest(model, now_ms).is_none();
+        match first.filter(is_ready) {
+            Some(model) => Some(Walk { model: model.clone(), retries: 0, left: Vec::new() }),
+            None => self.begin(now_ms),
+        }
+    }
+
+    /// Whether a model stands in the chain.
+    pub fn knows(&self, model: &ModelName) -> bool {
+        self.chain.contains(model)
+    }
+
     /// A model answered: it need not rest any more.
     pub fn answered(&mut self, model: &ModelName) {
         self.rests.remove(model);

@@ -28,6 +28,7 @@ use super::failover::Walk;
 use super::inbox::Inbox;
 use super::lane::LaneGuard;
 use super::recovery::{self, Pressure};
+use super::subagent::Children;
 use crate::engine::Slot;
 use crate::provider::message::{StopReason, Usage};
 use crate::provider::truncation::Counts;
@@ -53,6 +54,7 @@ pub struct Reply {
 
 /// One turn, from the person's words to the model's last word.
 pub(super) async fn run(turn: &mut Turn<'_>, letter: Letter<'_>) -> Result<Reply, TurnError> {
+    turn.as_parent().tidy().await?;
     turn.hear(letter)?;
     let message = loop {
         let draft = turn.assemble(Trigger::Threshold).await?;
@@ -84,6 +86,8 @@ pub(super) struct Turn<'a> {
     /// What is known of the sizes of its requests.
     accounting: &'a mut Accounting,
     counts: &'a mut Counts,
+    /// The sub-agents of its session, and whether that is one itself.
+    pub(super) children: &'a mut Children,
     /// The slot of this turn: a swap takes effect with the next one.
     pub(super) slot: Arc<Slot>,
     /// The way along the models: the one that answers, and those that did not.
@@ -111,13 +115,15 @@ impl<'a> Turn<'a> {
         lane: &'a LaneGuard,
         open: &'a mut OpenSession,
     ) -> Result<Self, TurnError> {
-        let walk = shared.failover().begin(shared.now_ms()).ok_or(TurnError::NoModel)?;
+        let walk = shared.failover().begin_with(open.children.model(), shared.now_ms());
+        let walk = walk.ok_or(TurnError::NoModel)?;
         let mut turn = Turn {
             shared,
             lane,
             conversation: &mut open.conversation,
             accounting: &mut open.accounting,
             counts: &mut open.counts,
+            children: &mut open.children,
             slot: shared.slot(),
             walk,
             pressure: Pressure::default(),

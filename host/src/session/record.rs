@@ -156,6 +156,19 @@ impl Record {
         wire.message.map(RawValue::get)
     }
 
+    /// The state that it keeps for the extension of this custom type; `None` for any other record.
+    pub fn custom_data(&self, custom_type: &str) -> Option<Value> {
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct WireCustom {
+            custom_type: String,
+            data: Value,
+        }
+        let is_custom = self.kind == RecordKind::Custom;
+        let wire = is_custom.then(|| self.read::<WireCustom>()).flatten()?;
+        (wire.custom_type == custom_type).then_some(wire.data)
+    }
+
     /// The model that this record names: a change of model, or the author of a message.
     pub(super) fn model(&self) -> Option<(String, String)> {
         #[derive(Deserialize)]

@@ -1,5 +1,6 @@
 //! What happens, on the terminal: the answer on standard output, everything else beside it.
 
+use std::collections::HashSet;
 use std::io::Write as _;
 
 use tokio::sync::broadcast::error::RecvError;
@@ -8,7 +9,7 @@ use tokio::task::JoinHandle;
 
 use crate::cli::render::paint::{Style, Tone};
 use crate::cli::render::phrase::grouped;
-use crate::runtime::event::What;
+use crate::runtime::event::{Event, What};
 use crate::runtime::{CompactionOutcome, Runtime, Verdict};
 
 /// Shows events until it is told to stop.
@@ -23,7 +24,7 @@ impl Show {
         let mut events = runtime.subscribe();
         let (stop, mut stopped) = oneshot::channel();
         let task = tokio::spawn(async move {
-            let mut screen = Screen { style, in_line: false };
+            let mut screen = Screen { style, in_line: false, children: HashSet::new() };
             loop {
                 let event = tokio::select! {
                     biased;
@@ -31,7 +32,7 @@ impl Show {
                     _ = &mut stopped => return,
                 };
                 match event {
-                    Ok(event) => screen.show(&event.what),
+                    Ok(event) => screen.show(&event),
                     Err(RecvError::Lagged(missed)) => {
                         screen.remark(&format!("({missed} events missed)"))
                     }
@@ -53,11 +54,20 @@ struct Screen {
     style: Style,
     /// Whether the cursor stands behind text of the answer.
     in_line: bool,
+    /// The sessions of sub-agents: what they say is for their parents.
+    children: HashSet<String>,
 }
 
 impl Screen {
-    fn show(&mut self, what: &What) {
-        match what {
+    fn show(&mut self, event: &Event) {
+        match &event.what {
+            What::SubagentSpawned { child, task, .. } => {
+                self.children.insert(child.clone());
+                self.remark(&format!("> sub-agent: {}", shortened(task)));
+            }
+            What::SubagentEnded { failure: Some(why), .. } => self.remark(&format!("< {why}")),
+            What::SubagentEnded { .. } => self.remark("< the sub-agent has answered"),
+            _ if self.children.contains(&*event.session) => {}
             What::Text(text) => self.text(text),
             What::Answered { .. } => self.end_line(),
             What::ToolCalled { tool, arguments, .. } => {

@@ -21,6 +21,7 @@ use crate::runtime::lane::Lanes;
 use crate::runtime::model_name::ModelName;
 use crate::runtime::roster::{Roster, RosterError};
 use crate::runtime::setup::{Setup, summariser};
+use crate::runtime::subagent::Running;
 use crate::runtime::workspace::WorkspaceRules;
 use crate::tool::{Tool, ToolError, Toolbox};
 
@@ -228,6 +229,7 @@ impl RuntimeBuilder {
             slot: RwLock::new(Arc::new(slot)),
             setup,
             sessions: Mutex::default(),
+            running: Running::default(),
             background: TaskTracker::new(),
             closing: CancellationToken::new(),
         };

@@ -17,6 +17,7 @@ use crate::runtime::conversation::Conversation;
 use crate::runtime::inbox::{Inbox, InboxError};
 use crate::runtime::lane::{LaneGuard, Lanes};
 use crate::runtime::model_name::ModelName;
+use crate::runtime::subagent::Children;
 use crate::runtime::turn::TurnError;
 use crate::session::Session;
 
@@ -38,11 +39,11 @@ impl std::fmt::Display for SessionId {
 }
 
 /// A session of a runtime.
-pub(super) struct HeldSession {
+pub(in crate::runtime) struct HeldSession {
     /// What was said to it and waits; written to without waiting for a turn to end.
     pub(super) inbox: Inbox,
     /// Everything else, for whoever has its lane.
-    pub(super) open: AsyncMutex<OpenSession>,
+    pub(in crate::runtime) open: AsyncMutex<OpenSession>,
     /// Held while words are written down and queue up, so that they are answered in the order in which
     /// they stand in the inbox.
     queueing: AsyncMutex<()>,
@@ -82,6 +83,7 @@ pub(in crate::runtime) struct OpenSession {
     pub(in crate::runtime) conversation: Conversation,
     pub(in crate::runtime) accounting: Accounting,
     pub(in crate::runtime) counts: Counts,
+    pub(in crate::runtime) children: Children,
 }
 
 impl Runtime {
@@ -117,8 +119,7 @@ impl Runtime {
     /// Closes a session once its turns have ended. Its file can be opened again afterwards.
     pub async fn close_session(&self, session: &SessionId) {
         let _lane = self.shared.lanes.enter(session.as_str()).await;
-        self.shared.sessions().remove(session);
-        self.shared.known.closed(session.as_str());
+        self.shared.close(session.as_str());
     }
 
     /// Looks at a session between two turns.
@@ -138,16 +139,26 @@ impl Runtime {
 }
 
 impl Shared {
-    pub(super) fn session(&self, id: &SessionId) -> Result<Arc<HeldSession>, TurnError> {
+    pub(in crate::runtime) fn session(
+        &self,
+        id: &SessionId,
+    ) -> Result<Arc<HeldSession>, TurnError> {
         let open = self.sessions().get(id).cloned();
         open.ok_or_else(|| TurnError::NoSession { id: id.to_string() })
     }
 
-    fn take_in(&self, session: Session) -> Result<SessionId, InboxError> {
+    /// Closes a session that nobody is at work in.
+    pub(in crate::runtime) fn close(&self, id: &str) {
+        self.sessions().retain(|session, _| session.as_str() != id);
+        self.known.closed(id);
+    }
+
+    pub(in crate::runtime) fn take_in(&self, session: Session) -> Result<SessionId, InboxError> {
         let id = SessionId(session.header().id().into());
         let inbox = Inbox::open(&session)?;
         self.known.opened(&session);
         let open = OpenSession {
+            children: Children::of(&session),
             conversation: Conversation::new(session, &self.law),
             accounting: Accounting::new(self.accounting.clone(), ModelName::default(), 0),
             counts: Counts::default(),

@@ -33,7 +33,9 @@ impl Turn<'_> {
         let (reserve_tokens, _) = self.shared.budget.budget(window_tokens, 0);
         let free_tokens = window_tokens.saturating_sub(reserve_tokens);
         let fitting_tokens = self.accounting.fitting_estimate(free_tokens);
-        let tokens = fitting_tokens.saturating_sub(overhead_tokens);
+        let share = self.children.budget_share();
+        let tokens = (fitting_tokens as f64 * share) as u64;
+        let tokens = tokens.saturating_sub(overhead_tokens);
         let cap_tokens = self.pressure.cap_tokens.unwrap_or(u64::MAX);
         Budget { tokens: tokens.min(cap_tokens), reserve_tokens }
     }
@@ -41,7 +43,16 @@ impl Turn<'_> {
     /// What system prompt and tools take, as entries count.
     pub(super) fn overhead_tokens(&self, tools: &[ToolSpec]) -> u64 {
         let tools = if tools.is_empty() { String::new() } else { json_of(tools) };
-        tokens::estimate(&self.shared.settings.system_prompt) + tokens::estimate(&tools)
+        tokens::estimate(&self.system_prompt()) + tokens::estimate(&tools)
+    }
+
+    /// What every request of the session begins with: what the agent is told, and which of its
+    /// sub-agents live. No engine sees it, so none can leave it out.
+    pub(super) fn system_prompt(&self) -> String {
+        let settings = &self.shared.settings;
+        let note = self.children.note(&self.shared.running);
+        let parts = [settings.system_prompt.clone(), note];
+        parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("\n\n")
     }
 
     /// The window of the model that answers now, in provider tokens.

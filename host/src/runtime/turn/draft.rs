@@ -82,8 +82,7 @@ impl Turn<'_> {
         if self.pressure.plain {
             messages.iter_mut().for_each(ChatMessage::make_plain);
         }
-        let system =
-            std::iter::once(shared.settings.system_prompt.clone()).chain(projection.system);
+        let system = std::iter::once(self.system_prompt()).chain(projection.system);
         let system: Vec<String> = system.filter(|text| !text.is_empty()).collect();
         let request = ModelRequest {
             model: self.walk.model().id.clone(),

@@ -6,12 +6,14 @@ use super::{Turn, TurnError};
 use crate::provider::message::{ToolCall, ToolResultMessage};
 use crate::provider::{AssistantMessage, ChatMessage, Content};
 use crate::runtime::event::What;
+use crate::runtime::subagent::{self, SPAWN_AGENT};
 use crate::tool::{CallContext, ToolBlock, ToolOutput};
 
 impl Turn<'_> {
     /// What the model may call: the host's tools first, then the engine's, always in the same order.
     pub(super) async fn tools(&mut self) -> Vec<ToolSpec> {
         let mut tools = self.shared.toolbox.specs();
+        tools.extend(self.may_spawn().then(subagent::spec));
         let session = self.conversation.reference().clone();
         let offered = self.slot.tools(session).await.map(|served| served.value);
         for tool in offered.unwrap_or_default() {
@@ -34,7 +36,10 @@ impl Turn<'_> {
             let arguments = call.arguments.clone();
             let (call_id, tool) = (call.id.clone(), call.name.clone());
             self.tell(What::ToolCalled { call_id, tool, arguments });
-            let output = self.call(call).await;
+            let output = match call.name == SPAWN_AGENT && self.may_spawn() {
+                true => self.spawn_agent(&call.arguments).await?,
+                false => self.call(call).await,
+            };
             let now_ms = self.shared.clock.now_ms();
             let result = result_of(call, output, now_ms);
             self.tell(ended(&result));
