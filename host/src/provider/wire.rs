@@ -14,7 +14,7 @@ mod call;
 mod failing;
 mod frames;
 mod key;
-pub(super) mod refusal;
+mod refusal;
 mod retry;
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};

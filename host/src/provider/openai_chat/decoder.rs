@@ -3,9 +3,10 @@
 use serde_json::Value;
 
 use crate::provider::dialect::{Answer, Decoder, Frame, StreamFault};
+use crate::provider::failure::refusal_of;
 use crate::provider::message::{Content, StopReason, ToolCall, Usage};
 use crate::provider::request::StreamPart;
-use crate::provider::wire::{excerpt, refusal};
+use crate::provider::wire::excerpt;
 
 /// What servers call the field of a model's thinking; the first that is not empty counts, because
 /// some send the same under two names.
@@ -43,7 +44,7 @@ impl Decoder for ChatDecoder {
         }
         let chunk: Value = serde_json::from_str(data).map_err(|_| nonsense(data))?;
         if chunk.get("error").is_some_and(|error| !error.is_null()) {
-            return Err(StreamFault::Refused(refusal::of_body(None, data)));
+            return Err(StreamFault::Refused(refusal_of(None, data)));
         }
         if !chunk.is_object() {
             return Err(nonsense(data));

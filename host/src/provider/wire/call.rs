@@ -11,9 +11,8 @@ use super::HttpClient;
 use super::build;
 use super::failing::Failing;
 use super::frames::{Body, OwnedFrame, Trouble};
-use super::refusal;
 use crate::provider::dialect::{Answer, Framing, StreamFault};
-use crate::provider::failure::{ProviderError, Reason};
+use crate::provider::failure::{ProviderError, Reason, refusal_of};
 use crate::provider::message::{Content, StopReason};
 use crate::provider::request::StreamPart;
 
@@ -169,7 +168,7 @@ impl HttpClient {
             Ok(body) => body.text(REFUSAL_MAX_BYTES).await.unwrap_or_default(),
             Err(_) => String::new(),
         };
-        failing.refused(&refusal::of_body(Some(status.as_u16()), &text), Some(&headers))
+        failing.refused(&refusal_of(Some(status.as_u16()), &text), Some(&headers))
     }
 
     async fn read_stream(

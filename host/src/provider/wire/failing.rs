@@ -9,7 +9,7 @@ use super::frames::Trouble;
 use super::refusal;
 use super::retry::retry_after_ms;
 use crate::provider::dialect::{Answer, StreamFault};
-use crate::provider::failure::{ProviderError, Reason, Refusal};
+use crate::provider::failure::{Classified, ProviderError, Reason, Refusal};
 
 /// The longest text of a provider that is shown where nothing else is known of it, in characters.
 const EXCERPT_MAX_CHARS: usize = 300;
@@ -56,7 +56,8 @@ impl Failing<'_> {
 
     /// The provider refused.
     pub(super) fn refused(&self, refusal: &Refusal, headers: Option<&HeaderMap>) -> ProviderError {
-        let (reason, observed_tokens, limit_tokens) = refusal::meaning(self.provider, refusal);
+        let Classified { reason, observed_tokens, limit_tokens } =
+            refusal::meaning(self.provider, refusal);
         let now = std::time::SystemTime::now();
         let said = match (refusal.message.trim(), refusal.status) {
             ("", Some(status)) => format!("refused with status {status} and no word more"),
