@@ -38,6 +38,7 @@ pub mod originals;
 mod testing;
 
 mod compaction;
+mod precompute;
 pub mod replay;
 pub mod roster;
 pub mod workspace;

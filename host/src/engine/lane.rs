@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use ctxhost_engine_api::{EngineError, ErrorKind, Result};
 use tokio::runtime::{Builder, Runtime};
+use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
 use super::calls::CallGuard;
@@ -70,6 +71,7 @@ impl Lane {
             Lane::Inline => until_deadline(call, work).await.unwrap_or_else(|| Err(too_late())),
             Lane::Threads { runtime: Some(runtime), lost } => {
                 let mut task = runtime.spawn(work);
+                let _given_up = AbortOnDrop(task.abort_handle());
                 if let Some(ended) = until_deadline(call, &mut task).await {
                     return ended.unwrap_or_else(|died| Err(task_died(&died.to_string())));
                 }
@@ -86,6 +88,15 @@ impl Lane {
     /// Whether a thread of the lane is held by a call that was given up.
     pub(super) fn lost_a_thread(&self) -> bool {
         matches!(self, Lane::Threads { lost, .. } if lost.load(Ordering::Relaxed))
+    }
+}
+
+/// A call whose caller gave it up ends where it waits next.
+struct AbortOnDrop(AbortHandle);
+
+impl Drop for AbortOnDrop {
+    fn drop(&mut self) {
+        self.0.abort();
     }
 }
 

@@ -48,7 +48,7 @@ use crate::provider::message::UserMessage;
 use crate::tool::Toolbox;
 
 pub use builder::{BuildError, RuntimeBuilder};
-use sessions::HeldSession;
+pub(super) use sessions::HeldSession;
 pub(super) use sessions::OpenSession;
 pub use sessions::SessionId;
 
@@ -96,7 +96,7 @@ pub(super) struct Shared {
     setup: Setup,
     sessions: Mutex<HashMap<SessionId, Arc<HeldSession>>>,
     /// The program ends.
-    closing: CancellationToken,
+    pub(super) closing: CancellationToken,
     /// The sub-agents that work.
     pub(super) running: Running,
     pub(super) background: TaskTracker,
@@ -145,7 +145,7 @@ impl Runtime {
     ) -> Result<Vec<CompactionOutcome>, TurnError> {
         let shared = &*self.shared;
         let held = shared.session(session)?;
-        let lane = shared.lanes.enter(session.as_str()).await;
+        let lane = shared.enter(session, &held).await;
         let mut open = held.open.lock().await;
         let mut turn = Turn::new(shared, &lane, &mut open)?;
         turn.compact(Trigger::Manual, focus).await
@@ -160,7 +160,7 @@ impl Runtime {
     pub async fn undo(&self, session: &SessionId) -> Result<bool, TurnError> {
         let shared = &*self.shared;
         let held = shared.session(session)?;
-        let _lane = shared.lanes.enter(session.as_str()).await;
+        let _lane = shared.enter(session, &held).await;
         let mut open = held.open.lock().await;
         open.accounting.compacted();
         Ok(open.conversation.undo_compaction()?)
@@ -195,7 +195,7 @@ impl Runtime {
     pub async fn occupancy(&self, session: &SessionId) -> Result<Occupancy, TurnError> {
         let shared = &*self.shared;
         let held = shared.session(session)?;
-        let lane = shared.lanes.enter(session.as_str()).await;
+        let lane = shared.enter(session, &held).await;
         let mut open = held.open.lock().await;
         let mut turn = Turn::new(shared, &lane, &mut open)?;
         Ok(Occupancy {
@@ -242,7 +242,9 @@ impl Shared {
             self.failover().begin(self.now_ms()).ok_or(TurnError::NoModel)?;
             let message = UserMessage { content, timestamp: self.clock.now_ms() };
             let (id, lane) = held.queue(&self.lanes, session, &message).await?;
+            let waiting = held.waiting.begin();
             let lane = lane.await;
+            drop(waiting);
             let mut open = held.open.lock().await;
             let mut turn = Turn::new(self, &lane, &mut open)?;
             let outcome = turn::run(&mut turn, Letter { inbox: &held.inbox, id: &id }).await;

@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::conversation::Conversation;
 use super::hook::{self, ComingCompaction, HookDecision};
+use super::precompute;
 use super::request::{MAX_COMPACTIONS, RuntimeError, Shaper};
 use crate::engine::{Served, SlotError};
 use crate::law::{self, Lawful, progress};
@@ -57,6 +58,8 @@ pub struct CompactionOutcome {
     pub said: String,
     /// Why it was not the configured engine that made it.
     pub fallback: Option<String>,
+    /// Whether it had been worked out ahead, so that nobody waited for the engine.
+    pub ahead: bool,
     /// Time inside engines.
     pub took: Duration,
 }
@@ -74,6 +77,7 @@ impl CompactionOutcome {
             summary: String::new(),
             said: String::new(),
             fallback: None,
+            ahead: false,
             took: Duration::ZERO,
         }
     }
@@ -154,6 +158,10 @@ async fn run(
     }
     let served = match ask(shaper, conversation, &view, wanted).await {
         Ok(Asked::Served(served)) => served,
+        Ok(Asked::Ahead(served)) => {
+            outcome.ahead = true;
+            served
+        }
         Ok(Asked::CalledOff { reason }) => {
             outcome.verdict = Verdict::NotTried { reason };
             return Ok(outcome);
@@ -186,6 +194,8 @@ async fn run(
 enum Asked {
     /// A hook or an engine answered.
     Served(Box<Served<Compaction>>),
+    /// The engine answered before it was needed.
+    Ahead(Box<Served<Compaction>>),
     /// A hook called it off.
     CalledOff { reason: String },
 }
@@ -193,7 +203,7 @@ enum Asked {
 /// Asks the hooks and, where none of them decides, the slot.
 async fn ask(
     shaper: &Shaper<'_>,
-    conversation: &Conversation,
+    conversation: &mut Conversation,
     view: &Transcript,
     wanted: Wanted,
 ) -> Result<Asked, SlotError> {
@@ -217,11 +227,17 @@ async fn ask(
             }
         }
     }
+    let before_tokens = coming.before_tokens;
+    if wanted.focus.is_none()
+        && let Some(served) = precompute::take(conversation, view, shaper)
+    {
+        return Ok(Asked::Ahead(Box::new(served)));
+    }
     let request = CompactRequest {
         session: conversation.reference().clone(),
         budget: shaper.budget_tokens,
         reserve_tokens: shaper.reserve_tokens,
-        current_tokens: coming.before_tokens,
+        current_tokens: before_tokens,
         trigger: wanted.trigger,
         force: wanted.trigger == Trigger::Manual,
         custom_instructions: wanted.focus,
@@ -234,7 +250,7 @@ async fn ask(
 }
 
 /// Holds the answer against every law; the reason where it does not pass.
-fn judge(
+pub(super) fn judge(
     shaper: &Shaper<'_>,
     view: &Transcript,
     served: &Served<Compaction>,

@@ -3,6 +3,7 @@
 use ctxhost_engine_api::transcript::log::TranscriptLog;
 use ctxhost_engine_api::{SessionRef, Transcript};
 
+use super::precompute::Ahead;
 use crate::engine::Serving;
 use crate::law::progress::Breaker;
 use crate::law::{Anchors, LawSettings};
@@ -19,6 +20,8 @@ pub struct Conversation {
     /// Which engine that was.
     told: Option<Serving>,
     pub(super) breaker: Breaker,
+    /// A compaction that was worked out before it was needed.
+    pub(super) ahead: Ahead,
     /// Where what must stay is in the live transcript.
     anchors: Anchors,
     reference: SessionRef,
@@ -36,6 +39,7 @@ impl Conversation {
             ingested: 0,
             told: None,
             breaker,
+            ahead: Ahead::default(),
             anchors: Anchors::default(),
             reference,
         }

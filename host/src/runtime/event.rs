@@ -70,6 +70,18 @@ pub enum What {
     Compaction(Arc<CompactionOutcome>),
     /// A compaction would help, and the timing leaves it to the person.
     CompactionOwed,
+    /// A compaction was worked out ahead and waits until it is needed.
+    Precomputed {
+        /// The engine that made it.
+        engine: String,
+        /// The entries that it was made of.
+        entries: u64,
+    },
+    /// A compaction ahead was given up, or thrown away.
+    PrecomputeDropped {
+        /// Why.
+        why: String,
+    },
     /// A request got no answer and is tried again, otherwise or elsewhere.
     Recovering {
         /// Why it got none.

@@ -13,7 +13,7 @@ use crate::config::Config;
 use crate::engine::EngineSpec;
 use crate::provider::message::{StopReason, ToolCall};
 use crate::provider::{
-    AssistantMessage, ChatMessage, Client, Content, ModelRequest, ProviderError, StreamPart,
+    AssistantMessage, ChatMessage, Client, Content, ModelRequest, ProviderError, Reason, StreamPart,
 };
 
 /// A provider in the process: answers by a function of the request.
@@ -26,7 +26,8 @@ pub(super) struct Scripted {
 pub(super) enum Answer {
     Says(String),
     Calls(&'static str, Value),
-    Fails(ProviderError),
+    /// Refuses the key.
+    Refuses,
     /// Says it after a while.
     Later(Duration, String),
 }
@@ -99,10 +100,25 @@ impl Client for Scripted {
                     let call = ToolCall { id, name, arguments, thought_signature: None };
                     (Content::ToolCall(call), StopReason::ToolUse)
                 }
-                Answer::Fails(error) => return Err(error),
+                Answer::Refuses => return Err(refusal()),
             };
             Ok(AssistantMessage { content: vec![content], stop_reason, ..Default::default() })
         })
+    }
+}
+
+fn refusal() -> ProviderError {
+    ProviderError {
+        reason: Reason::Auth,
+        provider: "scripted".into(),
+        model: "model".into(),
+        status: Some(401),
+        code: String::new(),
+        message: "no such key".into(),
+        retry_after_ms: None,
+        observed_tokens: None,
+        limit_tokens: None,
+        began: false,
     }
 }
 

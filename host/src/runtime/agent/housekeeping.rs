@@ -4,9 +4,11 @@ use std::time::Duration;
 
 use ctxhost_engine_api::{MaintainRequest, Trigger};
 
-use super::{Runtime, SessionId, Shared};
+use super::{OpenSession, Runtime, SessionId, Shared};
 use crate::config::Timing;
 use crate::runtime::event::What;
+use crate::runtime::lane::LaneGuard;
+use crate::runtime::precompute::Job;
 use crate::runtime::turn::{Turn, TurnError};
 
 impl Runtime {
@@ -36,16 +38,27 @@ async fn look_after(shared: &Shared, session: &SessionId) -> Result<(), TurnErro
         }
     }
     let lane = shared.lanes.enter(session.as_str()).await;
-    let mut open = held.open.lock().await;
-    let mut turn = Turn::new(shared, &lane, &mut open)?;
-    match settings.timing {
+    let job = tend(shared, &lane, &mut *held.open.lock().await).await?;
+    if let Some(job) = job {
+        shared.work_out(&held, &lane, job).await;
+    }
+    Ok(())
+}
+
+/// What is due now; answers what is worth to be worked out ahead.
+async fn tend(
+    shared: &Shared,
+    lane: &LaneGuard,
+    open: &mut OpenSession,
+) -> Result<Option<Job>, TurnError> {
+    let mut turn = Turn::new(shared, lane, open)?;
+    let is_owed = match shared.compaction.timing {
         Timing::BetweenTurns | Timing::Idle => turn.compact_if_wanted().await?,
-        Timing::Ask => {
-            if turn.wants_compaction().await? {
-                shared.tell(session.as_str(), What::CompactionOwed);
-            }
-        }
-        Timing::Manual => {}
+        Timing::Ask => turn.wants_compaction().await?,
+        Timing::Manual => false,
+    };
+    if is_owed && shared.compaction.timing == Timing::Ask {
+        turn.tell(What::CompactionOwed);
     }
     let view = turn.conversation.view();
     let request = MaintainRequest {
@@ -54,18 +67,22 @@ async fn look_after(shared: &Shared, session: &SessionId) -> Result<(), TurnErro
         ..MaintainRequest::default()
     };
     turn.slot.maintain(&view, request).await?;
-    Ok(())
+    Ok(if is_owed { None } else { turn.job_ahead().await })
 }
 
 impl Turn<'_> {
-    /// Compacts where the engine would like to, or where the file has grown past its limit.
-    async fn compact_if_wanted(&mut self) -> Result<(), TurnError> {
+    /// Compacts where the engine would like to, or where the file has grown past its limit; whether it
+    /// was so.
+    async fn compact_if_wanted(&mut self) -> Result<bool, TurnError> {
         let limit_bytes = self.shared.compaction.max_live_bytes;
-        if limit_bytes > 0 && self.conversation.live_bytes() > limit_bytes {
-            self.compact(Trigger::Bytes, None).await?;
+        let trigger = if limit_bytes > 0 && self.conversation.live_bytes() > limit_bytes {
+            Trigger::Bytes
         } else if self.wants_compaction().await? {
-            self.compact(Trigger::Threshold, None).await?;
-        }
-        Ok(())
+            Trigger::Threshold
+        } else {
+            return Ok(false);
+        };
+        self.compact(trigger, None).await?;
+        Ok(true)
     }
 }

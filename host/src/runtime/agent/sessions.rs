@@ -17,6 +17,7 @@ use crate::runtime::conversation::Conversation;
 use crate::runtime::inbox::{Inbox, InboxError};
 use crate::runtime::lane::{LaneGuard, Lanes};
 use crate::runtime::model_name::ModelName;
+use crate::runtime::precompute::Waiting;
 use crate::runtime::subagent::Children;
 use crate::runtime::turn::TurnError;
 use crate::session::Session;
@@ -47,6 +48,8 @@ pub(in crate::runtime) struct HeldSession {
     /// Held while words are written down and queue up, so that they are answered in the order in which
     /// they stand in the inbox.
     queueing: AsyncMutex<()>,
+    /// Who waits for its lane.
+    pub(in crate::runtime) waiting: Waiting,
 }
 
 impl HeldSession {
@@ -118,7 +121,8 @@ impl Runtime {
 
     /// Closes a session once its turns have ended. Its file can be opened again afterwards.
     pub async fn close_session(&self, session: &SessionId) {
-        let _lane = self.shared.lanes.enter(session.as_str()).await;
+        let Ok(held) = self.shared.session(session) else { return };
+        let _lane = self.shared.enter(session, &held).await;
         self.shared.close(session.as_str());
     }
 
@@ -147,6 +151,16 @@ impl Shared {
         open.ok_or_else(|| TurnError::NoSession { id: id.to_string() })
     }
 
+    /// Waits for the lane of a session. What only uses the time between two turns gives way.
+    pub(in crate::runtime) async fn enter(
+        &self,
+        session: &SessionId,
+        held: &HeldSession,
+    ) -> LaneGuard {
+        let _waiting = held.waiting.begin();
+        self.lanes.enter(session.as_str()).await
+    }
+
     /// Closes a session that nobody is at work in.
     pub(in crate::runtime) fn close(&self, id: &str) {
         self.sessions().retain(|session, _| session.as_str() != id);
@@ -164,7 +178,8 @@ impl Shared {
             counts: Counts::default(),
         };
         let open = AsyncMutex::new(open);
-        let held = HeldSession { inbox, open, queueing: AsyncMutex::new(()) };
+        let (queueing, waiting) = (AsyncMutex::new(()), Waiting::default());
+        let held = HeldSession { inbox, open, queueing, waiting };
         self.sessions().insert(id.clone(), Arc::new(held));
         Ok(id)
     }

@@ -227,3 +227,16 @@ async fn a_session_has_no_more_children_than_it_may() {
     assert!(matches!(unknown, Err(SpawnError::UnknownModel { .. })));
     assert!(runtime.spawn(&parent, "think", SpawnOptions::default()).await.is_ok());
 }
+
+#[tokio::test]
+async fn a_child_that_fails_is_let_go_and_its_parent_goes_on() {
+    let client = Scripted::new(|request| match newest(request) {
+        text if text == "try it" => Answer::Refuses,
+        text if text == "go" => Answer::Calls(SPAWN_AGENT, json!({ "task": "try it" })),
+        text => Answer::Says(text),
+    });
+    let (runtime, parent, _folder) = begun("failing", ON, &client).await;
+    let reply = runtime.send(&parent, "go").await.unwrap();
+    assert!(reply.message.text().contains("the sub-agent failed"), "{}", reply.message.text());
+    assert!(heard("failing")[1].starts_with("ended Released "), "{:?}", heard("failing"));
+}

@@ -61,7 +61,7 @@ impl Turn<'_> {
     }
 
     /// The model that answers now, as engines know it.
-    pub(super) fn model_ref(&self) -> ModelRef {
+    pub(in crate::runtime) fn model_ref(&self) -> ModelRef {
         let model = self.walk.model().clone();
         ModelRef { provider: model.provider, id: model.id, window_tokens: self.window_tokens() }
     }
