@@ -3,9 +3,9 @@
 //! ```no_run
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
 //! use ctxhost::config::Config;
-//! use ctxhost::runtime::Runtime;
+//! use ctxhost::runtime::RuntimeBuilder;
 //!
-//! let runtime = Runtime::of(&Config::load("ctxhost.toml")?)?;
+//! let runtime = RuntimeBuilder::of(&Config::load("ctxhost.toml")?).build().await?;
 //! let session = runtime.create_session("notes.jsonl".as_ref(), ".".as_ref())?;
 //! let reply = runtime.send(&session, "What is in this folder?").await?;
 //! println!("{}", reply.message.text());
