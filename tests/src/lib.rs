@@ -5,6 +5,7 @@
 
 pub mod rules;
 pub mod scripted;
+pub mod stage;
 pub mod workplace;
 
 use std::path::{Path, PathBuf};

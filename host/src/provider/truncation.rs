@@ -9,6 +9,7 @@
 //!  more was counted than the window holds                        ─► Overrun     (z.ai)
 //!  the window is full and nothing came out                       ─► NoRoom      (Xiaomi MiMo)
 //!  the count is what a cut leaves of a window, to the token      ─► Cut         (Ollama)
+//!  the same once more, to the token, though the prompt grew      ─► Cut
 //!  more was sent for certain than the window holds               ─► Cut
 //!  more was sent than last time, less was counted, and this
 //!  server has been seen to count what it had cached              ─► Cut
@@ -104,6 +105,12 @@ impl Counts {
     fn held(self, sent: u64, counted: u64) -> bool {
         let before = self.counted_tokens;
         before > 0 && counted >= before && sent <= before + before / 4
+    }
+
+    /// Whether a prompt that has the last one within it was counted as that one, to the token.
+    fn is_stuck(self, sent: &Sent, counted: u64) -> bool {
+        let grew = sent.certainty != Certainty::Guessed && sent.prompt_tokens > counted;
+        grew && counted > 0 && counted == self.counted_tokens
     }
 
     /// Whether a server that leaves out what it had cached may have counted so much for what is new.
@@ -210,6 +217,11 @@ fn cut_window(sent: &Sent, before: Counts, counted: u64) -> Option<u64> {
     let fingerprint = fingerprint::window_of(sent, counted);
     if fingerprint.is_some() && !before.explain(sent.prompt_tokens, counted) {
         return fingerprint;
+    }
+    if before.is_stuck(sent, counted)
+        && let Some(window) = fingerprint::window_of_count(sent, counted)
+    {
+        return Some(window);
     }
     if window > 0 && floor > window {
         // Whatever was cached is in the window too, so a cache explains no such count.

@@ -16,7 +16,7 @@ use ctxhost_engine_api::Trigger;
 use super::event::What;
 use super::failover::{Decision, Stop};
 use super::turn::{Draft, Turn, TurnError};
-use crate::provider::failure::silent_overflow;
+use crate::provider::failure::{SilentOverflow, silent_overflow};
 use crate::provider::{AssistantMessage, ProviderError, Reason};
 
 /// Recoveries from an overflow in one turn (DESIGN 2, overflow recovery).
@@ -141,10 +141,11 @@ pub(super) fn next_model(turn: &mut Turn<'_>, failure: ProviderError) -> Result<
 /// An answer that came only because the provider did not read, or could not finish, what it was sent.
 fn cut_short(turn: &Turn<'_>, reply: &AssistantMessage) -> Option<ProviderError> {
     let window_tokens = turn.window_tokens();
-    let said_nothing = reply.content.is_empty();
     let overflow =
         silent_overflow(&reply.usage, reply.stop_reason, &reply.raw_stop_reason, window_tokens)?;
-    said_nothing.then(|| turn.own_failure(Reason::ContextOverflow, &overflow.to_string()))
+    // An answer that the window broke off is none; one that merely was counted too high is.
+    let is_lost = overflow == SilentOverflow::Named || reply.content.is_empty();
+    is_lost.then(|| turn.own_failure(Reason::ContextOverflow, &overflow.to_string()))
 }
 
 impl Turn<'_> {

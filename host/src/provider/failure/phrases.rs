@@ -69,6 +69,7 @@ pub(super) const OUTPUT_CAPS: &[Rows] = &[(
     &[
         r"max_(?:completion_|output_)?tokens\W{0,4}[0-9]+ ?>",
         r"max_(?:completion_|output_)?tokens\W{0,4}(?:or .{0,30})?is too large",
+        r"max_(?:completion_|output_)?tokens\W{0,4}integer above maximum value",
         "maximum allowed number of output tokens",
         "at most [0-9,]+ (?:completion|output) tokens",
         "max_?output_?tokens.{0,80}supported range",

@@ -33,14 +33,23 @@ fn told_window(sent: &Sent, counted: u64) -> Option<u64> {
 /// That the server does not do as it is told needs better evidence: what was sent for certain does
 /// not fit in that window.
 fn own_window(sent: &Sent, counted: u64) -> Option<u64> {
+    windows_below(sent).find(|window| is_left_of(*window, counted) && sent.floor_tokens() > *window)
+}
+
+/// The window of which this count is what a cut leaves, however large the prompt was.
+pub(super) fn window_of_count(sent: &Sent, counted: u64) -> Option<u64> {
+    let told = Some(sent.window_tokens).filter(|window| *window >= SMALLEST_WINDOW_TOKENS);
+    told.into_iter().chain(windows_below(sent)).find(|window| is_left_of(*window, counted))
+}
+
+/// The windows that a server may have by itself, below the one that it was told of.
+fn windows_below(sent: &Sent) -> impl Iterator<Item = u64> + use<> {
     let end = match sent.window_tokens {
         0 => LARGEST_WINDOW_TOKENS + 1,
         told => told.min(LARGEST_WINDOW_TOKENS),
     };
-    let mut windows =
-        std::iter::successors(Some(SMALLEST_WINDOW_TOKENS), |window| Some(window * 2))
-            .take_while(|window| *window < end);
-    windows.find(|window| is_left_of(*window, counted) && sent.floor_tokens() > *window)
+    std::iter::successors(Some(SMALLEST_WINDOW_TOKENS), |window| Some(window * 2))
+        .take_while(move |window| *window < end)
 }
 
 fn is_left_of(window: u64, counted: u64) -> bool {

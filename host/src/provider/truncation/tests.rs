@@ -238,3 +238,21 @@ proptest! {
         prop_assert_eq!(verdict.map(|verdict| verdict.form), Some(Form::Cut));
     }
 }
+
+#[test]
+fn the_same_cut_twice_is_found_though_the_first_was_believed() {
+    // 17,000 tokens were sent and 16,384 counted, which an estimate allows; then more was sent.
+    let first = sent(17_000, Certainty::Anchored, 32_000);
+    assert_eq!(judge(&first, 16_384), None);
+    let before = Counts::default().after(&first, &counted(16_384, 300), true);
+    let judge = |prompt, certainty, input| {
+        let usage = counted(input, 300);
+        let sent = sent(prompt, certainty, 32_000);
+        SilentTruncation::judge(&sent, before, &usage, StopReason::Stop)
+    };
+    let verdict = judge(17_200, Certainty::Anchored, 16_384).expect("a cut");
+    assert_eq!((verdict.form, verdict.window_tokens), (Form::Cut, 16_384));
+    assert_eq!(judge(17_200, Certainty::Anchored, 17_050), None, "it grew");
+    assert_eq!(judge(16_384, Certainty::Anchored, 16_384), None, "it was the same again");
+    assert_eq!(judge(17_200, Certainty::Guessed, 16_384), None, "it may be another prompt");
+}

@@ -1,0 +1,105 @@
+//! One session of a runtime on a stage: words are said, and everything that happens is written down.
+
+use std::time::Duration;
+
+use ctxhost::provider::Reason;
+use ctxhost::runtime::event::{Event, What};
+use ctxhost::runtime::{
+    CompactionOutcome, Reply, Runtime, RuntimeBuilder, SessionId, TurnError, Verdict,
+};
+use tokio::sync::broadcast::Receiver;
+use tokio::sync::broadcast::error::TryRecvError;
+
+use crate::workplace::Workplace;
+
+/// A turn that takes longer hangs: the longest honest one of a test takes a tenth of it.
+const MAX_TURN: Duration = Duration::from_secs(60);
+
+/// A session that is talked in.
+#[derive(Debug)]
+pub struct Stage {
+    /// The runtime.
+    pub runtime: Runtime,
+    /// The session.
+    pub session: SessionId,
+    events: Receiver<Event>,
+    log: Vec<What>,
+    seen: usize,
+}
+
+impl Stage {
+    /// Opens the session of a workplace, or begins it.
+    pub async fn open(place: &Workplace) -> Stage {
+        Stage::open_with(place, place.runtime()).await
+    }
+
+    /// The same with a runtime that was put together otherwise.
+    pub async fn open_with(place: &Workplace, builder: RuntimeBuilder) -> Stage {
+        let runtime = builder.build().await.unwrap_or_else(|error| panic!("{error}"));
+        let path = place.session_path();
+        let session = match path.exists() {
+            true => runtime.open_session(&path),
+            false => runtime.create_session(&path, place.path()),
+        };
+        let session = session.unwrap_or_else(|error| panic!("{error}"));
+        let events = runtime.subscribe();
+        Stage { runtime, session, events, log: Vec::new(), seen: 0 }
+    }
+
+    /// One turn, which must end.
+    pub async fn say(&mut self, text: &str) -> Result<Reply, TurnError> {
+        self.seen = self.log().len();
+        let turn = self.runtime.send(&self.session, text);
+        let outcome = tokio::time::timeout(MAX_TURN, turn).await;
+        self.listen();
+        outcome.unwrap_or_else(|_| panic!("the turn {text:?} does not end"))
+    }
+
+    /// All that happened.
+    pub fn log(&mut self) -> &[What] {
+        self.listen();
+        &self.log
+    }
+
+    /// What happened since the last turn began.
+    pub fn last_turn(&mut self) -> &[What] {
+        self.listen();
+        self.log.get(self.seen..).unwrap_or_default()
+    }
+
+    /// The compactions that were tried, successful or not.
+    pub fn compactions(&mut self) -> Vec<CompactionOutcome> {
+        let outcomes = self.log().iter().filter_map(|what| match what {
+            What::Compaction(outcome) => Some(CompactionOutcome::clone(outcome)),
+            _ => None,
+        });
+        outcomes.filter(|outcome| !matches!(outcome.verdict, Verdict::NotTried { .. })).collect()
+    }
+
+    /// Why requests of the last turn were tried again.
+    pub fn recoveries(&mut self) -> Vec<Reason> {
+        let reasons = self.last_turn().iter().filter_map(|what| match what {
+            What::Recovering { reason, .. } => Some(*reason),
+            _ => None,
+        });
+        reasons.collect()
+    }
+
+    /// Waits for what runs in the background and ends the runtime.
+    pub async fn close(mut self) -> Vec<What> {
+        self.runtime.close_session(&self.session).await;
+        self.runtime.finish().await;
+        self.listen();
+        self.log
+    }
+
+    fn listen(&mut self) {
+        loop {
+            match self.events.try_recv() {
+                Ok(event) => self.log.push(event.what),
+                Err(TryRecvError::Lagged(missed)) => panic!("{missed} events were missed"),
+                Err(TryRecvError::Empty | TryRecvError::Closed) => return,
+            }
+        }
+    }
+}
