@@ -3,11 +3,14 @@
 //!
 //! Done once before a dialect writes a request, so that no dialect needs to care.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::HashSet;
 
+use ctxhost_engine_api::Item;
 use serde_json::Value;
 
-use super::message::{AssistantMessage, ChatMessage, Content, ToolCall, ToolResultMessage};
+use super::message::{
+    AssistantMessage, ChatMessage, Content, ToolCall, ToolResultMessage, UserMessage,
+};
 
 /// The longest name of a tool, as all dialects have it.
 const TOOL_NAME_MAX_CHARS: usize = 64;
@@ -16,7 +19,7 @@ const TOOL_NAME_MAX_CHARS: usize = 64;
 const UNKNOWN_BLOCK: &str = "[a block of a kind that cannot be sent]";
 
 /// The messages for a model: foreign thinking and signatures gone, calls cleaned, ids unique, nothing
-/// left empty and no result without its call.
+/// left empty, no result without its call and no call without its result.
 pub fn for_model(
     messages: &[ChatMessage],
     api: &str,
@@ -25,25 +28,31 @@ pub fn for_model(
 ) -> Vec<ChatMessage> {
     let reader = Reader { api, provider, model };
     let mut open_calls = OpenCalls::default();
-    let one = |message: &ChatMessage| match message {
-        ChatMessage::User(message) => {
-            let mut message = message.clone();
-            message.content = sendable(&message.content);
-            (!message.content.is_empty()).then_some(ChatMessage::User(message))
+    let mut sent = Vec::with_capacity(messages.len());
+    for message in messages {
+        if !matches!(message, ChatMessage::ToolResult(_)) {
+            sent.extend(open_calls.give_up());
         }
-        ChatMessage::Assistant(message) => {
-            let mut message = reader.read(message);
-            open_calls.open(&mut message);
-            says_something(&message).then_some(ChatMessage::Assistant(message))
-        }
-        ChatMessage::ToolResult(result) => {
-            let id = open_calls.close(result)?;
-            let content = sendable(&result.content);
-            let result = ToolResultMessage { tool_call_id: id, content, ..result.clone() };
-            Some(ChatMessage::ToolResult(result))
-        }
-    };
-    messages.iter().filter_map(one).collect()
+        sent.extend(match message {
+            ChatMessage::User(message) => {
+                let content = sendable(&message.content);
+                let message = UserMessage { content, timestamp: message.timestamp };
+                (!message.content.is_empty()).then_some(ChatMessage::User(message))
+            }
+            ChatMessage::Assistant(message) => {
+                let mut message = reader.read(message);
+                open_calls.open(&mut message);
+                says_something(&message).then_some(ChatMessage::Assistant(message))
+            }
+            ChatMessage::ToolResult(result) => open_calls.close(result).map(|id| {
+                let content = sendable(&result.content);
+                let result = ToolResultMessage { tool_call_id: id, content, ..result.clone() };
+                ChatMessage::ToolResult(result)
+            }),
+        });
+    }
+    sent.extend(open_calls.give_up());
+    sent
 }
 
 /// The model that will read the messages.
@@ -129,8 +138,17 @@ fn says_something(message: &AssistantMessage) -> bool {
 #[derive(Default)]
 struct OpenCalls {
     given: HashSet<String>,
-    /// The id as it was written, and as it is sent.
-    waiting: VecDeque<(String, String)>,
+    waiting: Vec<OpenCall>,
+}
+
+/// A call that waits for its result.
+struct OpenCall {
+    /// The id as it was written.
+    written: String,
+    /// The id as it is sent.
+    sent: String,
+    /// The tool.
+    name: String,
 }
 
 impl OpenCalls {
@@ -140,25 +158,37 @@ impl OpenCalls {
             Content::ToolCall(call) => Some(call),
             _ => None,
         });
-        let mut waiting = VecDeque::new();
         for call in calls {
             let written = call.id.clone();
             let fresh = (2u64..).map(|turn| format!("{written}-{turn}"));
             let mut names = std::iter::once(written.clone()).chain(fresh);
             call.id = names.find(|id| !self.given.contains(id)).unwrap_or_default();
             self.given.insert(call.id.clone());
-            waiting.push_back((written, call.id.clone()));
-        }
-        if !waiting.is_empty() {
-            self.waiting = waiting;
+            let (sent, name) = (call.id.clone(), call.name.clone());
+            self.waiting.push(OpenCall { written, sent, name });
         }
     }
 
     /// The id that a result is sent with; `None` for a result of no open call.
     fn close(&mut self, result: &ToolResultMessage) -> Option<String> {
         let written = result.tool_call_id.trim();
-        let at = self.waiting.iter().position(|(id, _)| id == written)?;
-        self.waiting.remove(at).map(|(_, sent)| sent)
+        let at = self.waiting.iter().position(|call| call.written == written)?;
+        Some(self.waiting.remove(at).sent)
+    }
+
+    /// Results for the calls that got none. The law leaves only such as share their id with another call
+    /// of the same message.
+    fn give_up(&mut self) -> impl Iterator<Item = ChatMessage> + use<> {
+        let waiting = std::mem::take(&mut self.waiting).into_iter();
+        waiting.map(|call| {
+            ChatMessage::ToolResult(ToolResultMessage {
+                tool_call_id: call.sent,
+                tool_name: call.name,
+                content: vec![Content::text(Item::MISSING_RESULT)],
+                is_error: true,
+                timestamp: 0,
+            })
+        })
     }
 }
 

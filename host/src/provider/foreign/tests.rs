@@ -110,3 +110,17 @@ fn an_id_that_comes_again_is_another_call() {
     assert_eq!(ids, ["x", "x-2", "x-3"]);
     assert_eq!(seen[3]["content"][0]["id"], "x-3");
 }
+
+#[test]
+fn a_call_that_shares_its_id_with_a_neighbour_gets_a_result_of_its_own() {
+    let call = || json!({"type": "toolCall", "id": "x", "name": "read", "arguments": {}});
+    let seen = seen(json!([
+        assistant("m", json!([call(), call()])),
+        result("x"),
+        {"role": "user", "content": "go on"},
+    ]));
+    let ids: Vec<_> = seen.as_array().unwrap().iter().map(|m| &m["toolCallId"]).collect();
+    assert_eq!(ids, [&Value::Null, &json!("x"), &json!("x-2"), &Value::Null]);
+    assert_eq!(seen[2]["content"][0]["text"], Item::MISSING_RESULT);
+    assert_eq!((&seen[2]["isError"], &seen[2]["toolName"]), (&json!(true), &json!("read")));
+}

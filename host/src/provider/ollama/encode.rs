@@ -11,6 +11,7 @@ use crate::provider::message::{
 };
 use crate::provider::plain::{decimal, images_of, text_of};
 use crate::provider::request::{ModelRequest, ThinkingLevel};
+use crate::provider::round::BOOTSTRAP;
 
 /// The models that take a level of thinking. All others take yes or no and refuse a word.
 const LEVELLED_FAMILY: &str = "gpt-oss";
@@ -96,6 +97,10 @@ fn messages(request: &ModelRequest) -> Vec<Value> {
         }
     }
     written.extend(image_message(&mut shown));
+    // OL-1: without a conversation the server loads the model and answers nothing.
+    if written.iter().all(|message| message["role"] == "system") {
+        written.push(json!({ "role": "user", "content": BOOTSTRAP }));
+    }
     written
 }
 

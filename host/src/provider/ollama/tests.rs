@@ -71,6 +71,13 @@ fn a_request_tells_the_window_and_forbids_to_cut() {
 }
 
 #[test]
+fn ol_1_a_conversation_of_nothing_still_asks() {
+    let asked = ModelRequest { system: "Be brief.".into(), ..request(Vec::new()) };
+    let written = messages(&asked);
+    assert_eq!((written.len(), &written[1]["role"]), (2, &json!("user")));
+}
+
+#[test]
 fn an_unknown_window_is_not_sent() {
     let body = Ollama.encode(&request(vec![ChatMessage::user("hi")]));
     assert_eq!((body.get("options"), body.get("tools")), (None, None));

@@ -112,14 +112,15 @@ fn answered(item: Item, is_unanswered: bool) -> Vec<Item> {
     vec![item, output]
 }
 
-/// Reasoning stays where the item that it led to stands behind it, in the same answer.
+/// Reasoning stays where the item that it led to stands behind it, in the same answer. It leads to
+/// no compaction.
 fn followed_reasoning(items: Vec<Item>) -> Vec<Item> {
     let mut kept = Vec::with_capacity(items.len());
     // The answer of which an item has been seen, walking from the end.
     let mut followed = None;
     for item in items.into_iter().rev() {
         if item.kind() != "reasoning" {
-            followed = Some(item.origin);
+            followed = Some(item.origin).filter(|_| !item.kind().starts_with("compaction"));
         } else if followed != Some(item.origin) {
             continue;
         }

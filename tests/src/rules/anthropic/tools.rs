@@ -131,20 +131,24 @@ pub(super) fn a_11(request: &Request<'_>, notes: &mut Notes<'_>) {
     }
 }
 
-/// While a model that thinks waits for results, the message of its calls begins with its thinking.
+/// A model that thinks and waits for results began so after the person last spoke; its later calls in
+/// the same turn may come without.
 pub(super) fn a_14(request: &Request<'_>, notes: &mut Notes<'_>) {
     if thinking_tokens(request).is_none() {
         return;
     }
     let turns = merged(request);
-    let Some((_, _, last)) = turns.last() else { return };
-    let Some((at, _, calls)) = turns.len().checked_sub(2).and_then(|before| turns.get(before))
+    let answers = |blocks: &[&Value]| !of(blocks, "tool_result").is_empty();
+    let in_loop = turns.last().is_some_and(|(_, _, last)| answers(last));
+    let spoke =
+        |(_, role, blocks): &(usize, &str, Vec<&Value>)| *role == "user" && !answers(blocks);
+    let asked = turns.iter().rposition(spoke).unwrap_or(0);
+    let Some((at, _, blocks)) = turns.iter().skip(asked).find(|(_, role, _)| *role == "assistant")
     else {
         return;
     };
-    let first = calls.first().map_or("", |block| text(block, "type"));
+    let first = blocks.first().map_or("", |block| text(block, "type"));
     let thinks = ["thinking", "redacted_thinking"].contains(&first);
-    let in_loop = !of(last, "tool_result").is_empty();
     notes.demand(!in_loop || thinks, format!("messages.{at}"), format!("messages.{at}.content.0.type: Expected `thinking` or `redacted_thinking`, but found `{first}`. When `thinking` is enabled, a final `assistant` message must start with a thinking block."));
 }
 

@@ -71,6 +71,13 @@ fn r_03_what_another_answer_holds_is_not_what_it_led_to() {
 }
 
 #[test]
+fn r_03_a_compaction_is_not_what_it_led_to() {
+    let compaction = json!({ "type": "compaction", "id": "cmp_1", "encrypted_content": "gAAA" });
+    let items = input(vec![answer(vec![reasoning(encrypted("rs_1")), item(compaction)])]);
+    assert_eq!(kinds(&items), ["compaction"]);
+}
+
+#[test]
 fn r_04_no_item_demands_reasoning_that_is_not_there() {
     let signature = r#"{"v":1,"id":"msg_1","phase":"commentary"}"#;
     let text = Content::Text { text: "so".into(), text_signature: Some(signature.into()) };

@@ -1,0 +1,10 @@
+//! The host's dialects against the numbered rules, which were written without a look at the host.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
+
+#[path = "dialects/conversations.rs"]
+mod conversations;
+#[path = "dialects/encoded.rs"]
+mod encoded;
+#[path = "dialects/sent.rs"]
+mod sent;
