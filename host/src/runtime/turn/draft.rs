@@ -66,6 +66,9 @@ impl Turn<'_> {
         };
         let (shared, slot) = (self.shared, self.slot.clone());
         let shaper = shared.shaper(&slot, &model, budget);
+        if self.owes_notes() && shaper.needs_compaction(self.conversation, &ask).await? {
+            self.save_notes().await;
+        }
         let shaped = shaper.shape(self.conversation, &ask).await?;
         self.compacted(&shaped.compactions);
         self.tell(What::Assembled {
