@@ -38,6 +38,7 @@ pub mod originals;
 mod testing;
 
 mod compaction;
+mod memory;
 mod precompute;
 pub mod replay;
 pub mod roster;

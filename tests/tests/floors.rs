@@ -93,7 +93,7 @@ const CONFINED: [(&str, &str, &[&str]); 8] = [
     ("async_ffi", "engine-api/src", &["abi", "abi.rs"]),
     ("libloading", "host/src", &["engine/library.rs"]),
     ("ctxhost_engine_legacy", "host/src", &["engine/bundled.rs"]),
-    ("ctxhost_engine_kit", "host/src", &["runtime/replay/identifiers.rs"]),
+    ("ctxhost_engine_kit", "host/src", &["runtime/replay/identifiers.rs", "runtime/memory.rs"]),
     ("reqwest", "host/src", &["provider", "provider.rs"]),
     ("rmcp", "host/src", &["tool/mcp"]),
     ("println!", "host/src", &[]),

@@ -34,6 +34,9 @@ pub struct AgentSettings {
     pub subagents_live: usize,
     /// How long a sub-agent may live, in milliseconds. Default 1,800,000: half an hour is a long task.
     pub subagent_ttl_ms: u64,
+    /// The most of the notes of earlier sessions that the system prompt holds, in characters; the newest
+    /// count. Default 8,000: some 2,000 tokens in every request.
+    pub notes_chars: usize,
 }
 
 impl Default for AgentSettings {
@@ -53,6 +56,7 @@ impl Default for AgentSettings {
             subagent_depth: 2,
             subagents_live: 8,
             subagent_ttl_ms: 1_800_000,
+            notes_chars: 8_000,
         }
     }
 }

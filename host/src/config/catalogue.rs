@@ -147,7 +147,7 @@ pub const SETTINGS: &[Setting] = &[
         "plugins.slots.memory",
         "",
         Allowed::Slot,
-        "who remembers across sessions; \"none\", because nobody should remember unasked",
+        "who remembers across sessions: `notes` keeps dated notes for each working folder; \"none\", because nobody should remember unasked",
     ),
     setting(
         "plugins.entries.*.enabled",
@@ -378,6 +378,12 @@ pub const SETTINGS: &[Setting] = &[
         "how long one may live before it is swept up; half an hour is a long task",
     ),
     setting(
+        "agent.notes_chars",
+        "characters",
+        Allowed::Whole(0),
+        "the most of the notes of earlier sessions that the system prompt holds, the newest first; some 2,000 tokens in every request",
+    ),
+    setting(
         "compaction.timing",
         "",
         Allowed::Word(&["between-turns", "idle", "ask", "manual"]),
@@ -400,6 +406,12 @@ pub const SETTINGS: &[Setting] = &[
         SHARE,
         Allowed::Number(0.0, 1.0),
         "share of the budget from which on a compaction is worked out ahead, in the background; 0 for never, since it may be work for nothing",
+    ),
+    setting(
+        "compaction.memory_flush",
+        "",
+        Allowed::Flag,
+        "whether the model is asked for notes before a compaction, for the memory to keep; false, because it is one more request, and without a memory nobody keeps them",
     ),
     setting(
         "compaction.max_live_bytes",

@@ -18,6 +18,9 @@ pub struct CompactionSettings {
     /// Share of the budget from which on a compaction is worked out ahead in the background; 0 for
     /// never. Default 0: it may be work for nothing.
     pub precompute_share: f64,
+    /// Whether the model is asked for notes before a compaction, which the memory keeps. Default false: it
+    /// is one more request, and nothing is kept where the memory slot is empty.
+    pub memory_flush: bool,
     /// Size of the live transcript, in bytes of its messages, above which a compaction is wanted; 0 for
     /// never. Default 0: tokens are what a window counts.
     pub max_live_bytes: u64,
@@ -38,6 +41,7 @@ impl Default for CompactionSettings {
             mid_turn: false,
             idle_ms: 60_000,
             precompute_share: 0.0,
+            memory_flush: false,
             max_live_bytes: 0,
             timeout_share: 0.65,
             timeout_compactions: 2,

@@ -34,6 +34,7 @@ use super::failover::Failover;
 use super::hook::CompactionHook;
 use super::known_session::KnownSessions;
 use super::lane::Lanes;
+use super::memory::Notes;
 use super::model_name::ModelName;
 use super::request::Shaper;
 use super::setup::Setup;
@@ -97,6 +98,8 @@ pub(super) struct Shared {
     sessions: Mutex<HashMap<SessionId, Arc<HeldSession>>>,
     /// The program ends.
     pub(super) closing: CancellationToken,
+    /// Who remembers across sessions.
+    pub(super) notes: Option<Notes>,
     /// The sub-agents that work.
     pub(super) running: Running,
     pub(super) background: TaskTracker,

@@ -82,6 +82,20 @@ pub enum What {
         /// Why.
         why: String,
     },
+    /// The model was asked for notes before a compaction, and the memory keeps them.
+    NotesSaved {
+        /// Their length; 0 where there was nothing worth it.
+        chars: usize,
+        /// What asking cost.
+        usage: Usage,
+    },
+    /// No notes were saved before a compaction, which goes on without.
+    NotesFailed {
+        /// Why.
+        why: String,
+        /// Whether this session asks for none any more.
+        is_last: bool,
+    },
     /// A request got no answer and is tried again, otherwise or elsewhere.
     Recovering {
         /// Why it got none.

@@ -190,6 +190,27 @@ impl Shaper<'_> {
         Ok(assembled.lawful.tokens > self.budget_tokens || assembled.wants_compaction())
     }
 
+    /// Whether a compaction comes before the next request, because that would not fit without one.
+    ///
+    /// # Errors
+    ///
+    /// [`RuntimeError`].
+    pub(super) async fn needs_compaction(
+        &self,
+        conversation: &mut Conversation,
+        ask: &Ask,
+    ) -> Result<bool, RuntimeError> {
+        let view = conversation.view();
+        let compacts =
+            ask.compacting != Compacting::Never && !self.slot.effective().info().owns_compaction;
+        if !compacts || view.total_tokens() <= self.budget_tokens {
+            return Ok(false);
+        }
+        self.ingest(conversation).await?;
+        let assembled = self.assemble(conversation, &view, ask, self.budget_tokens).await?;
+        Ok(assembled.lawful.tokens > self.budget_tokens)
+    }
+
     /// Tries a compaction; whether it makes sense to assemble again.
     async fn compact(
         &self,

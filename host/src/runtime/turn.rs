@@ -27,6 +27,7 @@ use super::event::{Event, What};
 use super::failover::Walk;
 use super::inbox::Inbox;
 use super::lane::LaneGuard;
+use super::memory::SessionMemory;
 use super::recovery::{self, Pressure};
 use super::subagent::Children;
 use crate::engine::Slot;
@@ -88,6 +89,8 @@ pub(super) struct Turn<'a> {
     counts: &'a mut Counts,
     /// The sub-agents of its session, and whether that is one itself.
     pub(super) children: &'a mut Children,
+    /// What earlier sessions left, and how saving more of it went.
+    pub(super) memory: &'a mut SessionMemory,
     /// The slot of this turn: a swap takes effect with the next one.
     pub(super) slot: Arc<Slot>,
     /// The way along the models: the one that answers, and those that did not.
@@ -124,6 +127,7 @@ impl<'a> Turn<'a> {
             accounting: &mut open.accounting,
             counts: &mut open.counts,
             children: &mut open.children,
+            memory: &mut open.memory,
             slot: shared.slot(),
             walk,
             pressure: Pressure::default(),

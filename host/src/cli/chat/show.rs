@@ -79,6 +79,8 @@ impl Screen {
             What::Assembled { engine, fallback: Some(why), .. } => {
                 self.remark(&format!("! {engine} stands in: {why}"));
             }
+            What::NotesSaved { chars, .. } if *chars > 0 => self.remark("~ notes saved"),
+            What::NotesFailed { why, .. } => self.remark(&format!("! no notes saved: {why}")),
             What::Compaction(outcome) => self.remark(&told(outcome)),
             What::CompactionOwed => {
                 self.remark("! the session is nearly full; /compact makes room");

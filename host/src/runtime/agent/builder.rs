@@ -12,12 +12,13 @@ use tokio_util::task::TaskTracker;
 
 use super::{Runtime, Shared};
 use crate::config::Config;
-use crate::engine::{Clock, EngineSpec, SlotError};
+use crate::engine::{Clock, EngineSpec, SlotError, state_folder};
 use crate::provider::{Client, Completer, ConnectError, connect};
 use crate::runtime::failover::Failover;
 use crate::runtime::hook::CompactionHook;
 use crate::runtime::known_session::KnownSessions;
 use crate::runtime::lane::Lanes;
+use crate::runtime::memory::{NOTES, Notes};
 use crate::runtime::model_name::ModelName;
 use crate::runtime::roster::{Roster, RosterError};
 use crate::runtime::setup::{Setup, summariser};
@@ -56,6 +57,14 @@ pub enum BuildError {
     /// The engine could not be opened.
     #[error(transparent)]
     Slot(#[from] SlotError),
+    /// The memory is none that there is.
+    #[error(
+        "there is no memory {id:?}; write memory = \"notes\" or \"none\" under [plugins.slots] in ctxhost.toml"
+    )]
+    NoMemory {
+        /// What the slot names.
+        id: String,
+    },
     /// A tool of the program cannot be offered.
     #[error(transparent)]
     Tool(#[from] ToolError),
@@ -76,6 +85,7 @@ pub struct RuntimeBuilder {
     builtin_tools: bool,
     blobs_folder: Option<PathBuf>,
     store_folder: Option<PathBuf>,
+    memory_folder: Option<PathBuf>,
     workspace: Option<PathBuf>,
     clock: Clock,
 }
@@ -96,6 +106,7 @@ impl RuntimeBuilder {
             builtin_tools: true,
             blobs_folder: None,
             store_folder: None,
+            memory_folder: None,
             workspace: None,
             clock: Clock::default(),
         }
@@ -185,6 +196,13 @@ impl RuntimeBuilder {
         self
     }
 
+    /// The folder for the notes of the memory, instead of one in the user's state folder.
+    #[must_use]
+    pub fn memory_folder(mut self, folder: impl Into<PathBuf>) -> Self {
+        self.memory_folder = Some(folder.into());
+        self
+    }
+
     /// Another clock than the system's.
     #[must_use]
     pub fn clock(mut self, clock: Clock) -> Self {
@@ -229,11 +247,29 @@ impl RuntimeBuilder {
             slot: RwLock::new(Arc::new(slot)),
             setup,
             sessions: Mutex::default(),
+            notes: self.notes()?,
             running: Running::default(),
             background: TaskTracker::new(),
             closing: CancellationToken::new(),
         };
         Ok(Runtime { shared: Arc::new(shared) })
+    }
+
+    /// Who fills the memory slot.
+    fn notes(&self) -> Result<Option<Notes>, BuildError> {
+        let folder = || self.memory_folder.clone().unwrap_or_else(|| state_folder().join("memory"));
+        match self.config.memory() {
+            Some(id) if id == NOTES => Ok(Some(Notes::within(folder()))),
+            Some(id) => Err(BuildError::NoMemory { id }),
+            None => {
+                if self.config.compaction.memory_flush {
+                    tracing::warn!(
+                        "compaction.memory_flush is true, and plugins.slots.memory is empty"
+                    );
+                }
+                Ok(None)
+            }
+        }
     }
 
     async fn toolbox(&self) -> Result<Toolbox, BuildError> {

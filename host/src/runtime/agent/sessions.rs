@@ -16,6 +16,7 @@ use crate::runtime::accounting::Accounting;
 use crate::runtime::conversation::Conversation;
 use crate::runtime::inbox::{Inbox, InboxError};
 use crate::runtime::lane::{LaneGuard, Lanes};
+use crate::runtime::memory::{Notes, SessionMemory};
 use crate::runtime::model_name::ModelName;
 use crate::runtime::precompute::Waiting;
 use crate::runtime::subagent::Children;
@@ -87,6 +88,7 @@ pub(in crate::runtime) struct OpenSession {
     pub(in crate::runtime) accounting: Accounting,
     pub(in crate::runtime) counts: Counts,
     pub(in crate::runtime) children: Children,
+    pub(in crate::runtime) memory: SessionMemory,
 }
 
 impl Runtime {
@@ -171,7 +173,11 @@ impl Shared {
         let id = SessionId(session.header().id().into());
         let inbox = Inbox::open(&session)?;
         self.known.opened(&session);
+        let cwd = session.header().cwd();
+        let recall = |notes: &Notes| notes.recall(cwd, self.settings.notes_chars);
+        let recalled = self.notes.as_ref().map(recall).unwrap_or_default();
         let open = OpenSession {
+            memory: SessionMemory::recalling(recalled),
             children: Children::of(&session),
             conversation: Conversation::new(session, &self.law),
             accounting: Accounting::new(self.accounting.clone(), ModelName::default(), 0),

@@ -240,3 +240,30 @@ async fn a_child_that_fails_is_let_go_and_its_parent_goes_on() {
     assert!(reply.message.text().contains("the sub-agent failed"), "{}", reply.message.text());
     assert!(heard("failing")[1].starts_with("ended Released "), "{:?}", heard("failing"));
 }
+
+#[tokio::test]
+async fn a_child_lives_within_its_share_and_compacts_by_itself() {
+    let client = Scripted::new(|_| Answer::Says("well".into()));
+    let settings = "compaction.timing = \"manual\"";
+    let (runtime, parent, folder) = begun("share", settings, &client).await;
+    for words in ["hello", &"a long story ".repeat(1_500), "what else?", "and then?"] {
+        runtime.send(&parent, words).await.unwrap();
+    }
+    let options = SpawnOptions {
+        context: ContextMode::Fork,
+        budget_share: Some(0.1),
+        ..SpawnOptions::default()
+    };
+    let child = runtime.spawn(&parent, "find it", options).await.unwrap();
+    assert_eq!(child.answer().await.unwrap().message.text(), "well");
+    assert!(heard("share").contains(&"compacted".to_owned()), "{:?}", heard("share"));
+    assert_eq!(client.asked("find it").len(), 1);
+    let asked = format!("{:?}", client.asked("find it")[0].messages);
+    assert!(asked.contains("what happened so far") && !asked.contains("a long story a long"));
+
+    // The parent's own session has not been touched by any of it.
+    let own = Session::read(&folder.path().join("session.jsonl")).unwrap();
+    assert!(own.records().iter().all(|it| *it.kind() != crate::session::RecordKind::Compaction));
+    let again = Session::read(&child_files(&folder)[0]).unwrap();
+    assert_eq!(Children::of(&again).depth(), 1);
+}

@@ -42,6 +42,7 @@ impl Turn<'_> {
         trigger: Trigger,
         focus: Option<&str>,
     ) -> Result<Vec<CompactionOutcome>, TurnError> {
+        self.save_notes().await;
         let wanted = Wanted {
             trigger,
             focus: focus.map(str::to_owned),

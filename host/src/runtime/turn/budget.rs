@@ -32,12 +32,15 @@ impl Turn<'_> {
         let window_tokens = self.window_tokens();
         let (reserve_tokens, _) = self.shared.budget.budget(window_tokens, 0);
         let free_tokens = window_tokens.saturating_sub(reserve_tokens);
-        let fitting_tokens = self.accounting.fitting_estimate(free_tokens);
-        let share = self.children.budget_share();
-        let tokens = (fitting_tokens as f64 * share) as u64;
-        let tokens = tokens.saturating_sub(overhead_tokens);
+        let tokens = self.room_tokens(free_tokens).saturating_sub(overhead_tokens);
         let cap_tokens = self.pressure.cap_tokens.unwrap_or(u64::MAX);
         Budget { tokens: tokens.min(cap_tokens), reserve_tokens }
+    }
+
+    /// What fits into so many provider tokens, as entries count; a sub-agent may have a share of it.
+    pub(in crate::runtime) fn room_tokens(&self, free_tokens: u64) -> u64 {
+        let fitting_tokens = self.accounting.fitting_estimate(free_tokens);
+        (fitting_tokens as f64 * self.children.budget_share()) as u64
     }
 
     /// What system prompt and tools take, as entries count.
@@ -46,13 +49,14 @@ impl Turn<'_> {
         tokens::estimate(&self.system_prompt()) + tokens::estimate(&tools)
     }
 
-    /// What every request of the session begins with: what the agent is told, and which of its
-    /// sub-agents live. No engine sees it, so none can leave it out.
-    pub(super) fn system_prompt(&self) -> String {
-        let settings = &self.shared.settings;
-        let note = self.children.note(&self.shared.running);
-        let parts = [settings.system_prompt.clone(), note];
-        parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("\n\n")
+    /// What every request of the session begins with: what the agent is told, what earlier sessions
+    /// left, and which of its sub-agents live. No engine sees it, so none can leave it out.
+    pub(in crate::runtime) fn system_prompt(&self) -> String {
+        let sub_agents = self.children.note(&self.shared.running);
+        let agent = self.shared.settings.system_prompt.as_str();
+        let mut parts = vec![agent, self.memory.recalled(), &sub_agents];
+        parts.retain(|part| !part.is_empty());
+        parts.join("\n\n")
     }
 
     /// The window of the model that answers now, in provider tokens.

@@ -10,7 +10,7 @@ use crate::runtime::accounting::Prompt;
 use crate::runtime::event::What;
 use crate::runtime::projection::Projection;
 use crate::runtime::recovery;
-use crate::runtime::request::{Ask, RuntimeError};
+use crate::runtime::request::{Ask, Compacting, RuntimeError};
 use crate::runtime::timing::on_the_way;
 
 /// A request that is ready to be sent.
@@ -52,6 +52,14 @@ impl Turn<'_> {
         }
     }
 
+    /// When the host may compact on the way. Nobody can compact a sub-agent by hand.
+    fn compacting(&self) -> Compacting {
+        match on_the_way(&self.shared.compaction, self.requests > 0) {
+            Compacting::Never if self.children.depth() > 0 => Compacting::WhenNeeded,
+            compacting => compacting,
+        }
+    }
+
     async fn shape(&mut self, trigger: Trigger) -> Result<Draft, TurnError> {
         let tools = self.tools().await;
         let overhead_tokens = self.overhead_tokens(&tools);
@@ -62,10 +70,13 @@ impl Turn<'_> {
             available_tools: tools.iter().map(|tool| tool.name.clone()).collect(),
             now_ms: self.shared.clock.now_ms(),
             trigger,
-            compacting: on_the_way(&self.shared.compaction, self.requests > 0),
+            compacting: self.compacting(),
         };
         let (shared, slot) = (self.shared, self.slot.clone());
         let shaper = shared.shaper(&slot, &model, budget);
+        if self.owes_notes() && shaper.needs_compaction(self.conversation, &ask).await? {
+            self.save_notes().await;
+        }
         let shaped = shaper.shape(self.conversation, &ask).await?;
         self.compacted(&shaped.compactions);
         self.tell(What::Assembled {
