@@ -71,6 +71,12 @@ pub struct CompletionRequest {
     pub max_output_tokens: u64,
     /// 0.0 … 2.0; `None` for the model's own.
     pub temperature: Option<f64>,
+    /// The session whose last request [`continuation`](Self::continuation) goes on from, by its id.
+    pub session: String,
+    /// A shorter prompt for a model that has just read the conversation: where the host's model is the
+    /// session's own, this is said behind what it read last, which its provider has in its cache, and
+    /// `system` and `prompt` are left out. Empty for none; never relied on.
+    pub continuation: String,
 }
 
 /// What a model answered.

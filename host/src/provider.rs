@@ -38,6 +38,8 @@ mod conversations;
 #[cfg(test)]
 mod generated;
 
+use std::sync::Arc;
+
 use ctxhost_engine_api::border::BoxFuture;
 use ctxhost_engine_api::{Completion, CompletionRequest, Result};
 
@@ -54,6 +56,12 @@ pub use openai_responses::OpenAiResponses;
 pub use request::{ModelRequest, StreamPart, ThinkingLevel};
 pub use settings::{DialectName, ProviderSettings};
 pub use wire::{HttpClient, Key, KeyError};
+
+/// The requests that the models of sessions have read last. Implemented above this room.
+pub trait Prefixes: Send + Sync + std::fmt::Debug {
+    /// That of a session, where this model of this provider read it.
+    fn of(&self, session: &str, provider: &str, model: &str) -> Option<Arc<ModelRequest>>;
+}
 
 /// Asks one model for text. Holds the key; nobody above it sees it.
 pub trait Completer: Send + Sync + std::fmt::Debug {

@@ -32,6 +32,7 @@ pub mod subagent;
 
 mod by_hand;
 mod known_session;
+mod live_prefix;
 pub mod originals;
 
 #[cfg(test)]

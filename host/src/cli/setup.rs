@@ -126,7 +126,7 @@ pub(super) fn broken_off(
 
 fn completer(config: &Config) -> Result<Option<Arc<dyn Completer>>, Failure> {
     let name = config.summariser_provider().map(|(name, _)| name).unwrap_or_default();
-    summariser(config).map_err(|error| unconnected(config, &name, &error))
+    summariser(config, None).map_err(|error| unconnected(config, &name, &error))
 }
 
 /// A provider that cannot be reached as the config says, with the place that says so.

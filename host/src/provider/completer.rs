@@ -6,11 +6,11 @@ use std::time::Duration;
 use ctxhost_engine_api::border::BoxFuture;
 use ctxhost_engine_api::{Completion, CompletionRequest, EngineError, ErrorKind, Result};
 
-use super::Completer;
 use super::client::Client;
 use super::failure::{ProviderError, Reason};
 use super::message::{AssistantMessage, ChatMessage, StopReason};
 use super::request::ModelRequest;
+use super::{Completer, Prefixes};
 
 /// The model behind a completer, and its limits.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,6 +29,7 @@ pub struct ModelCompleter {
     client: Arc<dyn Client>,
     settings: CompleterSettings,
     runtime: tokio::runtime::Handle,
+    prefixes: Option<Arc<dyn Prefixes>>,
 }
 
 impl ModelCompleter {
@@ -39,21 +40,55 @@ impl ModelCompleter {
         settings: CompleterSettings,
         runtime: tokio::runtime::Handle,
     ) -> ModelCompleter {
-        ModelCompleter { client, settings, runtime }
+        ModelCompleter { client, settings, runtime, prefixes: None }
+    }
+
+    /// The same, which goes on from what sessions' models have read where it is asked to.
+    #[must_use]
+    pub fn behind(mut self, prefixes: Arc<dyn Prefixes>) -> ModelCompleter {
+        self.prefixes = Some(prefixes);
+        self
     }
 
     async fn answer(self, request: CompletionRequest) -> Result<Completion> {
         let timeout = Duration::from_millis(self.settings.timeout_ms);
-        let request = self.request(request);
-        let mut nobody_listens = |_: super::StreamPart<'_>| {};
-        let answer = self.client.answer(&request, &mut nobody_listens);
-        match tokio::time::timeout(timeout, answer).await {
+        match tokio::time::timeout(timeout, self.told(request)).await {
             Ok(answer) => completion(answer.map_err(failure)?),
             Err(_) => {
                 let message = format!("the model took more than {} ms", self.settings.timeout_ms);
                 Err(EngineError::new(ErrorKind::ModelTimeout, message))
             }
         }
+    }
+
+    /// Behind the live conversation where that is asked for and fits, else by itself.
+    async fn told(
+        &self,
+        request: CompletionRequest,
+    ) -> std::result::Result<AssistantMessage, ProviderError> {
+        let mut nobody_listens = |_: super::StreamPart<'_>| {};
+        if let Some(behind) = self.continued(&request) {
+            match self.client.answer(&behind, &mut nobody_listens).await {
+                Err(error) if error.reason == Reason::ContextOverflow => {}
+                other => return other,
+            }
+        }
+        let alone = self.request(request);
+        self.client.answer(&alone, &mut nobody_listens).await
+    }
+
+    /// What the session's model has read last, and the continuation after it. Nothing else may differ,
+    /// or the provider's cache does not know it.
+    fn continued(&self, request: &CompletionRequest) -> Option<ModelRequest> {
+        if request.continuation.is_empty() {
+            return None;
+        }
+        let named = Some(&request.model).filter(|model| !model.is_empty());
+        let model = named.unwrap_or(&self.settings.model);
+        let read = self.prefixes.as_ref()?.of(&request.session, self.client.name(), model)?;
+        let mut behind = ModelRequest::clone(&read);
+        behind.messages.push(ChatMessage::user(&request.continuation));
+        Some(behind)
     }
 
     fn request(&self, request: CompletionRequest) -> ModelRequest {

@@ -16,8 +16,8 @@
 //! ```
 //!
 //! The first two show in the usage alone and are told by
-//! [`silent_overflow`](super::failure::silent_overflow). After a verdict the count is of another prompt than the one that was sent: nothing may be
-//! calibrated by it.
+//! [`silent_overflow`]. After a verdict the count is of another prompt than the one that was sent:
+//! nothing may be calibrated by it.
 
 mod fingerprint;
 

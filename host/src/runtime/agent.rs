@@ -34,6 +34,7 @@ use super::failover::Failover;
 use super::hook::CompactionHook;
 use super::known_session::KnownSessions;
 use super::lane::Lanes;
+use super::live_prefix::LivePrefixes;
 use super::memory::Notes;
 use super::model_name::ModelName;
 use super::request::Shaper;
@@ -88,6 +89,7 @@ pub(super) struct Shared {
     pub(super) toolbox: Toolbox,
     pub(super) lanes: Lanes,
     pub(super) known: Arc<KnownSessions>,
+    pub(super) prefixes: Arc<LivePrefixes>,
     pub(super) clock: Clock,
     pub(super) events: broadcast::Sender<Event>,
     failover: Mutex<Failover>,

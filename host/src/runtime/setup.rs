@@ -12,7 +12,9 @@ use crate::engine::{
     Clock, EngineSpec, Environment, OnEngineError, SessionView, Slot, SlotError, Timeouts,
 };
 use crate::law::LawSettings;
-use crate::provider::{Completer, CompleterSettings, ConnectError, ModelCompleter, connect};
+use crate::provider::{
+    Completer, CompleterSettings, ConnectError, ModelCompleter, Prefixes, connect,
+};
 
 /// What a run needs beside a session and an engine.
 #[derive(Clone, Debug)]
@@ -74,12 +76,16 @@ impl Setup {
     }
 }
 
-/// The model for summaries, on the current tokio runtime; `None` where the config names none.
+/// The model for summaries, on the current tokio runtime; `None` where the config names none. It may go
+/// on from what sessions' models have read.
 ///
 /// # Errors
 ///
 /// [`ConnectError`].
-pub fn summariser(config: &Config) -> Result<Option<Arc<dyn Completer>>, ConnectError> {
+pub fn summariser(
+    config: &Config,
+    prefixes: Option<Arc<dyn Prefixes>>,
+) -> Result<Option<Arc<dyn Completer>>, ConnectError> {
     let (Some(summariser), Some((name, provider))) =
         (&config.summariser, config.summariser_provider())
     else {
@@ -92,5 +98,9 @@ pub fn summariser(config: &Config) -> Result<Option<Arc<dyn Completer>>, Connect
     };
     let client = connect(&name, &provider)?;
     let runtime = tokio::runtime::Handle::current();
-    Ok(Some(Arc::new(ModelCompleter::new(client, settings, runtime))))
+    let completer = ModelCompleter::new(client, settings, runtime);
+    Ok(Some(Arc::new(match prefixes {
+        Some(prefixes) => completer.behind(prefixes),
+        None => completer,
+    })))
 }

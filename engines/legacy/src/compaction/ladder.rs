@@ -121,7 +121,10 @@ impl<'a> Stages<'a> {
         for (chunk_at, chunk) in self.parts.get(at).into_iter().flatten().enumerate() {
             self.report();
             let text = conversation(self.desk, chunk);
-            let request = frame.summarise(&text, so_far.as_deref());
+            let request = match self.chunks {
+                1 => frame.summarise_whole(&text, so_far.as_deref()),
+                _ => frame.summarise(&text, so_far.as_deref()),
+            };
             let told = ask(self.desk, request, &self.name_of(chunk)).await?;
             so_far = Some(told.text.clone());
             self.record(at, Progress { told: Some(told.clone()), chunks: chunk_at + 1 });

@@ -16,6 +16,8 @@ const RULES: &str = "Under \"Pending user asks\" the newest request that is stil
 
 const UPDATE: &str = "Update the previous summary with the conversation: keep what still holds, change what changed, drop what is done and no longer matters.";
 
+const BEHIND: &str = "Summarise the conversation above, earlier notes in it included. Its newest turns stay word for word, so leave them out.";
+
 const TURN_PREFIX: &str = "These are the first steps of one request that is kept word for word elsewhere and is still being worked on; it is not to be listed as pending.";
 
 const STRICT_NAMES: &str = "Under \"Exact identifiers\" list the paths, URLs, hashes and numbers the work needs, letter for letter.";
@@ -35,6 +37,8 @@ pub(crate) struct Frame {
     pub(crate) focus: String,
     /// Why the last answer was not used.
     pub(crate) feedback: Vec<String>,
+    /// The session whose live conversation may be gone on from; empty for none.
+    pub(crate) session: String,
     /// Whether the request itself is kept and only its first steps are told.
     pub(crate) is_turn_prefix: bool,
     /// Whether the model has answered since, so that no request is pending.
@@ -80,6 +84,22 @@ impl Frame {
             prompt.say(TURN_PREFIX);
         }
         self.request(prompt)
+    }
+
+    /// Asks for the notes of all that is told, behind the live conversation where the host can.
+    pub(crate) fn summarise_whole(
+        &self,
+        conversation: &str,
+        previous: Option<&str>,
+    ) -> CompletionRequest {
+        let request = self.summarise(conversation, previous);
+        if self.session.is_empty() {
+            return request;
+        }
+        let mut prompt = Prompt::default();
+        prompt.say(prompt::SYSTEM).say(BEHIND);
+        let continuation = self.request(prompt).prompt;
+        CompletionRequest { session: self.session.clone(), continuation, ..request }
     }
 
     /// Asks for one summary of several.

@@ -163,11 +163,21 @@ impl<'a> Teller<'a> {
             max_output_tokens: share_of(request.reserve_tokens, settings.output_share),
             focus: self.desk.nameless(&redact(&focus)).into_owned(),
             feedback: Vec::new(),
+            session: self.session_to_continue(),
             is_turn_prefix: self.fold.is_turn_prefix,
             is_answered_later: self.is_answered_later,
             policy: settings.identifier_policy,
             identifier_instructions: settings.identifier_instructions.clone(),
         }
+    }
+
+    /// Under the policy `anonymize` no exact name may be shown, so the live conversation is not.
+    fn session_to_continue(&self) -> String {
+        let settings = &self.desk.settings.compaction;
+        let may = settings.reuse_live_prefix
+            && !self.fold.is_turn_prefix
+            && settings.identifier_policy != IdentifierPolicy::Anonymize;
+        if may { self.desk.request.session.id.clone() } else { String::new() }
     }
 
     fn expectations(&self) -> Expectations {

@@ -99,6 +99,10 @@ pub struct CompactionSettings {
     pub history_share: f64,
     /// One tool result in a prompt of the summariser, in weighted characters. Default 2,000.
     pub prompt_result_chars: u64,
+    /// Whether a history that is told in one piece is told behind the live conversation, where the
+    /// summariser is the session's own model: its provider has that in its cache. Default false: the
+    /// model then reads the conversation as it stands, secrets of results included.
+    pub reuse_live_prefix: bool,
     /// Share of the reserve that a summary may use as output. Default 0.8.
     pub output_share: f64,
     /// Tries of one request to the summariser. Default 3.
@@ -163,6 +167,7 @@ impl Default for CompactionSettings {
             oversized_share: 0.5,
             history_share: 0.5,
             prompt_result_chars: 2_000,
+            reuse_live_prefix: false,
             output_share: 0.8,
             request_tries: 3,
             backoff_ms: 500,

@@ -18,6 +18,7 @@ use crate::runtime::failover::Failover;
 use crate::runtime::hook::CompactionHook;
 use crate::runtime::known_session::KnownSessions;
 use crate::runtime::lane::Lanes;
+use crate::runtime::live_prefix::LivePrefixes;
 use crate::runtime::memory::{NOTES, Notes};
 use crate::runtime::model_name::ModelName;
 use crate::runtime::roster::{Roster, RosterError};
@@ -225,7 +226,8 @@ impl RuntimeBuilder {
             (model.clone(), self.window_tokens.unwrap_or_else(known))
         };
         let windows: HashMap<ModelName, u64> = chain.iter().map(window).collect();
-        let setup = self.setup(&chain, &windows)?;
+        let prefixes = Arc::new(LivePrefixes::default());
+        let setup = self.setup(&chain, &windows, &prefixes)?;
         let known = Arc::new(KnownSessions::default());
         let slot = setup.open_slot(&self.spec()?, &self.clock, known.clone())?;
         let shared = Shared {
@@ -240,6 +242,7 @@ impl RuntimeBuilder {
             toolbox,
             lanes: Lanes::new(config.agent.concurrent_turns),
             known,
+            prefixes,
             clock: self.clock.clone(),
             events: broadcast::Sender::new(EVENTS_KEPT),
             failover: Mutex::new(Failover::new(config.failover.clone(), chain)),
@@ -319,13 +322,14 @@ impl RuntimeBuilder {
         &self,
         chain: &[ModelName],
         windows: &HashMap<ModelName, u64>,
+        prefixes: &Arc<LivePrefixes>,
     ) -> Result<Setup, BuildError> {
         let config = &self.config;
         let first = chain.first().cloned().unwrap_or_default();
         let window_tokens = windows.get(&first).copied().unwrap_or_default();
         let completer = match &self.completer {
             Some(completer) => Some(completer.clone()),
-            None => summariser(config)?,
+            None => summariser(config, Some(prefixes.clone()))?,
         };
         let (reserve_tokens, budget_tokens) = config.budget.budget(window_tokens, 0);
         Ok(Setup {

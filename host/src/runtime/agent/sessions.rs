@@ -167,6 +167,7 @@ impl Shared {
     pub(in crate::runtime) fn close(&self, id: &str) {
         self.sessions().retain(|session, _| session.as_str() != id);
         self.known.closed(id);
+        self.prefixes.forget(id);
     }
 
     pub(in crate::runtime) fn take_in(&self, session: Session) -> Result<SessionId, InboxError> {

@@ -32,6 +32,8 @@ impl Turn<'_> {
         let answer = self.lane.during_model_call(client.answer(&draft.request, &mut hear)).await;
         if let Ok(reply) = &answer {
             self.learn(draft, reply);
+            let id = &self.conversation.reference().id;
+            self.shared.prefixes.read(id, self.walk.model(), &draft.request);
         }
         answer
     }

@@ -133,6 +133,7 @@ impl Turn<'_> {
         for outcome in outcomes {
             if outcome.verdict == Verdict::Applied {
                 self.accounting.compacted();
+                self.shared.prefixes.forget(&self.conversation.reference().id);
                 *self.counts = self.counts.rebuilt();
             }
             self.tell(What::Compaction(outcome.clone().into()));
