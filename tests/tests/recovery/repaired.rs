@@ -9,8 +9,8 @@ use ctxhost_tests::workplace::ConfigText;
 use super::{WINDOW_TOKENS, talker, workplace};
 
 #[tokio::test]
-async fn a_longer_answer_than_the_model_gives_is_asked_for_once() {
-    for wire in [Wire::OpenAiChat, Wire::Responses, Wire::Anthropic, Wire::Gemini, Wire::Ollama] {
+async fn a_longer_answer_than_the_model_gives_is_not_asked_for_again() {
+    for wire in Wire::ALL {
         let model = Model { max_output_tokens: 1_000, ..Model::new(WINDOW_TOKENS) };
         let server = talker(wire, model);
         let place = workplace(wire, &server, "");
