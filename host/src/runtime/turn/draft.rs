@@ -66,7 +66,9 @@ impl Turn<'_> {
         };
         let (shared, slot) = (self.shared, self.slot.clone());
         let shaper = shared.shaper(&slot, &model, budget);
-        let shaped = shaper.shape(self.conversation, &ask).await?;
+        // Other sessions go on meanwhile: a compaction on the way may wait for a summary.
+        let shape = shaper.shape(self.conversation, &ask);
+        let shaped = self.lane.during_model_call(shape).await?;
         self.compacted(&shaped.compactions);
         self.tell(What::Assembled {
             engine: shaped.engine.clone(),
