@@ -69,11 +69,7 @@ impl Stage {
 
     /// The compactions that were tried, successful or not.
     pub fn compactions(&mut self) -> Vec<CompactionOutcome> {
-        let outcomes = self.log().iter().filter_map(|what| match what {
-            What::Compaction(outcome) => Some(CompactionOutcome::clone(outcome)),
-            _ => None,
-        });
-        outcomes.filter(|outcome| !matches!(outcome.verdict, Verdict::NotTried { .. })).collect()
+        compactions(self.log())
     }
 
     /// Why requests of the last turn were tried again.
@@ -102,4 +98,13 @@ impl Stage {
             }
         }
     }
+}
+
+/// The compactions that were tried, successful or not.
+pub fn compactions(log: &[What]) -> Vec<CompactionOutcome> {
+    let outcomes = log.iter().filter_map(|what| match what {
+        What::Compaction(outcome) => Some(CompactionOutcome::clone(outcome)),
+        _ => None,
+    });
+    outcomes.filter(|outcome| !matches!(outcome.verdict, Verdict::NotTried { .. })).collect()
 }

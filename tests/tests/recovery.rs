@@ -24,7 +24,7 @@ const WINDOW_TOKENS: u64 = 32_000;
 fn talker(wire: Wire, model: Model) -> ScriptedServer {
     let talk = |ask: &Ask<'_>| {
         let tale = format!("Part {} of a tale of many files and sockets. ", ask.n);
-        vec![Step::say(tale.repeat(60))]
+        vec![Step::say(tale.repeat(120))]
     };
     ScriptedServer::start(wire, model).script(talk)
 }

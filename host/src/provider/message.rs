@@ -85,10 +85,10 @@ pub struct AssistantMessage {
 }
 
 impl AssistantMessage {
-    /// Its texts, joined by newlines.
+    /// Its texts, joined by newlines. A block may be there for its signature alone.
     pub fn text(&self) -> String {
         let text = |block: &Content| match block {
-            Content::Text { text, .. } => Some(text.clone()),
+            Content::Text { text, .. } if !text.is_empty() => Some(text.clone()),
             _ => None,
         };
         self.content.iter().filter_map(text).collect::<Vec<_>>().join("\n")

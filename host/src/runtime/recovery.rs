@@ -6,7 +6,7 @@
 //!       ├─ too large ─► smaller budget ─► assemble ─► fits? ─► ask      (at most 3 times, each smaller)
 //!       │                                   └─ no ─► compact ─► ask
 //!       ├─ malformed ─► without thinking, once ─► ask
-//!       ├─ output limit ─► smaller answer, once ─► ask
+//!       ├─ output limit ─► an answer of half that length, or of the limit ─► ask
 //!       ├─ timeout, nearly full ─► compact, twice ─► ask
 //!       └─ anything else ─► next model ─► assemble ─► ask
 //! ```
@@ -25,6 +25,10 @@ const MAX_OVERFLOWS: u32 = 3;
 /// Share of a request that was too large which the next one may have. Each try is smaller than the one
 /// before, whatever anybody counted, so the tries end.
 const SMALLER: f64 = 0.85;
+
+/// The shortest answer that is asked for where a provider finds answers too long and does not say how
+/// long they may be: a smaller one holds no tool call.
+const MIN_OUTPUT_TOKENS: u64 = 256;
 
 /// What has gone wrong in a turn so far.
 #[derive(Clone, Copy, Debug, Default)]
@@ -81,7 +85,7 @@ async fn after(
             turn.pressure.plain = true;
             turn.assemble(Trigger::Threshold).await
         }
-        Reason::OutputLimit if turn.pressure.max_output_tokens.is_none() => {
+        Reason::OutputLimit if draft.request.max_output_tokens / 2 >= MIN_OUTPUT_TOKENS => {
             let half = draft.request.max_output_tokens / 2;
             let limit_tokens = failure.limit_tokens.unwrap_or(half).min(half).max(1);
             turn.tell(What::recovering(&failure, format!("answers of {limit_tokens} tokens")));

@@ -9,18 +9,20 @@ use ctxhost_tests::workplace::ConfigText;
 use super::{WINDOW_TOKENS, talker, workplace};
 
 #[tokio::test]
-async fn a_longer_answer_than_the_model_gives_is_asked_for_once() {
-    for wire in [Wire::OpenAiChat, Wire::Responses, Wire::Anthropic, Wire::Gemini, Wire::Ollama] {
+async fn a_longer_answer_than_the_model_gives_is_not_asked_for_again() {
+    for wire in Wire::ALL {
         let model = Model { max_output_tokens: 1_000, ..Model::new(WINDOW_TOKENS) };
         let server = talker(wire, model);
         let place = workplace(wire, &server, "");
         let mut stage = Stage::open(&place).await;
         stage.say("Hello").await.unwrap_or_else(|error| panic!("{wire:?}: {error}"));
-        assert_eq!(stage.recoveries(), [Reason::OutputLimit], "{wire:?}");
+        // Gemini names the first length that it does not give.
+        let expected = if wire == Wire::Gemini { 2 } else { 1 };
+        assert_eq!(stage.recoveries(), vec![Reason::OutputLimit; expected], "{wire:?}");
         let requests = server.requests();
-        assert_eq!(requests.len(), 2, "{wire:?}");
+        assert_eq!(requests.len(), expected + 1, "{wire:?}");
         assert_eq!(requests[0].answered, Answered::OutputLimit, "{wire:?}");
-        assert!(requests[1].output_tokens <= 1_000, "{wire:?}");
+        assert!(requests[expected].output_tokens <= 1_000, "{wire:?}");
         assert_eq!(stage.compactions().len(), 0, "{wire:?}");
     }
 }

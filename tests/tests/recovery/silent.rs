@@ -16,7 +16,7 @@ async fn a_silent_truncation_is_named_and_later_requests_fit() {
     let place = workplace(Wire::Ollama, &server, "");
     let mut stage = Stage::open(&place).await;
     let mut told = None;
-    for n in 0..36 {
+    for n in 0..20 {
         stage.say(&format!("Tell me more, {n}")).await.unwrap();
         let message = stage.last_turn().iter().find_map(|what| match what {
             What::SilentTruncation { message } => Some(message.clone()),

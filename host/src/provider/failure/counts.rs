@@ -18,6 +18,7 @@ const COUNTED: &[&str] = &[
     r"resulted in (?<observed>N) tokens",
     r"requested (?:about )?(?<observed>N) tokens",
     r"at most (?<limit>N) (?:completion|output) tokens",
+    r"supported range is from N \(inclusive\) to (?<limit>N)",
     r"above maximum value\. expected a value <= (?<limit>N)",
     r"length (?<observed>N)\) is longer than the maximum model length of (?<limit>N)",
     // Tokens in a while.

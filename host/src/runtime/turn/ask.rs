@@ -53,7 +53,9 @@ impl Turn<'_> {
         };
         let (slot, model, budget) = (self.slot.clone(), self.model_ref(), self.budget().await);
         let shaper = self.shared.shaper(&slot, &model, budget);
-        let outcomes = compaction::insist(&shaper, self.conversation, wanted).await?;
+        // A summary is a model call too, and may take as long.
+        let insist = compaction::insist(&shaper, self.conversation, wanted);
+        let outcomes = self.lane.during_model_call(insist).await?;
         self.compacted(&outcomes);
         Ok(outcomes)
     }

@@ -77,7 +77,9 @@ impl Turn<'_> {
         if self.owes_notes() && shaper.needs_compaction(self.conversation, &ask).await? {
             self.save_notes().await;
         }
-        let shaped = shaper.shape(self.conversation, &ask).await?;
+        // Other sessions go on meanwhile: a compaction on the way may wait for a summary.
+        let shape = shaper.shape(self.conversation, &ask);
+        let shaped = self.lane.during_model_call(shape).await?;
         self.compacted(&shaped.compactions);
         self.tell(What::Assembled {
             engine: shaped.engine.clone(),
