@@ -35,8 +35,6 @@ pub mod truncation;
 
 #[cfg(test)]
 mod conversations;
-#[cfg(test)]
-mod generated;
 
 use ctxhost_engine_api::border::BoxFuture;
 use ctxhost_engine_api::{Completion, CompletionRequest, Result};
