@@ -35,8 +35,6 @@ pub mod truncation;
 
 #[cfg(test)]
 mod conversations;
-#[cfg(test)]
-mod generated;
 
 use std::sync::Arc;
 

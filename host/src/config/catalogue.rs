@@ -582,6 +582,30 @@ pub const SETTINGS: &[Setting] = &[
         "the longest pause that a provider may ask for; beyond two minutes another model serves better, so the request ends",
     ),
     setting(
+        "providers.*.one_hour_cache",
+        "",
+        Allowed::Flag,
+        "anthropic-messages: whether cached prompts live for an hour and not five minutes; writing them costs 2 times the input price then and not 1.25 times",
+    ),
+    setting(
+        "providers.*.context_editing",
+        "",
+        Allowed::Flag,
+        "anthropic-messages: whether the provider clears old tool results by itself beyond 100,000 tokens; off, since the engine does that, and each clearing costs the cache",
+    ),
+    setting(
+        "providers.*.overflow_phrases",
+        "",
+        Allowed::List,
+        "what it writes when a request is too large, beside what ctxhost knows: regular expressions, without regard to case; the answer is a compaction",
+    ),
+    setting(
+        "providers.*.never_overflow_phrases",
+        "",
+        Allowed::List,
+        "what only sounds like that: no compaction follows, whatever else is said",
+    ),
+    setting(
         "providers.*.compat.max_tokens_field",
         "",
         Allowed::Word(&["by_model", "max_tokens", "max_completion_tokens"]),

@@ -3,7 +3,7 @@
 use super::check::clash;
 use super::error::ConfigError;
 use super::{Config, places};
-use crate::provider::{DialectName, ProviderSettings};
+use crate::provider::{DialectName, ProviderSettings, Reason};
 
 /// What the provider of a `[summariser]` with an address of its own is called.
 const SUMMARISER: &str = "summariser";
@@ -34,6 +34,8 @@ impl Config {
 /// Checks what only two settings together can get wrong.
 pub(super) fn together(config: &Config) -> Result<(), ConfigError> {
     for (name, settings) in &config.providers {
+        for_anthropic(config, name, settings)?;
+        phrases(config, name, settings)?;
         if settings.api_key_env.is_some() && !settings.api_key_command.is_empty() {
             let key = places::dotted(&["providers", name, "api_key_command"]);
             let message = format!("`{name}` has api_key_env and api_key_command");
@@ -41,6 +43,42 @@ pub(super) fn together(config: &Config) -> Result<(), ConfigError> {
         }
     }
     summariser(config)
+}
+
+/// What only Anthropic's dialect can be told.
+fn for_anthropic(
+    config: &Config,
+    name: &str,
+    settings: &ProviderSettings,
+) -> Result<(), ConfigError> {
+    let told = [
+        ("one_hour_cache", settings.one_hour_cache),
+        ("context_editing", settings.context_editing),
+    ];
+    let told = told.into_iter().find(|(_, is_told)| *is_told);
+    match told.filter(|_| settings.dialect != DialectName::AnthropicMessages) {
+        None => Ok(()),
+        Some((setting, _)) => {
+            let key = places::dotted(&["providers", name, setting]);
+            let message =
+                format!("{setting} is for anthropic-messages, which `{name}` does not speak");
+            Err(clash(config, &[&key], message, "leave it out"))
+        }
+    }
+}
+
+fn phrases(config: &Config, name: &str, settings: &ProviderSettings) -> Result<(), ConfigError> {
+    for phrase in settings.phrases() {
+        let Err(bad) = phrase.check() else { continue };
+        let setting = match phrase.reason {
+            Reason::ContextOverflow => "overflow_phrases",
+            _ => "never_overflow_phrases",
+        };
+        let key = places::dotted(&["providers", name, setting]);
+        let message = format!("`{}` is no regular expression", bad.pattern);
+        return Err(clash(config, &[&key], message, "escape ( ) [ ] . * + ? with a backslash"));
+    }
+    Ok(())
 }
 
 fn summariser(config: &Config) -> Result<(), ConfigError> {

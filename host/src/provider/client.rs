@@ -4,7 +4,7 @@ use ctxhost_engine_api::transcript::tokens;
 use futures_util::future::BoxFuture;
 
 use super::failure::ProviderError;
-use super::message::AssistantMessage;
+use super::message::{AssistantMessage, ChatMessage};
 use super::request::{ModelRequest, StreamPart};
 
 /// A provider. Dropping a future of it gives the request up.
@@ -37,6 +37,19 @@ pub trait Client: Send + Sync + std::fmt::Debug {
     fn count<'a>(&'a self, request: &'a ModelRequest) -> BoxFuture<'a, Result<u64, ProviderError>> {
         let count = estimate(request);
         Box::pin(async move { Ok(count) })
+    }
+
+    /// The conversation of a request as the provider itself compacts it: the messages that stand in its
+    /// place from then on, for the same model alone. `None` where the provider compacts nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`ProviderError`], of the last attempt.
+    fn compact<'a>(
+        &'a self,
+        _request: &'a ModelRequest,
+    ) -> BoxFuture<'a, Result<Option<Vec<ChatMessage>>, ProviderError>> {
+        Box::pin(async { Ok(None) })
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use secrecy::SecretString;
 
-use super::anthropic::Anthropic;
+use super::anthropic::{Anthropic, ContextEditing};
 use super::client::Client;
 use super::dialect::Dialect;
 use super::gemini::Gemini;
@@ -60,7 +60,11 @@ fn dialect(settings: &ProviderSettings) -> Box<dyn Dialect> {
             Box::new(OpenAiChat::new(Compat::of(&settings.compat, settings.base_url())))
         }
         DialectName::OpenAiResponses => Box::new(OpenAiResponses),
-        DialectName::AnthropicMessages => Box::<Anthropic>::default(),
+        DialectName::AnthropicMessages => Box::new(Anthropic {
+            one_hour_cache: settings.one_hour_cache,
+            context_editing: settings.context_editing.then(ContextEditing::default),
+            ..Anthropic::default()
+        }),
         DialectName::GoogleGenerativeAi => Box::new(Gemini),
         DialectName::Ollama => Box::new(Ollama),
     }

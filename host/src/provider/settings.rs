@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::failure::{ExtraPhrase, Reason};
 use super::openai_chat::CompatSettings;
 
 /// One provider, as the config describes it.
@@ -50,6 +51,18 @@ pub struct ProviderSettings {
     /// The longest pause that a provider may ask for; a longer one ends the request.
     #[serde(default = "default::retry_after_max_ms")]
     pub retry_after_max_ms: u64,
+    /// Whether cached prompts live for an hour; Anthropic's dialect alone.
+    #[serde(default)]
+    pub one_hour_cache: bool,
+    /// Whether the provider clears old tool results by itself; Anthropic's dialect alone.
+    #[serde(default)]
+    pub context_editing: bool,
+    /// What it writes when a request is too large, beside what ctxhost knows: regular expressions.
+    #[serde(default)]
+    pub overflow_phrases: Vec<String>,
+    /// What only sounds like that.
+    #[serde(default)]
+    pub never_overflow_phrases: Vec<String>,
     /// Peculiarities of servers that speak nearly OpenAI's chat completions.
     #[serde(default)]
     pub compat: CompatSettings,
@@ -97,6 +110,10 @@ impl ProviderSettings {
             retry_pause_ms: default::retry_pause_ms(),
             retry_pause_max_ms: default::retry_pause_max_ms(),
             retry_after_max_ms: default::retry_after_max_ms(),
+            one_hour_cache: false,
+            context_editing: false,
+            overflow_phrases: Vec::new(),
+            never_overflow_phrases: Vec::new(),
             compat: CompatSettings::default(),
         }
     }
@@ -104,6 +121,17 @@ impl ProviderSettings {
     /// Where its API begins.
     pub fn base_url(&self) -> &str {
         self.base_url.as_deref().unwrap_or(self.dialect.base_url())
+    }
+
+    /// Its own phrases, for the classifier of its refusals.
+    pub fn phrases(&self) -> Vec<ExtraPhrase> {
+        let of = |patterns: &[String], reason| -> Vec<ExtraPhrase> {
+            let phrase = |pattern: &String| ExtraPhrase { pattern: pattern.clone(), reason };
+            patterns.iter().map(phrase).collect()
+        };
+        let mut phrases = of(&self.overflow_phrases, Reason::ContextOverflow);
+        phrases.extend(of(&self.never_overflow_phrases, Reason::Format));
+        phrases
     }
 
     /// The environment variable that holds the key.

@@ -14,15 +14,16 @@ mod call;
 mod failing;
 mod frames;
 mod key;
-mod refusal;
 mod retry;
 
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use futures_util::future::BoxFuture;
 use reqwest::Url;
 use reqwest::header::HeaderMap;
 use secrecy::SecretString;
+use serde_json::Value;
 use tokio::sync::Mutex;
 
 pub(super) use failing::excerpt;
@@ -31,9 +32,9 @@ pub use key::{Key, KeyError};
 use super::client::{Client, estimate};
 use super::connect::ConnectError;
 use super::dialect::{Answer, Dialect};
-use super::failure::ProviderError;
+use super::failure::{Classifier, ProviderError};
 use super::foreign;
-use super::message::AssistantMessage;
+use super::message::{AssistantMessage, ChatMessage};
 use super::request::{ModelRequest, StreamPart};
 use super::settings::ProviderSettings;
 use build::Builder;
@@ -54,6 +55,7 @@ pub struct HttpClient {
     key: Key,
     headers: HeaderMap,
     secrets: Vec<SecretString>,
+    classifier: Arc<Classifier>,
     first_byte: Duration,
     idle: Duration,
     patience: Patience,
@@ -73,7 +75,7 @@ impl HttpClient {
     ///
     /// # Errors
     ///
-    /// [`ConnectError::Setting`], for an address, a proxy or a header that is none.
+    /// [`ConnectError::Setting`], for an address, a proxy, a header or a phrase that is none.
     pub fn new(
         name: &str,
         dialect: Box<dyn Dialect>,
@@ -93,6 +95,7 @@ impl HttpClient {
             key,
             headers,
             secrets,
+            classifier: builder.classifier()?,
             first_byte: Duration::from_millis(settings.first_byte_timeout_ms),
             idle: Duration::from_millis(settings.idle_timeout_ms),
             patience: Patience::of(settings),
@@ -119,11 +122,24 @@ impl HttpClient {
 
     fn failing<'a>(&'a self, model: &'a str, key: Option<&SecretString>) -> Failing<'a> {
         let secrets = self.secrets.iter().chain(key).cloned().collect();
-        Failing { provider: &self.name, model, host: &self.host, secrets }
+        let classifier = &self.classifier;
+        Failing { provider: &self.name, model, host: &self.host, secrets, classifier }
+    }
+
+    /// Says of a message that this provider gave it, now: only the same model may read it again.
+    fn sign(&self, message: &mut ChatMessage, model: &str) {
+        match message {
+            ChatMessage::User(message) => message.timestamp = now_ms(),
+            ChatMessage::ToolResult(message) => message.timestamp = now_ms(),
+            ChatMessage::Assistant(message) => {
+                message.provider.clone_from(&self.name);
+                model.clone_into(&mut message.model);
+                message.timestamp = now_ms();
+            }
+        }
     }
 
     fn message(&self, answer: Answer, model: &str) -> AssistantMessage {
-        let now_ms = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
         let response_model = Some(answer.model).filter(|other| other != model).unwrap_or_default();
         AssistantMessage {
             content: answer.content,
@@ -136,9 +152,15 @@ impl HttpClient {
             stop_reason: answer.stop_reason,
             raw_stop_reason: answer.raw_stop_reason,
             error_message: None,
-            timestamp: i64::try_from(now_ms).unwrap_or(i64::MAX),
+            timestamp: now_ms(),
         }
     }
+}
+
+/// Milliseconds since 1970.
+fn now_ms() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
 }
 
 impl Client for HttpClient {
@@ -178,15 +200,30 @@ impl Client for HttpClient {
             };
             let headers = self.dialect.headers(&request);
             let call = Call { path, headers, body: body.to_string(), model: request.model.clone() };
-            match self.patience.ask(|| self.ask_json(&call)).await {
-                Ok(answer) => {
-                    Ok(self.dialect.counted(&answer).unwrap_or_else(|| estimate(&request)))
-                }
+            let counted = |answer: &Value| Ok(self.dialect.counted(answer));
+            match self.patience.ask(|| self.ask_json(&call, counted)).await {
+                Ok(count) => Ok(count.unwrap_or_else(|| estimate(&request))),
                 Err(error) if error.status.is_some_and(|it| CANNOT_COUNT.contains(&it)) => {
                     Ok(estimate(&request))
                 }
                 Err(error) => Err(error),
             }
+        })
+    }
+
+    fn compact<'a>(
+        &'a self,
+        request: &'a ModelRequest,
+    ) -> BoxFuture<'a, Result<Option<Vec<ChatMessage>>, ProviderError>> {
+        Box::pin(async move {
+            let request = self.fit(request);
+            let Some((path, body)) = self.dialect.compact(&request) else { return Ok(None) };
+            let headers = self.dialect.headers(&request);
+            let call = Call { path, headers, body: body.to_string(), model: request.model };
+            let compacted = |answer: &Value| self.dialect.compacted(answer);
+            let mut messages = self.patience.ask(|| self.ask_json(&call, compacted)).await?;
+            messages.iter_mut().for_each(|message| self.sign(message, &call.model));
+            Ok(Some(messages))
         })
     }
 }

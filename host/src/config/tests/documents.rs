@@ -113,8 +113,10 @@ fn every_setting_is_read() {
 /// What must stand beside a setting.
 fn required(key: &str) -> &'static [&'static str] {
     const PROVIDER: &str = "providers.x.dialect = \"openai-completions\"";
+    const ANTHROPIC: &str = "providers.x.dialect = \"anthropic-messages\"";
     const MODEL: &str = "summariser.model = \"x\"";
     match key {
+        key if key.ends_with("one_hour_cache") || key.ends_with("context_editing") => &[ANTHROPIC],
         "summariser.provider" => &[PROVIDER, MODEL],
         key if key.starts_with("summariser") => &["summariser.base_url = \"http://x\"", MODEL],
         key if key.starts_with("providers") => &[PROVIDER],

@@ -76,6 +76,10 @@ fn providers_and_summarisers_that_contradict_themselves() {
         format!("{LOCAL}compat = {{ stor = true }}\n"),
         format!("{LOCAL}headers = {{ a = 1 }}\n"),
         format!("{LOCAL}api_key_env = \"A\"\napi_key_command = [\"b\"]\n"),
+        format!("{LOCAL}one_hour_cache = true\n"),
+        format!("{LOCAL}context_editing = true\n"),
+        format!("{LOCAL}overflow_phrases = [\"too long\", \"(\"]\n"),
+        format!("{LOCAL}never_overflow_phrases = [\"[\"]\n"),
         "[summariser]\nmodel = \"m\"\nprovider = \"local\"\n".to_owned(),
         format!(
             "{LOCAL}[summariser]\nmodel = \"m\"\nprovider = \"local\"\nbase_url = \"http://x\"\n"

@@ -8,10 +8,9 @@ mod streams;
 use proptest::prelude::*;
 use serde_json::Value;
 
-use super::super::conversations::requests;
+use super::super::conversations::{conversations, requests};
 use super::super::dialect::Dialect;
 use super::super::foreign::for_model;
-use super::super::generated::conversations;
 use super::super::message::ChatMessage;
 use super::*;
 

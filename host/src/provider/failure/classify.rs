@@ -8,6 +8,7 @@
 //! A veto comes first because throttling speaks of tokens too, and a compaction that nobody needs
 //! costs more than one that comes a turn later.
 
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use regex::{Regex, RegexBuilder};
@@ -25,6 +26,17 @@ pub struct ExtraPhrase {
     pub pattern: String,
     /// What a refusal with it means. Any reason but overflow is also a veto against overflow.
     pub reason: Reason,
+}
+
+impl ExtraPhrase {
+    /// Whether it can be matched.
+    ///
+    /// # Errors
+    ///
+    /// [`BadPhrase`].
+    pub fn check(&self) -> Result<(), BadPhrase> {
+        pattern(&self.pattern).map(drop)
+    }
 }
 
 /// A phrase that cannot be matched.
@@ -118,6 +130,20 @@ impl Classifier {
             bodyless: pattern(phrases::BODYLESS)?,
             counts: Counts::new()?,
         })
+    }
+
+    /// The classifier of a provider, built once for all that have no phrases of their own.
+    ///
+    /// # Errors
+    ///
+    /// As [`with_extra`](Self::with_extra).
+    pub fn shared(extra: &[ExtraPhrase]) -> Result<Arc<Classifier>, BadPhrase> {
+        static KNOWN: LazyLock<Result<Arc<Classifier>, BadPhrase>> =
+            LazyLock::new(|| Classifier::with_extra(&[]).map(Arc::new));
+        match extra {
+            [] => KNOWN.clone(),
+            extra => Classifier::with_extra(extra).map(Arc::new),
+        }
     }
 
     /// What a refusal of some provider means.

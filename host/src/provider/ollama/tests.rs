@@ -2,9 +2,9 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::provider::conversations::conversations;
 use crate::provider::dialect::{Answer, Frame, StreamFault};
 use crate::provider::failure::Refusal;
-use crate::provider::generated::conversations;
 use crate::provider::message::{
     AssistantMessage, ChatMessage, Content, StopReason, ToolCall, ToolResultMessage, UserMessage,
 };

@@ -1,6 +1,7 @@
 //! The HTTP client of a provider, by its settings.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
@@ -9,6 +10,7 @@ use reqwest::{Proxy, Url};
 use secrecy::SecretString;
 
 use crate::provider::connect::ConnectError;
+use crate::provider::failure::{BadPhrase, Classifier};
 use crate::provider::settings::ProviderSettings;
 
 /// What the proxy setting says for no proxy at all.
@@ -31,6 +33,12 @@ impl Builder<'_> {
             true => Ok(url),
             false => Err(self.blame("base_url", "it must begin with http:// or https://".into())),
         }
+    }
+
+    /// Who knows what refusals mean.
+    pub(super) fn classifier(&self) -> Result<Arc<Classifier>, ConnectError> {
+        let blame = |bad: BadPhrase| self.blame("overflow_phrases", bad.to_string());
+        Classifier::shared(&self.settings.phrases()).map_err(blame)
     }
 
     pub(super) fn http(&self, base_url: &Url) -> Result<reqwest::Client, ConnectError> {

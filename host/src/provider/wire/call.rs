@@ -5,6 +5,7 @@ use futures_util::stream::BoxStream;
 use reqwest::Response;
 use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use secrecy::{ExposeSecret, SecretString};
+use serde_json::Value;
 use tokio::time::{Instant, timeout_at};
 
 use super::HttpClient;
@@ -226,15 +227,20 @@ impl HttpClient {
         })
     }
 
-    /// One small question with one small answer.
-    pub(super) async fn ask_json(&self, call: &Call) -> Result<serde_json::Value, ProviderError> {
+    /// One question whose answer is no stream.
+    pub(super) async fn ask_json<T>(
+        &self,
+        call: &Call,
+        read: impl Fn(&Value) -> Result<T, StreamFault>,
+    ) -> Result<T, ProviderError> {
         let Accepted { response, deadline, failing } = self.send(call).await?;
         let text = match Body::open(response, deadline, self.idle).await {
             Ok(body) => body.text(DOCUMENT_MAX_BYTES).await,
             Err(trouble) => Err(trouble),
         };
         let text = text.map_err(|trouble| failing.troubled(&trouble, self.idle.as_millis()))?;
-        serde_json::from_str(&text).map_err(|_| failing.nonsense(&text))
+        let answer = serde_json::from_str(&text).map_err(|_| failing.nonsense(&text))?;
+        read(&answer).map_err(|fault| failing.faulty(&fault))
     }
 }
 

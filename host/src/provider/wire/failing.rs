@@ -6,10 +6,9 @@ use reqwest::header::HeaderMap;
 use secrecy::{ExposeSecret, SecretString};
 
 use super::frames::Trouble;
-use super::refusal;
 use super::retry::retry_after_ms;
 use crate::provider::dialect::{Answer, StreamFault};
-use crate::provider::failure::{Classified, ProviderError, Reason, Refusal};
+use crate::provider::failure::{Classified, Classifier, ProviderError, Reason, Refusal};
 
 /// The longest text of a provider that is shown where nothing else is known of it, in characters.
 const EXCERPT_MAX_CHARS: usize = 300;
@@ -35,6 +34,8 @@ pub(super) struct Failing<'a> {
     /// Host and port; the rest of an address may hold a key.
     pub(super) host: &'a str,
     pub(super) secrets: Vec<SecretString>,
+    /// What its refusals mean.
+    pub(super) classifier: &'a Classifier,
 }
 
 impl Failing<'_> {
@@ -57,7 +58,7 @@ impl Failing<'_> {
     /// The provider refused.
     pub(super) fn refused(&self, refusal: &Refusal, headers: Option<&HeaderMap>) -> ProviderError {
         let Classified { reason, observed_tokens, limit_tokens } =
-            refusal::meaning(self.provider, refusal);
+            self.classifier.classify_of(self.provider, refusal);
         let now = std::time::SystemTime::now();
         let said = match (refusal.message.trim(), refusal.status) {
             ("", Some(status)) => format!("refused with status {status} and no word more"),

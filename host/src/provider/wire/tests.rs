@@ -5,13 +5,14 @@ use std::sync::{Arc, atomic::AtomicBool, atomic::Ordering};
 use std::time::{Duration, Instant};
 
 use axum::response::Response;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::*;
 use crate::provider::dialect::Decoder;
 use crate::provider::failure::Reason;
-use crate::provider::message::{ChatMessage, StopReason, Usage};
+use crate::provider::message::{StopReason, Usage};
 use crate::provider::openai_chat::{Compat, OpenAiChat};
+use crate::provider::openai_responses::OpenAiResponses;
 use crate::provider::settings::DialectName;
 
 mod server;
@@ -249,6 +250,32 @@ async fn an_answer_cut_at_its_length_may_be_empty_because_its_usage_tells_why() 
     let server = always(move || stream_of(vec![event(last.clone())])).await;
     let answer = ask(&client(&server)).await.answer.unwrap();
     assert_eq!((answer.stop_reason, answer.usage.prompt_tokens()), (StopReason::Length, 99));
+}
+
+#[tokio::test]
+async fn a_refusal_means_what_the_provider_s_own_phrases_say() {
+    let words = "the scroll is longer than the shelf";
+    let server =
+        always(move || plain(400, &[], json!({"error": {"message": words}}).to_string())).await;
+    let reason = |settings: ProviderSettings| async move {
+        ask(&client_with(&settings, Key::held(KEY.into()))).await.reason()
+    };
+    let usual = settings(&server.base_url);
+    assert_eq!(reason(usual.clone()).await, Reason::Format);
+    let overflow_phrases = vec!["longer than the [a-z]+".to_owned()];
+    let own = ProviderSettings { overflow_phrases, ..usual };
+    assert_eq!(reason(own.clone()).await, Reason::ContextOverflow);
+    let never_overflow_phrases = vec!["the SHELF".to_owned()];
+    assert_eq!(reason(ProviderSettings { never_overflow_phrases, ..own }).await, Reason::Format);
+}
+
+#[test]
+fn a_phrase_that_is_none_is_blamed() {
+    let bad =
+        ProviderSettings { overflow_phrases: vec!["(".to_owned()], ..settings("http://x/v1") };
+    let dialect = Box::new(OpenAiChat::new(Compat::default()));
+    let error = HttpClient::new("here", dialect, Key::none(), &bad).unwrap_err();
+    assert!(matches!(error, ConnectError::Setting { setting: "overflow_phrases", .. }), "{error}");
 }
 
 #[tokio::test]
@@ -553,4 +580,54 @@ async fn a_provider_counts_where_it_can() {
     let server = always(|| whole("never")).await;
     assert_eq!(client(&server).count(&request()).await.unwrap(), guess);
     assert_eq!(server.asked().len(), 0);
+}
+
+const COMPACTED: &str = r#"{"id":"resp_9","object":"response.compaction","output":[
+    {"type":"message","role":"user","content":[{"type":"input_text","text":"hello"}]},
+    {"type":"compaction","id":"cmp_1","encrypted_content":"gAAA"}],"usage":{"input_tokens":9}}"#;
+
+fn responses(server: &Server) -> HttpClient {
+    let (key, settings) = (Key::held(KEY.into()), settings(&server.base_url));
+    HttpClient::new("here", Box::new(OpenAiResponses), key, &settings).unwrap()
+}
+
+#[tokio::test]
+async fn a_compaction_of_the_provider_s_is_signed_and_goes_back_as_it_came() {
+    let server = Server::start(|number, _| match number {
+        0 => plain(503, &[], r#"{"error":{"message":"busy"}}"#),
+        _ => plain(200, &[], COMPACTED),
+    })
+    .await;
+    let client = responses(&server);
+    let messages = client.compact(&request()).await.unwrap().unwrap();
+    let [ChatMessage::Assistant(compacted)] = messages.as_slice() else { panic!("{messages:?}") };
+    assert_eq!((compacted.provider.as_str(), compacted.model.as_str()), ("here", "m"));
+    assert!(compacted.timestamp > 1_600_000_000_000);
+    let asked = server.asked();
+    assert_eq!(asked.len(), 2, "a busy server is asked again");
+    assert_eq!(asked[1].uri, "/v1/responses/compact");
+    assert_eq!(asked[1].header("authorization"), format!("Bearer {KEY}"));
+    assert_eq!(asked[1].body.get("stream"), None);
+
+    let again = ModelRequest { messages, ..request() };
+    let answer: Value = serde_json::from_str(COMPACTED).unwrap();
+    client.compact(&again).await.unwrap();
+    assert_eq!(server.asked()[2].body["input"], answer["output"]);
+}
+
+#[tokio::test]
+async fn a_compaction_that_is_none_or_refused_is_an_error_and_a_dialect_without_one_says_so() {
+    let words = r#"{"error":{"message":"Your input exceeds the context window of this model.","code":"context_length_exceeded"}}"#;
+    let answers = [
+        (200, r#"{"output":[]}"#, Reason::Nonsense),
+        (200, "<html>", Reason::Nonsense),
+        (400, words, Reason::ContextOverflow),
+        (200, words, Reason::ContextOverflow),
+    ];
+    for (status, body, reason) in answers {
+        let server = always(move || plain(status, &[], body)).await;
+        let error = responses(&server).compact(&request()).await.unwrap_err();
+        assert_eq!(error.reason, reason, "{body}");
+        assert_eq!(client(&server).compact(&request()).await.unwrap(), None);
+    }
 }

@@ -7,8 +7,8 @@ use serde_json::Value;
 
 use super::super::{API, OpenAiResponses};
 use super::request;
+use crate::provider::conversations::conversations;
 use crate::provider::dialect::Dialect;
-use crate::provider::generated::conversations;
 use crate::provider::message::{ChatMessage, Content};
 
 /// The first rule that a body breaks.

@@ -1,16 +1,18 @@
-//! Conversations as the law lets them through, for tests of dialects: small and shrinkable.
+//! Conversations as the law lets them through: small and shrinkable.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::message::{
+use super::super::message::{
     AssistantMessage, ChatMessage, Content, StopReason, ToolCall, ToolResultMessage, UserMessage,
 };
 
 /// Any conversation of a few rounds: parallel calls, aborted turns, images, empty texts, CJK, blocks
 /// of the given dialect and of others.
-pub(super) fn conversations(api: &'static str) -> impl Strategy<Value = Vec<ChatMessage>> {
+pub(in crate::provider) fn conversations(
+    api: &'static str,
+) -> impl Strategy<Value = Vec<ChatMessage>> {
     vec(rounds(api), 1..8).prop_map(|rounds| {
         let numbered = rounds.into_iter().enumerate();
         numbered.flat_map(|(number, round)| round.messages(number)).collect()
