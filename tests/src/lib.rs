@@ -88,7 +88,8 @@ pub fn ctxhost() -> Command {
     command
 }
 
-fn target_folder() -> PathBuf {
+/// Where this test was built, and what it builds goes.
+pub fn target_folder() -> PathBuf {
     // This test's own executable is `<target>/<profile>/deps/name`.
     let executable = std::env::current_exe().expect("a test has a path");
     executable.ancestors().nth(3).expect("a test is three folders deep").into()

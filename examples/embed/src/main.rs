@@ -7,7 +7,8 @@ use ctxhost::engine::EngineSpec;
 use ctxhost::runtime::{RuntimeBuilder, event::What};
 use ctxhost_engine_api::serde_json::{Value, json};
 use ctxhost_engine_api::{
-    AssembleRequest, CompactRequest, Compaction, ContextEngine, Host, Info, Plan, Result, Transcript,
+    AssembleRequest, CompactRequest, Compaction, ContextEngine, Host, Info, Plan, Result,
+    Transcript,
 };
 
 /// Shows the model the newest messages that fit, and leaves compactions to the bundled engine.

@@ -279,13 +279,13 @@ pub const SETTINGS: &[Setting] = &[
         "timeouts.after_turn_ms",
         MS,
         Allowed::Whole(1),
-        "for the end of a turn, which comes with the agent loop; a replay ends none",
+        "for what an engine does at the end of a turn; a replay ends none",
     ),
     setting(
         "timeouts.maintain_ms",
         MS,
         Allowed::Whole(1),
-        "for housekeeping, which comes with the agent loop; a replay does none",
+        "for an engine's housekeeping between two turns; a replay does none",
     ),
     setting(
         "timeouts.subagent_ms",

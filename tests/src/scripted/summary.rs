@@ -9,8 +9,16 @@ const ASK_CHARS: usize = 400;
 /// Words that a summariser says and a person seldom does.
 const ASKING: [&str; 4] = ["## decisions", "## exact identifiers", "summar", "compact the"];
 
-/// Whether a request asks for a summary: it offers no tools and says so at its head or its end.
+/// What is asked behind a conversation that goes on: its tools are offered then.
+const ASKING_BEHIND: &str = "summarise the conversation above";
+
+/// Whether a request asks for a summary: it offers no tools and says so at its head or its end, or it
+/// goes on from a conversation with that question.
 pub(super) fn is_asked(said: &[Said], tools: &[Offer]) -> bool {
+    let is_asked_behind = |last: &Said| last.text.to_lowercase().contains(ASKING_BEHIND);
+    if said.last().is_some_and(is_asked_behind) {
+        return true;
+    }
     let system = said.iter().filter(|message| message.by == Speaker::System);
     let last = said.last().filter(|last| last.by == Speaker::User);
     let asks = |message: &Said| {

@@ -254,6 +254,29 @@ fn case_57_and_policies_of_identifiers() {
     assert!(host.asked()[1].prompt.contains("missing_identifiers:https://tracker.example/"));
 }
 
+/// The host asks behind the live conversation where it is given the words for it.
+#[test]
+fn a_history_told_in_one_piece_may_be_told_behind_the_conversation() {
+    let told = |reuse: bool, policy: &str| {
+        let config = json!({"compaction": {
+            "reuse_live_prefix": reuse, "identifier_policy": policy
+        }});
+        let host = answering(vec![good()]);
+        let mut request = in_one_request(BUDGET_TOKENS);
+        request.session.id = "s".into();
+        compact(&engine(&host, &config), &session(TURNS).transcript(), request).unwrap();
+        host.asked()[0].clone()
+    };
+    let behind = told(true, "strict");
+    assert_eq!(behind.session, "s");
+    assert!(behind.continuation.contains("Summarise the conversation above"));
+    assert!(!behind.continuation.contains("module_1.rs"), "it is not sent twice");
+    assert!(behind.prompt.contains("module_1.rs"), "it still can stand alone");
+    for alone in [told(false, "strict"), told(true, "anonymize")] {
+        assert_eq!((alone.session.as_str(), alone.continuation.as_str()), ("", ""));
+    }
+}
+
 #[test]
 fn under_other_names_neither_model_nor_summary_sees_a_path() {
     let config = json!({"compaction": {"identifier_policy": "anonymize"}});

@@ -114,6 +114,10 @@ const OVERFLOWS: &[&str] = &[
 
 /// Texts that mean something else, with what they mean.
 const OTHERS: &[(&str, Reason)] = &[
+    (
+        "Invalid 'max_output_tokens': integer above maximum value. Expected a value <= 4096, but got 8192 instead.",
+        Reason::OutputLimit,
+    ),
     // Throttling speaks of tokens too.
     ("Too many tokens, please wait before trying again.", Reason::RateLimit),
     ("Throttling error: Too many tokens, please wait before trying again.", Reason::RateLimit),
