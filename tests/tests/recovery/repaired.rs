@@ -10,7 +10,8 @@ use super::{WINDOW_TOKENS, talker, workplace};
 
 #[tokio::test]
 async fn a_longer_answer_than_the_model_gives_is_not_asked_for_again() {
-    for wire in Wire::ALL {
+    // Ollama refuses no length: it cuts the answer.
+    for wire in Wire::ALL.into_iter().filter(|wire| *wire != Wire::Ollama) {
         let model = Model { max_output_tokens: 1_000, ..Model::new(WINDOW_TOKENS) };
         let server = talker(wire, model);
         let place = workplace(wire, &server, "");
