@@ -12,11 +12,11 @@ mod contents;
 mod entry;
 mod error;
 mod fields;
-mod file;
 mod folder;
 mod header;
 mod identity;
 mod items;
+mod journal;
 mod lines;
 mod live;
 mod migrate;
@@ -37,14 +37,15 @@ use ctxhost_engine_api::transcript::log::{NewEntry, TranscriptLog};
 
 pub use body::RecordBody;
 pub use compaction::NewCompaction;
-pub use error::{LineProblem, SessionError};
+pub use error::{LineFault, LineProblem, SessionError};
 pub use folder::{Kept, SessionFolder};
 pub use header::{Header, SESSION_VERSION};
+pub use journal::{Holder, SyncPolicy};
 pub use record::{Record, RecordKind};
 
 use compaction::Draft;
 use contents::Contents;
-use file::Journal;
+use journal::{Journal, Wait};
 
 /// A session: its header, its tree of records, and the file it is written to, if any.
 #[derive(Debug)]
@@ -65,13 +66,13 @@ enum Store {
 impl Session {
     /// Opens a session file for writing. One writer at a time may have it open.
     ///
-    /// Nothing on the disk changes before the first append. Then the bytes of a torn last line are
+    /// Nothing in the file changes before the first append. Then the bytes of a torn last line are
     /// moved to `<name>.torn`, and a file of version 1 or 2 is replaced by one of version 3 with the
     /// original kept as `<name>.v1.bak` or `<name>.v2.bak`.
     ///
     /// # Errors
     ///
-    /// Where the file cannot be read or is locked, is no session, or is newer than
+    /// Where the file cannot be read, is locked or a link, is no session, or is newer than
     /// [`SESSION_VERSION`]. Bad lines are no error: see [`problems`](Self::problems).
     pub fn open(path: &Path) -> Result<Session, SessionError> {
         let (journal, bytes) = Journal::open(path)?;
@@ -89,7 +90,7 @@ impl Session {
     ///
     /// Where the file cannot be read or is no session.
     pub fn read(path: &Path) -> Result<Session, SessionError> {
-        let contents = parse::contents(&path.display().to_string(), &file::read(path)?)?;
+        let contents = parse::contents(&path.display().to_string(), &journal::read(path)?)?;
         Ok(Session::of(contents, Store::ReadOnly))
     }
 
@@ -270,13 +271,39 @@ impl Session {
         let line = body.into_line(&id, parent, &clock::iso(timestamp_ms));
         let record = Record::parse(&line).map_err(|reason| SessionError::Body { reason })?.record;
         if let Store::File(journal) = &mut self.store {
-            journal.append(&mut self.contents, &line)?;
+            // Whoever is told of a compaction drops what it replaced, so it has to last.
+            let wait = match record.kind() {
+                RecordKind::Compaction => Wait::ForDisk,
+                _ => Wait::AsUsual,
+            };
+            journal.append(&mut self.contents, &line, wait)?;
         }
         self.contents.push(record);
         if self.first_task.is_none() && self.contents.leaf().is_some_and(entry::is_user_message) {
             self.first_task = self.contents.tree.leaf();
         }
         Ok(id)
+    }
+
+    /// Chooses when appends are made durable; without it, always before they are acknowledged.
+    #[must_use]
+    pub fn with_sync(mut self, policy: SyncPolicy) -> Session {
+        if let Store::File(journal) = &mut self.store {
+            journal.set_policy(policy);
+        }
+        self
+    }
+
+    /// Waits until all that was appended is on the disk, unless the policy leaves that to the system.
+    ///
+    /// # Errors
+    ///
+    /// Where the disk refuses. Nothing more is appended then: what it holds is not known.
+    pub fn sync(&mut self) -> Result<(), SessionError> {
+        match &mut self.store {
+            Store::File(journal) => journal.sync(),
+            Store::Memory | Store::ReadOnly => Ok(()),
+        }
     }
 
     fn check_writable(&self) -> Result<(), SessionError> {

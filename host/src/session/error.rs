@@ -3,6 +3,8 @@
 use std::io;
 use std::path::PathBuf;
 
+use super::journal::Holder;
+
 /// Why a session could not be opened, read or written.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -38,9 +40,20 @@ pub enum SessionError {
         version: u32,
     },
     /// Another writer has the file open.
-    #[error("{} is open in another writer; close that one first", path.display())]
+    #[error("{} is open in another writer{}; close that one first", path.display(), named(holder))]
     Locked {
         /// The file.
+        path: PathBuf,
+        /// Who that is, where it left its name.
+        holder: Option<Box<Holder>>,
+    },
+    /// The file is a symbolic link.
+    #[error(
+        "{} is a symbolic link, and sessions are not written through links; give the path that it leads to",
+        path.display()
+    )]
+    Link {
+        /// The link.
         path: PathBuf,
     },
     /// Somebody else wrote to the file since it was opened.
@@ -53,7 +66,7 @@ pub enum SessionError {
         /// Its length now.
         found_bytes: u64,
     },
-    /// A failed write could not be undone, so memory and file may differ.
+    /// A failed write or sync could not be undone, so memory, file and disk may differ.
     #[error("an earlier failed write to {} could not be undone; open it again", path.display())]
     Broken {
         /// The file.
@@ -90,6 +103,27 @@ pub enum SessionError {
 pub struct LineProblem {
     /// The line, counted from 1.
     pub line: usize,
+    /// What sort of fault it is.
+    pub fault: LineFault,
     /// What is wrong with it, and what was done about it.
     pub message: String,
+}
+
+/// What can be wrong with a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LineFault {
+    /// It cannot be read as a record.
+    Bad,
+    /// The write of the last line was cut short.
+    Torn,
+    /// Its id is that of an earlier record.
+    TakenId,
+    /// No record above it is the parent that it names, or it names none.
+    NoParent,
+    /// The header lacks something, or is newer than this version.
+    Header,
+}
+
+fn named(holder: &Option<Box<Holder>>) -> String {
+    holder.as_ref().map(|holder| format!(" ({holder})")).unwrap_or_default()
 }

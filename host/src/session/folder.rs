@@ -1,9 +1,9 @@
 //! Where the sessions of a working folder are kept, and which there are.
 
-use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
-use super::file::io_error;
+use super::journal::disk::{RealDisk, make_folders};
+use super::journal::io_error;
 use super::{Session, SessionError, clock, identity};
 
 /// A folder of session files, one below it for each working folder.
@@ -41,8 +41,7 @@ impl SessionFolder {
     ///
     /// [`SessionError`] where folder or file cannot be made.
     pub fn create(&self, cwd: &Path) -> Result<Session, SessionError> {
-        let make = |mode| std::fs::DirBuilder::new().recursive(true).mode(mode).create(&self.path);
-        make(0o700).map_err(io_error("make the folder", &self.path))?;
+        make_folders(&RealDisk, &self.path).map_err(io_error("make the folder", &self.path))?;
         let now_ms = clock::now_ms();
         let (time, id) =
             (clock::iso(now_ms).replace([':', '.'], "-"), identity::session_id(now_ms));

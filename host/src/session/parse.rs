@@ -3,7 +3,7 @@
 use serde::de::IgnoredAny;
 
 use super::contents::{Content, Contents, Line};
-use super::error::{LineProblem, SessionError};
+use super::error::{LineFault, LineProblem, SessionError};
 use super::header::{Header, SESSION_VERSION};
 use super::lines::{Ending, split};
 use super::migrate::Migration;
@@ -34,7 +34,7 @@ pub(super) fn contents(name: &str, bytes: &[u8]) -> Result<Contents, SessionErro
     };
     let mut reader = Reader::new(&header, header_at);
     for (at, line, ending, problem) in before_header {
-        reader.keep(at, line, ending, problem);
+        reader.keep(at, line, ending, problem.map(|message| (LineFault::Bad, message)));
     }
     reader.contents.lines.push(Line { content: Content::Header, ending: header_ending });
     for (at, (line, ending)) in lines {
@@ -59,10 +59,10 @@ impl Reader {
         let mut reader = Reader { contents, migration: Migration::new(version) };
         if version > SESSION_VERSION {
             let message = format!("version {version} is newer than {SESSION_VERSION}: read only");
-            reader.note(header_at, message);
+            reader.note(header_at, LineFault::Header, message);
         }
         if header.id().is_empty() {
-            reader.note(header_at, "the header has no id".to_owned());
+            reader.note(header_at, LineFault::Header, "the header has no id".to_owned());
         }
         reader
     }
@@ -72,12 +72,14 @@ impl Reader {
             LineText::Blank => self.keep(at, line, ending, None),
             LineText::Json(text) => self.record(at, text, ending),
             LineText::Bad(message) if ending == Ending::Missing => {
-                self.note(at, format!("the last write was cut short, left out: {message}"));
+                let message = format!("the last write was cut short, left out: {message}");
+                self.note(at, LineFault::Torn, message);
                 let content = Content::Torn(line.to_vec());
                 self.contents.lines.push(Line { content, ending });
             }
             LineText::Bad(message) => {
-                self.keep(at, line, ending, Some(format!("left out: {message}")));
+                let message = format!("left out: {message}");
+                self.keep(at, line, ending, Some((LineFault::Bad, message)));
             }
         }
     }
@@ -87,12 +89,12 @@ impl Reader {
         match Record::parse(&migrated) {
             Ok(parsed) if self.contents.tree.contains(parsed.record.id()) => {
                 let message = format!("the id `{}` is taken, left out", parsed.record.id());
-                self.keep(at, text.as_bytes(), ending, Some(message));
+                self.keep(at, text.as_bytes(), ending, Some((LineFault::TakenId, message)));
             }
             Ok(parsed) => self.link(at, parsed, ending),
             Err(reason) => {
                 let message = format!("left out: {reason}");
-                self.keep(at, text.as_bytes(), ending, Some(message));
+                self.keep(at, text.as_bytes(), ending, Some((LineFault::Bad, message)));
             }
         }
     }
@@ -107,13 +109,15 @@ impl Reader {
         let parent = match record.parent_id() {
             None if names_parent => None,
             None => {
-                self.note(at, "it names no parent: taken to follow the record before".to_owned());
+                let message = "it names no parent: taken to follow the record before".to_owned();
+                self.note(at, LineFault::NoParent, message);
                 before
             }
             Some(id) => self.contents.tree.position(id).or_else(|| {
                 let message =
                     format!("its parent `{id}` is not above: taken to follow the record before");
-                self.contents.problems.push(LineProblem { line: at + 1, message });
+                let fault = LineFault::NoParent;
+                self.contents.problems.push(LineProblem { line: at + 1, fault, message });
                 before
             }),
         };
@@ -123,15 +127,21 @@ impl Reader {
         self.contents.records.push(record);
     }
 
-    fn keep(&mut self, at: usize, line: &[u8], ending: Ending, problem: Option<String>) {
-        if let Some(message) = problem {
-            self.note(at, message);
+    fn keep(
+        &mut self,
+        at: usize,
+        line: &[u8],
+        ending: Ending,
+        problem: Option<(LineFault, String)>,
+    ) {
+        if let Some((fault, message)) = problem {
+            self.note(at, fault, message);
         }
         self.contents.lines.push(Line { content: Content::Kept(line.to_vec()), ending });
     }
 
-    fn note(&mut self, at: usize, message: String) {
-        self.contents.problems.push(LineProblem { line: at + 1, message });
+    fn note(&mut self, at: usize, fault: LineFault, message: String) {
+        self.contents.problems.push(LineProblem { line: at + 1, fault, message });
     }
 }
 

@@ -1,0 +1,44 @@
+//! When an append is durable.
+
+use serde::{Deserialize, Serialize};
+
+/// When what is appended to a session is made durable.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SyncPolicy {
+    /// Before an append is acknowledged.
+    #[default]
+    Always,
+    /// At the end of each turn, and before a compaction is acknowledged.
+    Turn,
+    /// When the operating system likes.
+    Os,
+}
+
+/// How long an append waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::session) enum Wait {
+    /// As the policy says of single appends.
+    AsUsual,
+    /// Until it is on the disk, unless that is left to the system.
+    ForDisk,
+}
+
+impl SyncPolicy {
+    /// Its name in the config.
+    pub fn name(self) -> &'static str {
+        match self {
+            SyncPolicy::Always => "always",
+            SyncPolicy::Turn => "turn",
+            SyncPolicy::Os => "os",
+        }
+    }
+
+    pub(super) fn waits(self, wait: Wait) -> bool {
+        match self {
+            SyncPolicy::Always => true,
+            SyncPolicy::Turn => wait == Wait::ForDisk,
+            SyncPolicy::Os => false,
+        }
+    }
+}
