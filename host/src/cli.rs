@@ -6,6 +6,7 @@ mod config;
 mod engines;
 mod failure;
 mod fetch;
+mod fsck;
 mod opening;
 mod output;
 mod render;
@@ -45,6 +46,7 @@ enum Command {
     Sessions(sessions::Sessions),
     Compact(compact::Compact),
     Fetch(fetch::Fetch),
+    Fsck(fsck::Fsck),
     /// The engines that can fill the slot.
     #[command(subcommand)]
     Engines(engines::Engines),
@@ -65,6 +67,7 @@ pub fn run() -> ExitCode {
         Command::Sessions(command) => command.run(&mut output),
         Command::Compact(command) => command.run(arguments.config.as_deref(), &mut output),
         Command::Fetch(command) => command.run(&mut output),
+        Command::Fsck(command) => command.run(&mut output),
         Command::Engines(command) => command.run(arguments.config.as_deref(), &mut output),
         Command::Config(command) => command.run(arguments.config.as_deref(), &mut output),
         Command::Use(command) => command.run(arguments.config.as_deref(), &mut output),

@@ -26,6 +26,7 @@ pub mod import;
 mod places;
 mod plugins;
 mod providers;
+mod session;
 mod tables;
 
 pub use accounting::AccountingSettings;
@@ -38,6 +39,7 @@ pub use error::{ConfigError, Mistake};
 pub use explain::{ExplainRow, explain};
 pub use failover::FailoverSettings;
 pub use plugins::{Entry, Plugins, SlotChoice, Slots};
+pub use session::SessionSettings;
 pub use tables::{ModelDefaults, ModelSettings, SummariserSettings};
 
 use places::Places;
@@ -69,6 +71,8 @@ pub struct Config {
     pub model: ModelDefaults,
     /// Who answers.
     pub agent: AgentSettings,
+    /// How sessions are kept.
+    pub session: SessionSettings,
     /// When compactions happen.
     pub compaction: CompactionSettings,
     /// How long models rest that gave no answer.
@@ -104,6 +108,7 @@ struct Written {
     models: BTreeMap<String, ModelSettings>,
     model: ModelDefaults,
     agent: AgentSettings,
+    session: SessionSettings,
     compaction: CompactionSettings,
     failover: FailoverSettings,
     accounting: AccountingSettings,
@@ -232,6 +237,7 @@ impl Written {
             models: self.models,
             model: self.model,
             agent: self.agent,
+            session: self.session,
             compaction: self.compaction,
             failover: self.failover,
             accounting: self.accounting,

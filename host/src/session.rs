@@ -6,6 +6,7 @@
 
 mod adoption;
 mod body;
+pub mod checkup;
 mod clock;
 mod compaction;
 mod contents;
@@ -45,7 +46,7 @@ pub use record::{Record, RecordKind};
 
 use compaction::Draft;
 use contents::Contents;
-use journal::{Journal, Wait};
+use journal::Journal;
 
 /// A session: its header, its tree of records, and the file it is written to, if any.
 #[derive(Debug)]
@@ -271,12 +272,10 @@ impl Session {
         let line = body.into_line(&id, parent, &clock::iso(timestamp_ms));
         let record = Record::parse(&line).map_err(|reason| SessionError::Body { reason })?.record;
         if let Store::File(journal) = &mut self.store {
-            // Whoever is told of a compaction drops what it replaced, so it has to last.
-            let wait = match record.kind() {
-                RecordKind::Compaction => Wait::ForDisk,
-                _ => Wait::AsUsual,
-            };
-            journal.append(&mut self.contents, &line, wait)?;
+            match record.kind() {
+                RecordKind::Compaction => journal.append_milestone(&mut self.contents, &line)?,
+                _ => journal.append(&mut self.contents, &line)?,
+            }
         }
         self.contents.push(record);
         if self.first_task.is_none() && self.contents.leaf().is_some_and(entry::is_user_message) {

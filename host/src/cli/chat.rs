@@ -108,7 +108,12 @@ impl Chat {
 
 /// Where the sessions of a working folder are kept.
 pub(super) fn sessions_of(cwd: &Path) -> SessionFolder {
-    SessionFolder::of(&state_folder().join("sessions"), cwd)
+    SessionFolder::of(&sessions_root(), cwd)
+}
+
+/// Where all sessions are kept, in a folder for each working folder.
+pub(super) fn sessions_root() -> PathBuf {
+    state_folder().join("sessions")
 }
 
 async fn say_once(runtime: &Runtime, session: &SessionId, text: &str) -> Result<ExitCode, Failure> {

@@ -384,6 +384,12 @@ pub const SETTINGS: &[Setting] = &[
         "the most of the notes of earlier sessions that the system prompt holds, the newest first; some 2,000 tokens in every request",
     ),
     setting(
+        "session.sync",
+        "",
+        Allowed::Word(&["always", "turn", "os"]),
+        "when a line of a session is on the disk for certain: before it is acknowledged, at the end of the turn, or when the system likes; always, because what was said should survive a power cut. Compactions wait for the disk under `turn` too; no choice loses a line when only the process dies",
+    ),
+    setting(
         "compaction.timing",
         "",
         Allowed::Word(&["between-turns", "idle", "ask", "manual"]),

@@ -152,6 +152,7 @@ fn resolved(config: &Config, path: &[String]) -> Value {
         "providers" => serde_json::to_value(&config.providers),
         "models" => serde_json::to_value(&config.models),
         "agent" => serde_json::to_value(&config.agent),
+        "session" => serde_json::to_value(&config.session),
         "compaction" => serde_json::to_value(&config.compaction),
         "failover" => serde_json::to_value(&config.failover),
         "accounting" => serde_json::to_value(&config.accounting),

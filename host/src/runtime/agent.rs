@@ -41,7 +41,9 @@ use super::request::Shaper;
 use super::setup::Setup;
 use super::subagent::Running;
 use super::turn::{self, Budget, Letter, Reply, Turn, TurnError};
-use crate::config::{AccountingSettings, AgentSettings, BudgetSettings, CompactionSettings};
+use crate::config::{
+    AccountingSettings, AgentSettings, BudgetSettings, CompactionSettings, SessionSettings,
+};
 use crate::engine::{Clock, EngineSpec, Slot, SlotError};
 use crate::law::LawSettings;
 use crate::provider::Client;
@@ -79,6 +81,7 @@ pub struct Occupancy {
 pub(super) struct Shared {
     pub(super) clients: BTreeMap<String, Arc<dyn Client>>,
     pub(super) settings: AgentSettings,
+    pub(super) session: SessionSettings,
     pub(super) compaction: CompactionSettings,
     pub(super) budget: BudgetSettings,
     pub(super) tool_timeout: Duration,

@@ -121,6 +121,15 @@ impl Conversation {
         Ok(id)
     }
 
+    /// Waits until all that was said is on the disk, unless that is left to the system.
+    ///
+    /// # Errors
+    ///
+    /// Whatever the session's file answers.
+    pub(super) fn sync(&mut self) -> Result<(), SessionError> {
+        self.session.sync()
+    }
+
     /// Takes the newest compaction back; whether there was one.
     ///
     /// # Errors

@@ -55,6 +55,14 @@ pub struct Reply {
 
 /// One turn, from the person's words to the model's last word.
 pub(super) async fn run(turn: &mut Turn<'_>, letter: Letter<'_>) -> Result<Reply, TurnError> {
+    let outcome = talk(turn, letter).await;
+    let synced = turn.conversation.sync();
+    let reply = outcome?;
+    synced?;
+    Ok(reply)
+}
+
+async fn talk(turn: &mut Turn<'_>, letter: Letter<'_>) -> Result<Reply, TurnError> {
     turn.as_parent().tidy().await?;
     turn.hear(letter)?;
     let message = loop {
@@ -163,6 +171,8 @@ impl<'a> Turn<'a> {
         let now_ms = self.shared.clock.now_ms();
         letter.inbox.deliver(Some(letter.id), |body| -> Result<(), SessionError> {
             let id = self.conversation.hear(body, now_ms)?;
+            // The letter goes once this returns.
+            self.conversation.sync()?;
             self.shared.known.grew(self.conversation);
             if self.first_id.is_empty() {
                 self.first_id = id;

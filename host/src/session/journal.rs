@@ -3,7 +3,7 @@
 //! An append is one write of one line, then, as the policy says, a sync. When either fails, the file is
 //! cut back to what it was, so that memory and file tell the same story.
 
-mod aside;
+pub(super) mod aside;
 pub(super) mod checksums;
 pub(super) mod disk;
 pub(super) mod holder;
@@ -16,14 +16,13 @@ use std::sync::Arc;
 pub use holder::Holder;
 pub use policy::SyncPolicy;
 
-pub(super) use policy::Wait;
-
 use super::contents::Contents;
 use super::error::SessionError;
 use aside::{replace, set_aside};
 use checksums::Checksums;
 use disk::{Disk, DiskFile, Opening, RealDisk};
 use holder::HolderNote;
+use policy::Wait;
 
 /// A session file that is open for writing.
 #[derive(Debug)]
@@ -121,8 +120,20 @@ impl Journal {
         &mut self,
         contents: &mut Contents,
         line: &str,
-        wait: Wait,
     ) -> Result<(), SessionError> {
+        self.put(contents, line, Wait::AsUsual)
+    }
+
+    /// Appends a line that has to last, whatever the policy says of single lines.
+    pub(super) fn append_milestone(
+        &mut self,
+        contents: &mut Contents,
+        line: &str,
+    ) -> Result<(), SessionError> {
+        self.put(contents, line, Wait::ForDisk)
+    }
+
+    fn put(&mut self, contents: &mut Contents, line: &str, wait: Wait) -> Result<(), SessionError> {
         self.begin()?;
         self.set_torn_aside(contents)?;
         self.migrate(contents)?;

@@ -1,9 +1,11 @@
 //! Tests of sessions, by situation.
 
 mod branches;
+mod checkup;
 mod compaction;
 mod damage;
 mod durability;
+mod faults;
 mod format;
 mod older_versions;
 mod recorded;
@@ -62,6 +64,12 @@ fn fixtures() -> Option<PathBuf> {
     }
     eprintln!("SKIPPED: no recorded sessions; set CTXHOST_FIXTURES to the folder that holds `pi`");
     None
+}
+
+/// A folder in memory where the machine has one: many small sessions would wait long for a disk.
+fn quick_folder() -> tempfile::TempDir {
+    let memory = std::path::Path::new("/dev/shm");
+    if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() }.unwrap()
 }
 
 fn memory() -> Session {

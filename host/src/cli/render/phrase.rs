@@ -31,7 +31,7 @@ pub(super) fn milliseconds(time_us: u64) -> String {
 }
 
 /// `1 request`, `2 requests`.
-pub(super) fn counted(number: u64, word: &str) -> String {
+pub(in crate::cli) fn counted(number: u64, word: &str) -> String {
     match number {
         1 => format!("1 {word}"),
         _ => format!("{} {word}s", grouped(number)),

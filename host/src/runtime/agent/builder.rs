@@ -233,6 +233,7 @@ impl RuntimeBuilder {
         let shared = Shared {
             clients,
             settings: config.agent.clone(),
+            session: config.session.clone(),
             compaction: config.compaction.clone(),
             budget: config.budget.clone(),
             tool_timeout: Duration::from_millis(config.tools.timeout_ms),

@@ -171,6 +171,7 @@ impl Shared {
     }
 
     pub(in crate::runtime) fn take_in(&self, session: Session) -> Result<SessionId, InboxError> {
+        let session = session.with_sync(self.session.sync);
         let id = SessionId(session.header().id().into());
         let inbox = Inbox::open(&session)?;
         self.known.opened(&session);

@@ -9,7 +9,7 @@ use super::io_error;
 use crate::session::error::SessionError;
 
 /// The suffix of a migrated file that has not taken the name yet.
-pub(super) const STAGED: &str = "migrating";
+pub(in crate::session) const STAGED: &str = "migrating";
 
 /// Writes the new file, syncs it, and gives it the name and the mode of the old one. The folder is not
 /// synced yet.
@@ -40,7 +40,7 @@ pub(super) fn replace(
 }
 
 /// Keeps bytes in a file beside the session, once.
-pub(super) fn set_aside(
+pub(in crate::session) fn set_aside(
     disk: &dyn Disk,
     path: &Path,
     suffix: &str,

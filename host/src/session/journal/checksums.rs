@@ -31,6 +31,11 @@ impl Row {
         Row { length_bytes, crc: crc32fast::hash(line) }
     }
 
+    /// Whether two lines have the same length.
+    pub(in crate::session) fn is_as_long_as(self, other: Row) -> bool {
+        self.length_bytes == other.length_bytes
+    }
+
     fn to_bytes(self) -> [u8; ROW_BYTES] {
         let mut bytes = [0; ROW_BYTES];
         let (known, check) = bytes.split_at_mut(8);

@@ -78,12 +78,17 @@ impl Disk for RealDisk {
             .mode(FILE_MODE)
             .custom_flags(no_follow)
             .open(path)?;
-        if !file.metadata()?.is_file() {
+        let metadata = file.metadata()?;
+        if !metadata.is_file() {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file"));
         }
-        if is_new && let Err(error) = file.set_permissions(Permissions::from_mode(FILE_MODE)) {
-            // A file that others might read is worse than none, and nothing is in it yet.
-            let _ = fs::remove_file(path);
+        // The umask may have taken from the mode of a new file, and others may have added to an old one's.
+        let is_ours = opening != Opening::Existing && metadata.mode() & 0o777 != FILE_MODE;
+        if is_ours && let Err(error) = file.set_permissions(Permissions::from_mode(FILE_MODE)) {
+            if is_new {
+                // A file that others might read is worse than none, and nothing is in it yet.
+                let _ = fs::remove_file(path);
+            }
             return Err(error);
         }
         Ok(Box::new(RealFile(file)))

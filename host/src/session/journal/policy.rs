@@ -17,7 +17,7 @@ pub enum SyncPolicy {
 
 /// How long an append waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::session) enum Wait {
+pub(super) enum Wait {
     /// As the policy says of single appends.
     AsUsual,
     /// Until it is on the disk, unless that is left to the system.

@@ -1,13 +1,13 @@
-//! Writes, and writes that fail.
+//! Writes: what is there afterwards, whose it is, and who may write.
 
 use std::fs;
-use std::io;
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::process::{Child, Command, Stdio};
 
 use super::*;
-use crate::session::file::{Journal, Sink};
-use crate::session::{SessionError, Store};
+use crate::session::{SessionError, SessionFolder, SyncPolicy};
 
 #[test]
 fn what_is_appended_is_there_after_a_reopen() {
@@ -34,18 +34,6 @@ fn creating_never_replaces() {
     assert_eq!(fs::read_to_string(&path).unwrap(), "precious");
 }
 
-#[cfg(unix)]
-#[test]
-fn a_new_session_is_its_owners_alone() {
-    use std::os::unix::fs::PermissionsExt;
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("s.jsonl");
-    let mut session = Session::create(&path, "/", None).unwrap();
-    talk(&mut session, 1);
-    assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
-}
-
-#[cfg(unix)]
 #[test]
 fn one_writer_at_a_time() {
     let folder = tempfile::tempdir().unwrap();
@@ -79,102 +67,152 @@ fn a_session_opened_for_reading_refuses_to_write() {
     assert!(matches!(session.append(user("1")), Err(SessionError::ReadOnly { .. })));
 }
 
-/// A file in memory that fails on demand.
-#[derive(Clone, Debug, Default)]
-struct Disk(Arc<Mutex<DiskState>>);
-
-#[derive(Debug, Default)]
-struct DiskState {
-    bytes: Vec<u8>,
-    /// Bytes of the next append that still fit.
-    room_bytes: Option<usize>,
-    sync_fails: bool,
-    truncate_fails: bool,
-}
-
-fn no_room() -> io::Error {
-    io::ErrorKind::StorageFull.into()
-}
-
-impl Sink for Disk {
-    fn length_bytes(&self) -> io::Result<u64> {
-        Ok(self.0.lock().unwrap().bytes.len() as u64)
-    }
-
-    fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
-        let mut disk = self.0.lock().unwrap();
-        let room_bytes = disk.room_bytes.unwrap_or(bytes.len()).min(bytes.len());
-        disk.bytes.extend_from_slice(&bytes[..room_bytes]);
-        if room_bytes == bytes.len() { Ok(()) } else { Err(no_room()) }
-    }
-
-    fn sync(&mut self) -> io::Result<()> {
-        if self.0.lock().unwrap().sync_fails { Err(no_room()) } else { Ok(()) }
-    }
-
-    fn truncate(&mut self, length_bytes: u64) -> io::Result<()> {
-        let mut disk = self.0.lock().unwrap();
-        if disk.truncate_fails {
-            return Err(no_room());
-        }
-        disk.bytes.truncate(length_bytes as usize);
-        Ok(())
-    }
-}
-
-/// A session on a disk of its own, with one message.
-fn on_disk() -> (Session, Disk) {
-    let mut session = memory();
-    let disk = Disk::default();
-    disk.0.lock().unwrap().bytes = session.to_bytes();
-    let length = session.to_bytes().len() as u64;
-    session.store = Store::File(Journal::on(Path::new("disk"), Box::new(disk.clone()), length));
-    session.append(user("first")).unwrap();
-    (session, disk)
-}
-
-/// The failed append leaves no trace, and the next one works.
-fn check_failure(fail: impl Fn(&mut DiskState), heal: impl Fn(&mut DiskState)) {
-    let (mut session, disk) = on_disk();
-    let before = session.to_bytes();
-    fail(&mut disk.0.lock().unwrap());
-    assert!(matches!(session.append(user("lost")), Err(SessionError::Io { .. })));
-    assert_eq!(session.to_bytes(), before);
-    assert_eq!(disk.0.lock().unwrap().bytes, before);
-    heal(&mut disk.0.lock().unwrap());
-    session.append(user("second")).unwrap();
-    assert_eq!(disk.0.lock().unwrap().bytes, session.to_bytes());
-    assert_eq!(texts(&session), ["first", "second"]);
-}
-
-#[test]
-fn a_short_write_leaves_no_trace() {
-    for room_bytes in [0, 1, 40] {
-        check_failure(|disk| disk.room_bytes = Some(room_bytes), |disk| disk.room_bytes = None);
-    }
-}
-
-#[test]
-fn a_failed_sync_leaves_no_trace() {
-    check_failure(|disk| disk.sync_fails = true, |disk| disk.sync_fails = false);
-}
-
-#[test]
-fn what_cannot_be_undone_stops_the_writer() {
-    let (mut session, disk) = on_disk();
-    {
-        let mut disk = disk.0.lock().unwrap();
-        disk.room_bytes = Some(10);
-        disk.truncate_fails = true;
-    }
-    assert!(matches!(session.append(user("lost")), Err(SessionError::Io { .. })));
-    *disk.0.lock().unwrap() = DiskState::default();
-    assert!(matches!(session.append(user("second")), Err(SessionError::Broken { .. })));
-    assert_eq!(texts(&session), ["first"]);
-}
-
 #[test]
 fn a_session_may_move_between_threads() {
     fn check<T: Send + Sync>() {}
     check::<Session>();
+}
+
+/// Runs one test of this binary in a process of its own, where it finds `CTXHOST_TEST_FOLDER`.
+fn in_a_child(test: &str, folder: &Path, umask: &str) -> Child {
+    let script = format!(
+        "umask {umask} && exec \"$0\" --exact --nocapture session::tests::durability::{test}"
+    );
+    Command::new("sh")
+        .args(["-c", &script])
+        .arg(std::env::current_exe().unwrap())
+        .env("CTXHOST_TEST_FOLDER", folder)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap()
+}
+
+/// The folder that the parent gave; `None` where the test is run for itself.
+fn given_folder() -> Option<PathBuf> {
+    std::env::var_os("CTXHOST_TEST_FOLDER").map(PathBuf::from)
+}
+
+const TORN_V1: &str = "{\"type\":\"session\",\"id\":\"old\"}\n{\"type\":\"mess";
+
+/// The child: makes every sort of file there is beside a session.
+#[test]
+fn child_makes_files() {
+    let Some(folder) = given_folder() else { return };
+    let sessions = SessionFolder::of(&folder.join("state/sessions"), Path::new("/home/dev"));
+    let mut session = sessions.create(Path::new("/home/dev")).unwrap();
+    talk(&mut session, 2);
+    let old = sessions.path().join("old.jsonl");
+    fs::write(&old, TORN_V1).unwrap();
+    fs::set_permissions(&old, fs::Permissions::from_mode(0o600)).unwrap();
+    let mut old = Session::open(&old).unwrap();
+    talk(&mut old, 1);
+    check_modes(&folder.join("state"));
+}
+
+/// Every file is its owner's alone, and every folder; answers how many files there are.
+fn check_modes(folder: &Path) -> usize {
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(folder), 0o700, "{}", folder.display());
+    let paths = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    paths.fold(0, |files, path| {
+        if path.is_dir() {
+            return files + check_modes(&path);
+        }
+        assert_eq!(mode(&path), 0o600, "{}", path.display());
+        files + 1
+    })
+}
+
+#[test]
+fn all_files_are_their_owners_alone_whatever_the_umask() {
+    for umask in ["000", "077", "022", "0277"] {
+        let folder = tempfile::tempdir().unwrap();
+        let status = in_a_child("child_makes_files", folder.path(), umask).wait().unwrap();
+        assert!(status.success(), "umask {umask}");
+        // Two sessions with checksums, a torn line and an original; the notes of the holder are gone.
+        assert_eq!(check_modes(&folder.path().join("state")), 6, "umask {umask}");
+    }
+}
+
+/// The child: holds a session until it is killed.
+#[test]
+fn child_holds_a_session() {
+    let Some(folder) = given_folder() else { return };
+    let mut session = Session::open(&folder.join("s.jsonl")).unwrap();
+    session.append(user("from the child")).unwrap();
+    println!("\nholding {}", std::process::id());
+    std::io::stdin().read_to_end(&mut Vec::new()).unwrap();
+}
+
+#[test]
+fn two_processes_are_refused_by_name_and_a_killed_one_lets_go() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("s.jsonl");
+    drop(Session::create(&path, "/", None).unwrap());
+    let mut child = in_a_child("child_holds_a_session", folder.path(), "077");
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+    let pid = lines.find_map(|line| line.strip_prefix("holding ").map(str::to_owned)).unwrap();
+
+    let error = Session::open(&path).unwrap_err();
+    let SessionError::Locked { holder: Some(holder), .. } = &error else { panic!("{error}") };
+    assert_eq!(holder.pid.to_string(), pid);
+    assert!(!holder.host.is_empty() && holder.since.starts_with("20"), "{holder:?}");
+    assert!(error.to_string().contains(&format!("process {pid} on {}", holder.host)), "{error}");
+    assert_eq!(texts(&Session::read(&path).unwrap()), ["from the child"]);
+
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(folder.path().join("s.jsonl.lock").exists(), "the note outlives a kill");
+    let session = Session::open(&path).unwrap();
+    let error = Session::open(&path).unwrap_err().to_string();
+    assert!(error.contains(&format!("process {} on", std::process::id())), "{error}");
+    drop(session);
+    assert!(!folder.path().join("s.jsonl.lock").exists());
+}
+
+#[test]
+fn nothing_is_written_through_a_link() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, victim) = (folder.path().join("s.jsonl"), folder.path().join("victim"));
+    drop(Session::create(&victim, "/", None).unwrap());
+    let before = fs::read(&victim).unwrap();
+    symlink(&victim, &path).unwrap();
+    assert!(matches!(Session::open(&path), Err(SessionError::Link { .. })));
+    assert!(Session::create(&path, "/", None).is_err());
+    assert!(Session::read(&path).is_ok(), "reading follows links");
+
+    fs::remove_file(&path).unwrap();
+    for planted in ["s.jsonl.crc", "s.jsonl.lock", "s.jsonl.torn"] {
+        symlink(&victim, folder.path().join(planted)).unwrap();
+    }
+    fs::write(&path, format!("{}{{\"torn", String::from_utf8(before.clone()).unwrap())).unwrap();
+    let mut session = Session::open(&path).unwrap();
+    talk(&mut session, 1);
+    drop(session);
+    assert_eq!(fs::read(&victim).unwrap(), before);
+    assert_eq!(fs::read_to_string(folder.path().join("s.jsonl.torn.2")).unwrap(), "{\"torn");
+}
+
+#[test]
+fn a_folder_may_be_a_link() {
+    let folder = tempfile::tempdir().unwrap();
+    let real = folder.path().join("real");
+    fs::create_dir(&real).unwrap();
+    symlink(&real, folder.path().join("link")).unwrap();
+    let session = Session::create(&folder.path().join("link/s.jsonl"), "/", None).unwrap();
+    assert_eq!(session.path().unwrap(), real.canonicalize().unwrap().join("s.jsonl"));
+}
+
+#[test]
+fn every_policy_writes_the_same_bytes() {
+    let folder = tempfile::tempdir().unwrap();
+    for policy in [SyncPolicy::Always, SyncPolicy::Turn, SyncPolicy::Os] {
+        let path = folder.path().join(policy.name());
+        let mut session = Session::create(&path, "/", None).unwrap().with_sync(policy);
+        talk(&mut session, 3);
+        assert_eq!(fs::read(&path).unwrap(), session.to_bytes());
+        session.sync().unwrap();
+        assert_eq!(session.records().len(), 3);
+    }
 }

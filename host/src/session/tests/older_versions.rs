@@ -80,7 +80,11 @@ fn the_file_is_migrated_at_the_first_append_and_the_original_stays() {
         let file = file.unwrap();
         assert_eq!(file.metadata().unwrap().permissions().mode() & 0o777, 0o600, "{file:?}");
     }
-    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2, "no staged file is left");
+    let names = fs::read_dir(folder.path()).unwrap().map(|file| file.unwrap().file_name());
+    let mut names: Vec<String> = names.map(|name| name.into_string().unwrap()).collect();
+    names.sort();
+    let expected = ["old.jsonl", "old.jsonl.crc", "old.jsonl.lock", "old.jsonl.v1.bak"];
+    assert_eq!(names, expected, "no staged file is left");
     let live = seen(&session.live(0));
     assert!(cfg!(not(unix)) || Session::open(&path).is_err(), "the new file is locked as well");
     drop(session);

@@ -1,0 +1,191 @@
+//! What is wrong with a session file and with what lies beside it, and what can be put right.
+//!
+//! A repair only does what loses nothing: it keeps every byte, and where lines are not what was written,
+//! it keeps the checksums that prove it.
+
+mod compare;
+mod fault;
+mod repair;
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+
+pub use fault::{Fault, FaultKind, Note, NoteKind};
+
+use super::contents::{Content, Contents};
+use super::error::{LineFault, LineProblem, SessionError};
+use super::journal::aside::{STAGED, beside};
+use super::journal::checksums::{Rows, path_beside};
+use super::journal::disk::{FILE_MODE, FOLDER_MODE};
+use super::journal::holder::note_beside;
+use super::journal::{self, Holder};
+use super::parse;
+use super::record::{Record, RecordKind};
+use compare::Comparison;
+
+/// What was found out about one session file.
+#[derive(Debug, Default)]
+pub struct Checkup {
+    /// The file.
+    pub path: PathBuf,
+    /// Messages that can be read.
+    pub messages: usize,
+    /// What is wrong with its lines, by line.
+    pub faults: Vec<Fault>,
+    /// What is not as it should be, and costs nothing of what was said.
+    pub notes: Vec<Note>,
+    /// Who has it open for writing.
+    pub holder: Option<Holder>,
+    /// What a repair did, and what it could not do.
+    pub repairs: Vec<String>,
+}
+
+impl Checkup {
+    /// Looks at a session file. Nothing on the disk changes.
+    ///
+    /// # Errors
+    ///
+    /// [`SessionError::Io`] where it cannot be read.
+    pub fn of(path: &Path) -> Result<Checkup, SessionError> {
+        let bytes = journal::read(path)?;
+        let mut checkup = Checkup { path: path.to_owned(), ..Checkup::default() };
+        let is_held = is_held(path);
+        checkup.holder = is_held.then(|| Holder::noted_beside(path)).flatten();
+        checkup.lines(&bytes, is_held);
+        checkup.checksums(&bytes, is_held);
+        checkup.faults.sort_by_key(|fault| (fault.line, fault.kind));
+        checkup.surroundings(is_held);
+        Ok(checkup)
+    }
+
+    /// Looks at the mode of a folder that ctxhost made.
+    pub fn folder(path: &Path) -> Option<Note> {
+        mode_note(path, FOLDER_MODE)
+    }
+
+    /// Puts right what can be put right without losing anything, and looks again.
+    ///
+    /// # Errors
+    ///
+    /// [`SessionError::Io`] where it cannot be read.
+    pub fn repair(self) -> Result<Checkup, SessionError> {
+        let repairs = repair::repair(&self);
+        Ok(Checkup { repairs, ..Checkup::of(&self.path)? })
+    }
+
+    /// Whether every line is what was written.
+    pub fn is_sound(&self) -> bool {
+        self.faults.is_empty()
+    }
+
+    fn lines(&mut self, bytes: &[u8], is_held: bool) {
+        match parse::contents(&self.path.display().to_string(), bytes) {
+            Ok(contents) => {
+                let is_message = |record: &&Record| *record.kind() == RecordKind::Message;
+                self.messages = contents.records.iter().filter(is_message).count();
+                for problem in &contents.problems {
+                    self.problem(&contents, problem, is_held);
+                }
+            }
+            Err(error) => {
+                let SessionError::Header { reason, .. } = error else { return };
+                let message = format!("no session header: {reason}");
+                self.faults.push(Fault { line: 1, kind: FaultKind::Header, record: None, message });
+            }
+        }
+    }
+
+    fn problem(&mut self, contents: &Contents, problem: &LineProblem, is_held: bool) {
+        let record = record_on(contents, problem.line);
+        let is_below = |record: &Record| {
+            record.parent_id().is_some_and(|parent| contents.tree.contains(parent))
+        };
+        let kind = match problem.fault {
+            // Whoever has it open may be writing it at this moment.
+            LineFault::Torn if is_held => return,
+            LineFault::Torn => FaultKind::TornTail,
+            LineFault::TakenId => FaultKind::DuplicateId,
+            LineFault::NoParent if record.is_some_and(is_below) => FaultKind::Reordered,
+            LineFault::NoParent => FaultKind::MissingParent,
+            LineFault::Header => FaultKind::Header,
+            LineFault::Bad => FaultKind::BadLine,
+        };
+        let record = record.map(|record| record.id().to_owned());
+        let message = problem.message.clone();
+        self.faults.push(Fault { line: problem.line, kind, record, message });
+    }
+
+    fn checksums(&mut self, bytes: &[u8], is_held: bool) {
+        let rows = Rows::read_beside(&self.path);
+        let is_missing = rows.is_none();
+        let rows = rows.unwrap_or_default();
+        let compared = Comparison::of(&rows.rows, bytes);
+        self.faults.extend(compared.faults);
+        let is_torn = self.faults.iter().any(|fault| fault.kind == FaultKind::TornTail);
+        // The row of a line is written after the line, which may be under way.
+        let unknown = compared.unknown_lines.saturating_sub(usize::from(is_torn || is_held));
+        let message = match (rows.has_bad, is_missing, unknown) {
+            (true, _, _) => "the checksums are damaged themselves".to_owned(),
+            (false, _, 0) => return,
+            (false, true, _) => "there are no checksums".to_owned(),
+            (false, false, 1) => "one line has no checksum".to_owned(),
+            (false, false, _) => format!("{unknown} lines have no checksum"),
+        };
+        self.notes.push(Note { kind: NoteKind::Checksums, path: path_beside(&self.path), message });
+    }
+
+    fn surroundings(&mut self, is_held: bool) {
+        let beside = files_beside(&self.path);
+        let own = std::iter::once(self.path.clone()).chain(beside);
+        self.notes.extend(own.filter_map(|path| mode_note(&path, FILE_MODE)));
+        let staged = beside_if_there(&self.path, STAGED);
+        let left = staged.into_iter().chain(Some(note_beside(&self.path)).filter(|it| it.exists()));
+        for path in left.filter(|_| !is_held) {
+            let message = "left behind by a process that died".to_owned();
+            self.notes.push(Note { kind: NoteKind::LeftOver, path, message });
+        }
+    }
+}
+
+fn mode_note(path: &Path, expected: u32) -> Option<Note> {
+    let mode = path.metadata().ok()?.permissions().mode() & 0o777;
+    let message = format!("its mode is {mode:04o}, and should be {expected:04o}");
+    let note = Note { kind: NoteKind::Mode, path: path.to_owned(), message };
+    (mode != expected).then_some(note)
+}
+
+fn record_on(contents: &Contents, line: usize) -> Option<&Record> {
+    match contents.lines.get(line.checked_sub(1)?)?.content {
+        Content::Record(at) => contents.at(at),
+        _ => None,
+    }
+}
+
+/// What ctxhost keeps beside a session, where it is there.
+fn files_beside(session: &Path) -> Vec<PathBuf> {
+    let own = session.file_name().map(|name| name.to_string_lossy().into_owned());
+    let prefix = format!("{}.", own.unwrap_or_default());
+    let is_kept = |path: &PathBuf| {
+        let name = path.file_name().map(|name| name.to_string_lossy().into_owned());
+        let suffix = name.as_deref().and_then(|name| name.strip_prefix(&prefix));
+        suffix.is_some_and(|suffix| {
+            let is_aside = suffix.starts_with("torn") || suffix.contains(".bak");
+            is_aside || suffix == "crc"
+        })
+    };
+    let folder = session.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let files = std::fs::read_dir(folder.unwrap_or(Path::new("."))).into_iter().flatten().flatten();
+    let mut kept: Vec<PathBuf> = files.map(|file| file.path()).filter(is_kept).collect();
+    kept.sort();
+    kept
+}
+
+fn beside_if_there(session: &Path, suffix: &str) -> Option<PathBuf> {
+    Some(beside(session, suffix)).filter(|path| path.exists())
+}
+
+/// Whether somebody has it open for writing.
+fn is_held(path: &Path) -> bool {
+    let lock = std::fs::File::open(path).map(|file| file.try_lock_shared());
+    matches!(lock, Ok(Err(std::fs::TryLockError::WouldBlock)))
+}
