@@ -387,7 +387,7 @@ pub const SETTINGS: &[Setting] = &[
         "session.sync",
         "",
         Allowed::Word(&["always", "turn", "os"]),
-        "when a line of a session is on the disk for certain: before it is acknowledged, at the end of the turn, or when the system likes; always, because what was said should survive a power cut. Compactions wait for the disk under `turn` too; no choice loses a line when only the process dies",
+        "when a line is on the disk for certain: before it is acknowledged, at the end of the turn, or when the system likes; always, because what was said should survive a power cut. A compaction waits under `turn` too",
     ),
     setting(
         "compaction.timing",

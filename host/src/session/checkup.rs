@@ -45,10 +45,18 @@ impl Checkup {
     ///
     /// # Errors
     ///
-    /// [`SessionError::Io`] where it cannot be read.
+    /// [`SessionError::Io`] where it is not there. One that the disk does not give is damaged.
     pub fn of(path: &Path) -> Result<Checkup, SessionError> {
-        let bytes = journal::read(path)?;
         let mut checkup = Checkup { path: path.to_owned(), ..Checkup::default() };
+        let bytes = match journal::read(path) {
+            Ok(bytes) => bytes,
+            Err(error) if !path.exists() => return Err(error),
+            Err(error) => {
+                let (kind, message) = (FaultKind::Unreadable, error.to_string());
+                checkup.faults.push(Fault { line: 1, kind, record: None, message });
+                return Ok(checkup);
+            }
+        };
         let is_held = is_held(path);
         checkup.holder = is_held.then(|| Holder::noted_beside(path)).flatten();
         checkup.lines(&bytes, is_held);
@@ -67,7 +75,7 @@ impl Checkup {
     ///
     /// # Errors
     ///
-    /// [`SessionError::Io`] where it cannot be read.
+    /// [`SessionError::Io`] where it is not there any more.
     pub fn repair(self) -> Result<Checkup, SessionError> {
         let repairs = repair::repair(&self);
         Ok(Checkup { repairs, ..Checkup::of(&self.path)? })

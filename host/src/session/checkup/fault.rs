@@ -21,6 +21,8 @@ pub struct Fault {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FaultKind {
+    /// The disk does not give the file.
+    Unreadable,
     /// There is no header, or it lacks something, or it is newer than this version.
     Header,
     /// It cannot be read as a record.

@@ -10,7 +10,7 @@ use super::{Checkup, journal};
 use crate::session::error::SessionError;
 use crate::session::journal::Journal;
 use crate::session::journal::checksums::{self, path_beside};
-use crate::session::journal::disk::{FILE_MODE, FOLDER_MODE, RealDisk};
+use crate::session::journal::disk::{Disk as _, FILE_MODE, FOLDER_MODE, RealDisk};
 use crate::session::parse;
 
 /// Repairs what was found; answers what was done and what could not be.
@@ -78,7 +78,9 @@ pub(super) fn set_mode(note: &Note) -> String {
 }
 
 fn remove(note: &Note) -> String {
-    told(words(fs::remove_file(&note.path), note), format!("{} was removed", note.path.display()))
+    // Its own lock note goes when a repair has had the session open.
+    let removed = RealDisk.remove(&note.path);
+    told(words(removed, note), format!("{} was removed", note.path.display()))
 }
 
 fn words(result: io::Result<()>, note: &Note) -> Result<(), String> {

@@ -1,0 +1,121 @@
+//! What it costs that an append lasts: 64 sessions that append one after the other, all at once, and all at
+//! once with one sync of the whole file system for all that wait, with the ratios in the same run.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout)]
+
+use std::fs::File;
+use std::sync::Barrier;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use criterion::Criterion;
+use ctxhost::session::{RecordBody, Session, SyncPolicy};
+
+const SESSIONS: usize = 64;
+/// Of each session in one round.
+const APPENDS: usize = 4;
+const ROUNDS: usize = 21;
+const TEXT_CHARS: usize = 900;
+
+struct Home {
+    folder: tempfile::TempDir,
+    sessions: Vec<Session>,
+}
+
+impl Home {
+    fn new(policy: SyncPolicy) -> Home {
+        let folder = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
+        let path = |number: usize| folder.path().join(format!("{number}.jsonl"));
+        let create = |number| Session::create(&path(number), "/", None).unwrap().with_sync(policy);
+        let sessions = (0..SESSIONS).map(create).collect();
+        Home { folder, sessions }
+    }
+
+    /// Every session appends in its turn.
+    fn one_after_the_other(&mut self) {
+        for _ in 0..APPENDS {
+            self.sessions.iter_mut().for_each(append);
+        }
+    }
+
+    /// Every session has a thread of its own.
+    fn at_once(&mut self) {
+        thread::scope(|scope| {
+            for session in &mut self.sessions {
+                scope.spawn(|| (0..APPENDS).for_each(|_| append(session)));
+            }
+        });
+    }
+
+    /// The same, where one of them syncs the file system for all.
+    fn at_once_with_one_sync(&mut self) {
+        let barrier = Barrier::new(SESSIONS);
+        let folder = File::open(self.folder.path()).unwrap();
+        thread::scope(|scope| {
+            for session in &mut self.sessions {
+                scope.spawn(|| {
+                    for _ in 0..APPENDS {
+                        append(session);
+                        if barrier.wait().is_leader() {
+                            rustix::fs::syncfs(&folder).unwrap();
+                        }
+                        barrier.wait();
+                    }
+                });
+            }
+        });
+    }
+}
+
+fn append(session: &mut Session) {
+    let message = serde_json::json!({ "role": "user", "content": "x".repeat(TEXT_CHARS) });
+    session.append(RecordBody::message(&message.to_string()).unwrap()).unwrap();
+}
+
+fn timed(mut work: impl FnMut()) -> Duration {
+    let began = Instant::now();
+    work();
+    began.elapsed()
+}
+
+fn median(mut times: Vec<Duration>) -> Duration {
+    times.sort_unstable();
+    times.get(times.len() / 2).copied().unwrap_or_default()
+}
+
+fn main() {
+    let mut one = Home::new(SyncPolicy::Always);
+    let mut all = Home::new(SyncPolicy::Always);
+    let mut shared = Home::new(SyncPolicy::Os);
+    let mut unsynced = Home::new(SyncPolicy::Os);
+
+    let mut criterion = Criterion::default().configure_from_args().sample_size(10);
+    let mut group = criterion.benchmark_group("64 sessions append 4 lines each");
+    group.bench_function("one after the other", |b| b.iter(|| one.one_after_the_other()));
+    group.bench_function("at once", |b| b.iter(|| all.at_once()));
+    group.bench_function("at once, one syncfs for all", |b| {
+        b.iter(|| shared.at_once_with_one_sync())
+    });
+    group.bench_function("at once, never synced", |b| b.iter(|| unsynced.at_once()));
+    group.finish();
+    criterion.final_summary();
+
+    let rounds: Vec<[Duration; 3]> = (0..ROUNDS)
+        .map(|_| {
+            [
+                timed(|| one.one_after_the_other()),
+                timed(|| all.at_once()),
+                timed(|| shared.at_once_with_one_sync()),
+            ]
+        })
+        .collect();
+    let of = |pick: fn(&[Duration; 3]) -> Duration| median(rounds.iter().map(pick).collect());
+    let (one, all, shared) = (of(|it| it[0]), of(|it| it[1]), of(|it| it[2]));
+    let ratio = |time: Duration| one.as_secs_f64() / time.as_secs_f64();
+    println!(
+        "one after the other {one:?}; at once {all:?}, {:.1} times as fast; with one syncfs {shared:?}, {:.1} \
+         times as fast; medians of {ROUNDS} rounds",
+        ratio(all),
+        ratio(shared),
+    );
+}
