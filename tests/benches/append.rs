@@ -1,7 +1,7 @@
 //! What it costs that an append lasts: 64 sessions that append one after the other, all at once, and all at
 //! once with one sync of the whole file system for all that wait, with the ratios in the same run.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout)]
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::print_stdout)]
 
 use std::fs::File;
 use std::sync::Barrier;

@@ -137,6 +137,7 @@ fn all_files_are_their_owners_alone_whatever_the_umask() {
 
 /// The child: holds a session until it is killed.
 #[test]
+#[allow(clippy::print_stdout)] // The parent waits for the line.
 fn child_holds_a_session() {
     let Some(folder) = given_folder() else { return };
     let mut session = Session::open(&folder.join("s.jsonl")).unwrap();
