@@ -85,6 +85,15 @@ impl Journal {
         self.write(format!("{lead}{line}\n").as_bytes())
     }
 
+    /// Appends lines with one write and one sync. If either fails, none of them is there.
+    pub(super) fn append_all(
+        &mut self,
+        contents: &mut Contents,
+        lines: &[&str],
+    ) -> Result<(), SessionError> {
+        self.append(contents, &lines.join("\n"))
+    }
+
     fn check_length(&self) -> Result<(), SessionError> {
         let found_bytes = self.sink.length_bytes().map_err(io_error("look at", &self.path))?;
         if found_bytes == self.length_bytes {
@@ -191,7 +200,7 @@ fn replace(path: &Path, bytes: &[u8]) -> io::Result<File> {
 }
 
 /// Keeps bytes in a file beside the session, once.
-fn set_aside(path: &Path, suffix: &str, bytes: &[u8]) -> Result<PathBuf, SessionError> {
+pub(super) fn set_aside(path: &Path, suffix: &str, bytes: &[u8]) -> Result<PathBuf, SessionError> {
     for number in 1_u32.. {
         let numbered = if number == 1 { suffix.to_owned() } else { format!("{suffix}.{number}") };
         let aside = beside(path, &numbered);
@@ -213,7 +222,7 @@ fn set_aside(path: &Path, suffix: &str, bytes: &[u8]) -> Result<PathBuf, Session
 }
 
 /// The path of a file beside this one: `<name>.<suffix>`.
-fn beside(path: &Path, suffix: &str) -> PathBuf {
+pub(super) fn beside(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.file_name().map_or_else(OsString::new, OsString::from);
     name.push(".");
     name.push(suffix);

@@ -6,6 +6,7 @@ mod damage;
 mod durability;
 mod format;
 mod older_versions;
+mod pending;
 mod recorded;
 mod results;
 mod round_trip;
