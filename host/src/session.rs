@@ -45,6 +45,7 @@ pub use folder::{Kept, SessionFolder};
 pub use header::{Header, SESSION_VERSION};
 pub use pending::{Intent, Recovered, pending_file};
 pub use record::{Record, RecordKind};
+pub use undo::UNDO;
 
 use compaction::Draft;
 use contents::Contents;
