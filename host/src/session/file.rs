@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use super::contents::Contents;
 use super::error::SessionError;
+use super::identity;
 
 /// A session file that is open for writing.
 #[derive(Debug)]
@@ -49,14 +50,29 @@ impl Journal {
         Ok((journal, bytes))
     }
 
-    /// Creates a file that must not be there yet, with its first bytes.
+    /// Creates a file that must not be there yet, with its first bytes. It has them when it gets its name:
+    /// a kill leaves no session without a header.
     pub(super) fn create(path: &Path, bytes: &[u8]) -> Result<Journal, SessionError> {
-        let file = new_file(path).map_err(io_error("create", path))?;
-        let path = path.canonicalize().map_err(io_error("create", path))?;
-        lock(&file, &path)?;
-        let mut journal = Journal::on(&path, Box::new(DiskFile(file)), 0);
-        journal.write(bytes)?;
-        sync_folder(&path).map_err(io_error("create", &path))?;
+        if path.exists() {
+            return Err(io_error("create", path)(io::ErrorKind::AlreadyExists.into()));
+        }
+        let staged = beside(path, &format!("new-{}", identity::nonce()));
+        let file = new_file(&staged).map_err(io_error("create", path))?;
+        lock(&file, path)?;
+        let mut journal = Journal::on(&staged, Box::new(DiskFile(file)), 0);
+        let written = journal.write(bytes).and_then(|()| {
+            fs::hard_link(&staged, path)
+                .or_else(|error| {
+                    // Some file systems have no links; others say that somebody was faster.
+                    if path.exists() { Err(error) } else { fs::rename(&staged, path) }
+                })
+                .map_err(io_error("create", path))
+        });
+        // A second name of the file, or the only one of one that nobody wants.
+        let _ = fs::remove_file(&staged);
+        written?;
+        journal.path = path.canonicalize().map_err(io_error("create", path))?;
+        sync_folder(&journal.path).map_err(io_error("create", path))?;
         Ok(journal)
     }
 
