@@ -14,10 +14,10 @@ pub use fault::{Fault, FaultKind, Note, NoteKind};
 
 use super::contents::{Content, Contents};
 use super::error::{LineFault, LineProblem, SessionError};
-use super::journal::aside::{STAGED, beside};
+use super::journal::aside::{MADE, STAGED};
 use super::journal::checksums::{Rows, path_beside};
 use super::journal::disk::{FILE_MODE, FOLDER_MODE};
-use super::journal::holder::note_beside;
+use super::journal::holder::NOTE;
 use super::journal::{self, Holder};
 use super::parse;
 use super::record::{Record, RecordKind};
@@ -144,11 +144,12 @@ impl Checkup {
 
     fn surroundings(&mut self, is_held: bool) {
         let beside = files_beside(&self.path);
-        let own = std::iter::once(self.path.clone()).chain(beside);
+        let kept =
+            beside.iter().filter(|(suffix, _)| is_kept(suffix)).map(|(_, path)| path.clone());
+        let own = std::iter::once(self.path.clone()).chain(kept);
         self.notes.extend(own.filter_map(|path| mode_note(&path, FILE_MODE)));
-        let staged = beside_if_there(&self.path, STAGED);
-        let left = staged.into_iter().chain(Some(note_beside(&self.path)).filter(|it| it.exists()));
-        for path in left.filter(|_| !is_held) {
+        let left = beside.into_iter().filter(|(suffix, _)| is_left_over(suffix));
+        for (_, path) in left.filter(|_| !is_held) {
             let message = "left behind by a process that died".to_owned();
             self.notes.push(Note { kind: NoteKind::LeftOver, path, message });
         }
@@ -169,27 +170,28 @@ fn record_on(contents: &Contents, line: usize) -> Option<&Record> {
     }
 }
 
-/// What ctxhost keeps beside a session, where it is there.
-fn files_beside(session: &Path) -> Vec<PathBuf> {
+/// What stands beside a session, by what its name adds to the session's.
+fn files_beside(session: &Path) -> Vec<(String, PathBuf)> {
     let own = session.file_name().map(|name| name.to_string_lossy().into_owned());
     let prefix = format!("{}.", own.unwrap_or_default());
-    let is_kept = |path: &PathBuf| {
-        let name = path.file_name().map(|name| name.to_string_lossy().into_owned());
-        let suffix = name.as_deref().and_then(|name| name.strip_prefix(&prefix));
-        suffix.is_some_and(|suffix| {
-            let is_aside = suffix.starts_with("torn") || suffix.contains(".bak");
-            is_aside || suffix == "crc"
-        })
+    let suffixed = |path: PathBuf| {
+        let suffix = path.file_name()?.to_string_lossy().strip_prefix(&prefix)?.to_owned();
+        Some((suffix, path))
     };
     let folder = session.parent().filter(|folder| !folder.as_os_str().is_empty());
     let files = std::fs::read_dir(folder.unwrap_or(Path::new("."))).into_iter().flatten().flatten();
-    let mut kept: Vec<PathBuf> = files.map(|file| file.path()).filter(is_kept).collect();
-    kept.sort();
-    kept
+    let mut beside: Vec<_> = files.filter_map(|file| suffixed(file.path())).collect();
+    beside.sort();
+    beside
 }
 
-fn beside_if_there(session: &Path, suffix: &str) -> Option<PathBuf> {
-    Some(beside(session, suffix)).filter(|path| path.exists())
+fn is_kept(suffix: &str) -> bool {
+    suffix.starts_with("torn") || suffix.contains(".bak") || suffix == "crc" || suffix == "pending"
+}
+
+/// What only stands there while somebody is at work.
+fn is_left_over(suffix: &str) -> bool {
+    suffix == STAGED || suffix == NOTE || suffix.starts_with(MADE)
 }
 
 /// Whether somebody has it open for writing.

@@ -18,7 +18,7 @@ pub use policy::SyncPolicy;
 
 use super::contents::Contents;
 use super::error::SessionError;
-use aside::{replace, set_aside};
+use aside::{make, replace, set_aside};
 use checksums::Checksums;
 use disk::{Disk, DiskFile, Opening, RealDisk};
 use holder::HolderNote;
@@ -72,11 +72,10 @@ impl Journal {
         bytes: &[u8],
     ) -> Result<Journal, SessionError> {
         let path = in_real_folder(path).map_err(io_error("create", path))?;
-        let file = disk.open(&path, Opening::New).map_err(io_error("create", &path))?;
-        holder::lock(&*file, &path)?;
-        let mut journal = Journal::on(disk, path, file, 0);
-        let written = journal.write(bytes, Wait::ForDisk).and_then(|()| journal.sync_folder());
-        if let Err(error) = written {
+        let file = make(&*disk, &path, bytes).map_err(io_error("create", &path))?;
+        let mut journal = Journal::on(disk, path, file, bytes.len() as u64);
+        journal.checksums.add(bytes);
+        if let Err(error) = journal.sync_folder() {
             // Nothing was promised, and a half-made file would keep the name from the next try.
             let _ = journal.disk.remove(&journal.path);
             let _ = journal.checksums.discard();
@@ -124,13 +123,14 @@ impl Journal {
         self.put(contents, line, Wait::AsUsual)
     }
 
-    /// Appends a line that has to last, whatever the policy says of single lines.
+    /// Appends lines that have to last, whatever the policy says of single ones. It is one write: if it
+    /// fails, none of them is there.
     pub(super) fn append_milestone(
         &mut self,
         contents: &mut Contents,
-        line: &str,
+        lines: &[&str],
     ) -> Result<(), SessionError> {
-        self.put(contents, line, Wait::ForDisk)
+        self.put(contents, &lines.join("\n"), Wait::ForDisk)
     }
 
     fn put(&mut self, contents: &mut Contents, line: &str, wait: Wait) -> Result<(), SessionError> {

@@ -7,9 +7,33 @@ use std::path::{Path, PathBuf};
 use super::disk::{Disk, DiskFile, Opening};
 use super::io_error;
 use crate::session::error::SessionError;
+use crate::session::identity;
 
 /// The suffix of a migrated file that has not taken the name yet.
 pub(in crate::session) const STAGED: &str = "migrating";
+
+/// How the suffix of a file begins that is being made and has no name of its own yet.
+pub(in crate::session) const MADE: &str = "new-";
+
+/// Makes a file with its first bytes. It has them when it gets its name, so a kill leaves no session
+/// without a header. The folder is not synced yet.
+pub(super) fn make(disk: &dyn Disk, path: &Path, bytes: &[u8]) -> io::Result<Box<dyn DiskFile>> {
+    let staged = beside(path, &format!("{MADE}{}", identity::nonce()));
+    let mut file = disk.open(&staged, Opening::New)?;
+    let named = (|| {
+        file.append(bytes)?;
+        file.sync()?;
+        // A file system without locks has none for anybody else either.
+        let _ = file.lock();
+        disk.name(&staged, path)
+    })();
+    if let Err(error) = named {
+        // What stays if this fails too is named by fsck.
+        let _ = disk.remove(&staged);
+        return Err(error);
+    }
+    Ok(file)
+}
 
 /// Writes the new file, syncs it, and gives it the name and the mode of the old one. The folder is not
 /// synced yet.

@@ -7,7 +7,8 @@ use std::os::unix::fs::{
 };
 use std::path::Path;
 
-use rustix::fs::OFlags;
+use rustix::fs::{CWD, OFlags, RenameFlags, renameat_with};
+use rustix::io::Errno;
 
 /// Sessions hold whatever the agent saw, so they are their owner's alone.
 pub(in crate::session) const FILE_MODE: u32 = 0o600;
@@ -21,6 +22,8 @@ pub(in crate::session) trait Disk: std::fmt::Debug + Send + Sync {
     fn open(&self, path: &Path, opening: Opening) -> io::Result<Box<dyn DiskFile>>;
     /// Gives a file another name, in place of what has it.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
+    /// Gives a file another name that nothing has yet.
+    fn name(&self, from: &Path, to: &Path) -> io::Result<()>;
     /// Removes a name; one that is not there is no error.
     fn remove(&self, path: &Path) -> io::Result<()>;
     /// Makes the names in the folder of this path last.
@@ -96,6 +99,14 @@ impl Disk for RealDisk {
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         fs::rename(from, to)
+    }
+
+    fn name(&self, from: &Path, to: &Path) -> io::Result<()> {
+        match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
+            // Some file systems cannot do this in one step.
+            Err(Errno::INVAL | Errno::NOSYS) if !to.exists() => fs::rename(from, to),
+            other => Ok(other?),
+        }
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {

@@ -84,9 +84,11 @@ impl Drop for HolderNote {
     }
 }
 
-/// The note beside a session.
-pub(in crate::session) fn note_beside(session: &Path) -> PathBuf {
-    beside(session, "lock")
+/// The suffix of the note beside a session.
+pub(in crate::session) const NOTE: &str = "lock";
+
+fn note_beside(session: &Path) -> PathBuf {
+    beside(session, NOTE)
 }
 
 /// One writer at a time.

@@ -91,6 +91,11 @@ impl Disk for FaultyDisk {
         RealDisk.rename(from, to)
     }
 
+    fn name(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.step(&FaultyDisk::named("name", from))?;
+        RealDisk.name(from, to)
+    }
+
     fn remove(&self, path: &Path) -> io::Result<()> {
         self.step(&FaultyDisk::named("remove", path))?;
         RealDisk.remove(path)
