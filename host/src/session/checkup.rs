@@ -196,6 +196,11 @@ fn is_left_over(suffix: &str) -> bool {
 
 /// Whether somebody has it open for writing.
 fn is_held(path: &Path) -> bool {
-    let lock = std::fs::File::open(path).map(|file| file.try_lock_shared());
-    matches!(lock, Ok(Err(std::fs::TryLockError::WouldBlock)))
+    let Ok(file) = std::fs::File::open(path) else { return false };
+    match file.try_lock_shared() {
+        Err(std::fs::TryLockError::WouldBlock) => true,
+        Err(std::fs::TryLockError::Error(_)) => false,
+        // Closing it would do, were it not for copies in commands that are being started.
+        Ok(()) => file.unlock().is_err(),
+    }
 }

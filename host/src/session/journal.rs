@@ -27,8 +27,7 @@ use policy::Wait;
 /// A session file that is open for writing.
 #[derive(Debug)]
 pub(super) struct Journal {
-    /// Dropped before the file: a note that outlived the lock could be that of the next holder.
-    _note: HolderNote,
+    note: HolderNote,
     path: PathBuf,
     disk: Arc<dyn Disk>,
     file: Box<dyn DiskFile>,
@@ -91,7 +90,7 @@ impl Journal {
         length_bytes: u64,
     ) -> Journal {
         Journal {
-            _note: HolderNote::leave(disk.clone(), &path),
+            note: HolderNote::leave(disk.clone(), &path),
             checksums: Checksums::of(disk.clone(), &path),
             path,
             disk,
@@ -245,6 +244,12 @@ impl Drop for Journal {
             && let Err(error) = self.sync()
         {
             tracing::warn!(%error, "a session was closed before all of it was on the disk");
+        }
+        // Before the lock: later it could be the note of the next holder.
+        self.note.withdraw();
+        // Closing is not enough while a command that is being started elsewhere has a copy of the file.
+        if let Err(error) = self.file.unlock() {
+            tracing::debug!(%error, "the lock of a session goes when its file is closed");
         }
     }
 }

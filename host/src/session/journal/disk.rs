@@ -63,6 +63,8 @@ pub(in crate::session) trait DiskFile: std::fmt::Debug + Send + Sync {
     fn is_at(&self, path: &Path) -> io::Result<bool>;
     /// Claims it for one writer, until it is closed or the process ends.
     fn lock(&self) -> Result<(), TryLockError>;
+    /// Gives that claim up.
+    fn unlock(&self) -> io::Result<()>;
 }
 
 /// The file system of the machine.
@@ -189,5 +191,9 @@ impl DiskFile for RealFile {
 
     fn lock(&self) -> Result<(), TryLockError> {
         self.0.try_lock()
+    }
+
+    fn unlock(&self) -> io::Result<()> {
+        self.0.unlock()
     }
 }

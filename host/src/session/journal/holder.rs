@@ -52,7 +52,7 @@ impl std::fmt::Display for Holder {
     }
 }
 
-/// The note of this process; it goes when it is dropped.
+/// The note of this process.
 #[derive(Debug)]
 pub(super) struct HolderNote {
     disk: Arc<dyn Disk>,
@@ -70,17 +70,17 @@ impl HolderNote {
         note
     }
 
+    /// Removes it. One that stays is overwritten by the next holder.
+    pub(super) fn withdraw(&self) {
+        if let Err(error) = self.disk.remove(&self.path) {
+            tracing::debug!(%error, "the note of who held the session stays");
+        }
+    }
+
     fn write(&self) -> std::io::Result<()> {
         let mut file = self.disk.open(&self.path, Opening::Any)?;
         file.truncate(0)?;
         file.append(serde_json::to_string(&Holder::this_process())?.as_bytes())
-    }
-}
-
-impl Drop for HolderNote {
-    fn drop(&mut self) {
-        // One that stays is overwritten by the next holder.
-        let _ = self.disk.remove(&self.path);
     }
 }
 

@@ -170,6 +170,10 @@ impl DiskFile for FaultyFile {
     fn lock(&self) -> Result<(), TryLockError> {
         self.file.lock()
     }
+
+    fn unlock(&self) -> io::Result<()> {
+        self.file.unlock()
+    }
 }
 
 /// What is on the disk before.

@@ -5,6 +5,7 @@ use std::fs;
 use proptest::prelude::*;
 
 use super::*;
+use crate::session::checkup::Checkup;
 
 const V1: &str = concat!(
     r#"{"type":"session","id":"old","timestamp":"2025-12-09T00:53:29.825Z","cwd":"/","provider":"p","modelId":"m","x":1.0}"#,
@@ -92,6 +93,58 @@ fn the_file_is_migrated_at_the_first_append_and_the_original_stays() {
     let again = Session::open(&path).unwrap();
     assert_eq!(again.migrated_from(), None);
     assert_eq!(seen(&again.live(0)), live);
+}
+
+/// A file of each version that was ever written, with one message.
+const EVERY_VERSION: [(u32, &str); 3] = [
+    (
+        1,
+        "{\"type\":\"session\",\"id\":\"s\"}\n{\"type\":\"message\",\"message\":{\"role\":\"user\",\"content\":\"one\"}}\n",
+    ),
+    (
+        2,
+        "{\"type\":\"session\",\"version\":2,\"id\":\"s\"}\n{\"type\":\"message\",\"id\":\"a\",\"parentId\":null,\"message\":{\"role\":\"hookMessage\",\"content\":\"one\"}}\n",
+    ),
+    (
+        3,
+        "{\"type\":\"session\",\"version\":3,\"id\":\"s\"}\n{\"type\":\"message\",\"id\":\"a\",\"parentId\":null,\"message\":{\"role\":\"user\",\"content\":\"one\"}}\n",
+    ),
+];
+
+#[test]
+fn every_version_opens_goes_on_and_is_sound() {
+    for (version, bytes) in EVERY_VERSION {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("s.jsonl");
+        fs::write(&path, bytes).unwrap();
+        // Its checksums are those of the older file.
+        assert!(Checkup::of(&path).unwrap().repair().unwrap().is_sound());
+        let mut session = Session::open(&path).unwrap();
+        assert_eq!(session.migrated_from(), (version < 3).then_some(version));
+        session.append(user("two")).unwrap();
+        drop(session);
+        assert_eq!(texts(&Session::read(&path).unwrap()), ["one", "two"], "version {version}");
+        let original = fs::read_to_string(folder.path().join(format!("s.jsonl.v{version}.bak")));
+        assert_eq!(original.ok().as_deref(), (version < 3).then_some(bytes));
+        let checkup = Checkup::of(&path).unwrap();
+        assert!(checkup.is_sound(), "version {version}: {checkup:?}");
+    }
+}
+
+/// Made with another program: length, CRC-32 and the CRC-32 of both, for each line.
+const CHECKSUMS: &str = "27000000538e94eb0e567786550000006232a0142944f97a";
+
+/// The checksums of version 1 of their format, byte for byte: those of the file of version 3 above.
+#[test]
+fn checksums_have_their_format() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, bytes) = (folder.path().join("s.jsonl"), EVERY_VERSION[2].1);
+    let session = Session::parse("s", bytes.as_bytes()).unwrap();
+    drop(session.kept_in(&path).unwrap());
+    let written = fs::read(folder.path().join("s.jsonl.crc")).unwrap();
+    assert_eq!(&written[..8], b"ctxcrc\0\x01");
+    let hex: String = written[8..].iter().map(|byte| format!("{byte:02x}")).collect();
+    assert_eq!(hex, CHECKSUMS);
 }
 
 #[test]
