@@ -9,6 +9,8 @@ mod body;
 mod clock;
 mod compaction;
 mod contents;
+mod digest;
+mod earlier;
 mod entry;
 mod error;
 mod fields;
@@ -30,6 +32,7 @@ mod wording;
 #[cfg(test)]
 mod tests;
 
+use std::collections::HashMap;
 use std::path::Path;
 
 use ctxhost_engine_api::Flags;
@@ -37,6 +40,7 @@ use ctxhost_engine_api::transcript::log::{NewEntry, TranscriptLog};
 
 pub use body::RecordBody;
 pub use compaction::NewCompaction;
+pub use digest::digest;
 pub use error::{LineProblem, SessionError};
 pub use folder::{Kept, SessionFolder};
 pub use header::{Header, SESSION_VERSION};
@@ -192,11 +196,19 @@ impl Session {
     ///
     /// [`SessionError::UnknownRecord`].
     pub fn set_leaf(&mut self, id: &str) -> Result<(), SessionError> {
-        let unknown = || SessionError::UnknownRecord { id: id.to_owned() };
-        let position = self.contents.tree.position(id).ok_or_else(unknown)?;
+        self.stand_at(Some(self.position(id)?));
+        Ok(())
+    }
+
+    /// Goes to a record, or before the first one.
+    fn stand_at(&mut self, position: Option<usize>) {
         self.contents.tree.set_leaf(position);
         self.first_task = self.find_first_task();
-        Ok(())
+    }
+
+    fn position(&self, id: &str) -> Result<usize, SessionError> {
+        let unknown = || SessionError::UnknownRecord { id: id.to_owned() };
+        self.contents.tree.position(id).ok_or_else(unknown)
     }
 
     /// Appends a record where the session stands and answers its id.
@@ -243,7 +255,16 @@ impl Session {
     ///
     /// As [`append`](Self::append).
     pub fn adopt(&mut self, record: &Record) -> Result<String, SessionError> {
-        let body = RecordBody::of_record(record)?;
+        self.adopt_renamed(record, &HashMap::new())
+    }
+
+    /// The same for a record that may name another one which has a new id here.
+    fn adopt_renamed(
+        &mut self,
+        record: &Record,
+        renamed: &HashMap<String, String>,
+    ) -> Result<String, SessionError> {
+        let body = RecordBody::of_record(record)?.naming(renamed);
         let id = match self.contents.tree.contains(record.id()) {
             true => self.next_id(&body.seed(), record.timestamp_ms()),
             false => record.id().to_owned(),
@@ -328,7 +349,11 @@ impl Session {
     }
 
     fn find_first_task(&self) -> Option<usize> {
+        self.first_task_on(&self.contents.tree.path())
+    }
+
+    fn first_task_on(&self, path: &[usize]) -> Option<usize> {
         let is_task = |at: &usize| self.contents.at(*at).is_some_and(entry::is_user_message);
-        self.contents.tree.path().into_iter().find(is_task)
+        path.iter().copied().find(is_task)
     }
 }

@@ -9,6 +9,7 @@ mod older_versions;
 mod recorded;
 mod results;
 mod round_trip;
+mod undo;
 
 use std::path::PathBuf;
 

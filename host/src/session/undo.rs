@@ -1,5 +1,7 @@
 //! A compaction taken back: the branch goes on from before it, with all that was said since.
 
+use std::collections::HashMap;
+
 use serde_json::json;
 
 use super::Session;
@@ -13,33 +15,60 @@ const UNDO: &str = "ctxhost.undo";
 impl Session {
     /// Takes the newest compaction of the branch back and answers its id; `None` where there is none.
     ///
+    /// # Errors
+    ///
+    /// As [`take_back`](Self::take_back).
+    pub fn undo_compaction(&mut self) -> Result<Option<String>, SessionError> {
+        let mut branch = self.branch().into_iter();
+        let newest = branch.rfind(|record| *record.kind() == RecordKind::Compaction);
+        let Some(id) = newest.map(|record| record.id().to_owned()) else { return Ok(None) };
+        self.take_back(&id)?;
+        Ok(Some(id))
+    }
+
+    /// Takes a compaction of the branch back, and every newer one with it: they were made of what it
+    /// had left.
+    ///
     /// Nothing is removed: the records since are written again behind what came before the compaction,
     /// as a branch of their own, and the old branch stays. Call [`live`](Self::live) afterwards.
     ///
     /// # Errors
     ///
-    /// As [`append`](Self::append); the session stands where it stood then.
-    pub fn undo_compaction(&mut self) -> Result<Option<String>, SessionError> {
-        let branch: Vec<Record> = self.branch().into_iter().cloned().collect();
-        let newest = branch.iter().rposition(|record| *record.kind() == RecordKind::Compaction);
-        let Some((at, compaction)) = newest.and_then(|at| Some((at, branch.get(at)?))) else {
-            return Ok(None);
-        };
-        let stood_at = self.leaf().map(|leaf| leaf.id().to_owned());
-        let since = branch.get(at + 1..).unwrap_or_default();
-        let done = self.go_on_before(compaction, since);
-        if let (Err(_), Some(leaf)) = (&done, stood_at) {
-            self.set_leaf(&leaf)?;
+    /// [`SessionError::UnknownRecord`] where the branch has no such compaction, otherwise as
+    /// [`append`](Self::append); the session stands where it stood then.
+    pub fn take_back(&mut self, compaction: &str) -> Result<(), SessionError> {
+        let path = self.contents.tree.path();
+        let is_it =
+            |record: &Record| *record.kind() == RecordKind::Compaction && record.id() == compaction;
+        let at = path.iter().position(|at| self.contents.at(*at).is_some_and(is_it));
+        let at = at.ok_or_else(|| SessionError::UnknownRecord { id: compaction.to_owned() })?;
+        let (before, from) = path.split_at(at);
+        let since: Vec<Record> = self.at(from.to_vec()).into_iter().cloned().collect();
+        let (taken_back, said): (Vec<Record>, Vec<Record>) =
+            since.into_iter().partition(|record| *record.kind() == RecordKind::Compaction);
+        let stood_at = self.contents.tree.leaf();
+        self.stand_at(before.last().copied());
+        let done = self.tell_again(&taken_back, &said);
+        if done.is_err() {
+            self.stand_at(stood_at);
         }
-        done.map(|()| Some(compaction.id().to_owned()))
+        done
     }
 
-    fn go_on_before(&mut self, compaction: &Record, since: &[Record]) -> Result<(), SessionError> {
-        if let Some(parent) = compaction.parent_id() {
-            self.set_leaf(parent)?;
-        }
-        let told = json!({ "compaction": compaction.id(), "since": since.len() });
+    fn tell_again(&mut self, taken_back: &[Record], said: &[Record]) -> Result<(), SessionError> {
+        let compactions: Vec<&str> = taken_back.iter().map(Record::id).collect();
+        let told = json!({
+            "compaction": compactions.first(),
+            "compactions": compactions,
+            "since": said.len(),
+        });
         self.append(RecordBody::custom(UNDO, &told))?;
-        since.iter().try_for_each(|record| self.adopt(record).map(drop))
+        // Edits and labels name records that have another id now.
+        let mut renamed = HashMap::new();
+        for record in said {
+            let id = self.adopt_renamed(record, &renamed)?;
+            renamed.insert(record.id().to_owned(), id);
+        }
+        Ok(())
     }
 }
