@@ -4,9 +4,19 @@ use ctxhost_engine_api::transcript::log::TranscriptLog;
 
 use super::digest::digest;
 use super::error::SessionError;
+use super::record::Record;
 use super::{Session, live};
 
 impl Session {
+    /// The records from the root to this one.
+    ///
+    /// # Errors
+    ///
+    /// [`SessionError::UnknownRecord`].
+    pub fn branch_to(&self, id: &str) -> Result<Vec<&Record>, SessionError> {
+        Ok(self.at(self.contents.tree.path_to(Some(self.position(id)?))))
+    }
+
     /// The live transcript as it was when this record was the newest.
     ///
     /// # Errors
