@@ -16,13 +16,12 @@ use crate::session::Session;
 /// The original stays as it is, byte for byte; the fork names it as its parent, as Pi does. Without a
 /// moment it is forked where it stands.
 #[derive(Debug, clap::Args)]
-#[group(id = "moment", multiple = false, args = ["at", "turn"])]
 pub(super) struct Branch {
     /// The session; `session.jsonl@2` ends just before its second compaction.
     #[arg(value_name = "SESSION[@N]")]
     session: Named,
     /// End with this entry, of whatever branch of the file.
-    #[arg(long, value_name = "ID")]
+    #[arg(long, value_name = "ID", conflicts_with = "turn")]
     at: Option<String>,
     /// End with this turn.
     #[arg(long, value_name = "N")]

@@ -15,12 +15,11 @@ use crate::session::Session;
 /// They are appended as one message of quoted text, with calls and results told in words. What is still
 /// in context is not told twice. `ctxhost sessions show` counts the turns.
 #[derive(Debug, clap::Args)]
-#[group(id = "what", required = true, multiple = false, args = ["turn", "entry"])]
 pub(super) struct Restore {
     /// The session.
     session: PathBuf,
     /// The turns, such as 3 or 3..5. Results of more than 2,000 characters are cut.
-    #[arg(long, value_name = "A..B")]
+    #[arg(long, value_name = "A..B", required_unless_present = "entry", conflicts_with = "entry")]
     turn: Option<TurnRange>,
     /// One entry by its id, uncut.
     #[arg(long, value_name = "ID")]

@@ -20,7 +20,8 @@ static ADDRESS: LazyLock<Option<Regex>> =
     LazyLock::new(|| Regex::new(r"\b(?<inner>[\w.%+-]+@(?:[A-Za-z0-9-]+\.)+[A-Za-z]{2,})\b").ok());
 static HOME: LazyLock<Option<Regex>> = LazyLock::new(|| {
     let name = r"(?<inner>\w(?:[\w.-]*\w)?)";
-    Regex::new(&format!(r"(?:/home/|/Users/|[A-Za-z]:\\+Users\\+){name}")).ok()
+    // A folder of that name inside of another one is nobody's home, unless the name is known.
+    Regex::new(&format!(r"(?:(?:^|[^\w.\]-])(?:/home/|/Users/)|\b[A-Za-z]:\\+Users\\+){name}")).ok()
 });
 /// Agents name the folder of a project's sessions after its path.
 static HOME_IN_NAME: LazyLock<Option<Regex>> =
@@ -48,6 +49,8 @@ pub struct Redactor {
     images: usize,
     /// Secrets that are replaced wherever they stand.
     known: Option<Regex>,
+    /// Names that are replaced in every path that has a folder for homes.
+    known_names: Option<Regex>,
     /// Whether a field of this name holds a secret.
     fields: HashMap<String, bool>,
 }
@@ -58,7 +61,10 @@ impl Redactor {
     pub fn lines<'a>(&mut self, lines: impl Iterator<Item = &'a str> + Clone) -> Vec<String> {
         // A secret that its place gives away late may have been said before: so first they are learnt.
         lines.clone().for_each(|line| drop(self.line(line)));
-        self.known = self.secrets.known();
+        self.known = self.secrets.any_of(looks_random);
+        self.known_names = self.names.any_of(|_| true).and_then(|names| {
+            Regex::new(&format!(r"(?:home|Users)[/\\-]+(?<inner>{})\b", names.as_str())).ok()
+        });
         self.images = 0;
         lines.filter_map(|line| self.line(line)).collect()
     }
@@ -102,8 +108,11 @@ impl Redactor {
         .collect()
     }
 
+    /// A text, or JSON in a text. What stands in a placeholder's brackets, or names a variable, is no
+    /// secret even in a field for one.
     fn string(&mut self, field: &str, text: String) -> String {
-        if !text.is_empty() && self.is_secret_field(field) {
+        let is_bare = !text.is_empty() && !text.starts_with(['[', '{', '<', '$']);
+        if is_bare && self.is_secret_field(field) {
             return self.secrets.placeholder("secret", &text);
         }
         // Arguments and rewritten messages are JSON once more.
@@ -128,7 +137,8 @@ impl Redactor {
         };
         let text = self.addresses.replace(&ADDRESS, "address", &text);
         let text = self.names.replace(&HOME, "name", &text);
-        self.names.replace(&HOME_IN_NAME, "name", &text)
+        let text = self.names.replace(&HOME_IN_NAME, "name", &text);
+        self.names.replace(&self.known_names, "name", &text)
     }
 
     /// Whether `field: …` would be taken for a secret in plain text; `clientSecret` as `client_secret`.
@@ -178,16 +188,18 @@ impl Numbered {
         replaced.into_owned()
     }
 
-    /// A pattern of those that no word looks like, the longest first.
-    fn known(&self) -> Option<Regex> {
-        let is_known = |thing: &&String| {
-            thing.chars().count() >= KNOWN_MIN_CHARS
-                && thing.contains(|c: char| c.is_ascii_digit())
-                && thing.contains(char::is_alphabetic)
-        };
-        let mut known: Vec<&String> = self.0.keys().filter(is_known).collect();
-        known.sort_by(|a, b| b.len().cmp(&a.len()).then(a.cmp(b)));
-        let pattern: Vec<String> = known.into_iter().map(|thing| regex::escape(thing)).collect();
+    /// A pattern of those that are like this, the longest first.
+    fn any_of(&self, is_wanted: impl Fn(&str) -> bool) -> Option<Regex> {
+        let mut wanted: Vec<&String> = self.0.keys().filter(|thing| is_wanted(thing)).collect();
+        wanted.sort_by(|a, b| b.len().cmp(&a.len()).then(a.cmp(b)));
+        let pattern: Vec<String> = wanted.into_iter().map(|thing| regex::escape(thing)).collect();
         (!pattern.is_empty()).then(|| Regex::new(&pattern.join("|")).ok()).flatten()
     }
+}
+
+/// Whether no word looks like this.
+fn looks_random(secret: &str) -> bool {
+    secret.chars().count() >= KNOWN_MIN_CHARS
+        && secret.contains(|c: char| c.is_ascii_digit())
+        && secret.contains(char::is_alphabetic)
 }

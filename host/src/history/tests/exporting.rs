@@ -34,8 +34,7 @@ fn private() -> Session {
     let thinking = json!({ "type": "thinking", "thinking": "hm", "thinkingSignature": "c2VjcmV0" });
     say(&mut session, json!({ "role": "assistant", "content": [thinking, call] }));
     let image = json!({ "type": "image", "data": "aGVsbG8=", "mimeType": "image/png" });
-    let text =
-        "cat /home/jo/.netrc\n/Users/jo/x C:\\Users\\jo\\y /s/--home-jo-app--/z sk-abcdefgh1234";
+    let text = "cat /home/jo/.netrc ui/home/page -I/home/jo/i file:///home/jo/x\n/Users/jo/x C:\\Users\\jo\\y /s/--home-jo-app--/z sk-abcdefgh1234";
     say(
         &mut session,
         json!({ "role": "toolResult", "toolCallId": "c1", "toolName": "login",
@@ -61,6 +60,7 @@ fn a_redacted_export_holds_no_secret_and_is_still_a_session() {
     let replaced = Replaced { secrets: 4, addresses: 1, names: 2, images: 2 };
     assert_eq!(shared.replaced, Some(replaced), "the picture stands in the compaction once more");
     assert_eq!(text.matches("[secret 1]").count(), 5, "the same secret has one number\n{text}");
+    assert!(text.contains("ui/home/page"), "nobody's home\n{text}");
     assert!(text.contains("postgres://me:[secret"), "{text}");
     assert!(text.contains("/home/[name 1]/app"), "the folder of the session too\n{text}");
 
