@@ -16,6 +16,14 @@ const SIGNATURES: [&str; 3] = ["thinkingSignature", "textSignature", "thoughtSig
 
 static URL_PASSWORD: LazyLock<Option<Regex>> =
     LazyLock::new(|| Regex::new(r"://[^/\s:@]*:(?<inner>[^/\s@\[\]]+)@").ok());
+/// What follows the flag of a command, such as `--password`.
+static FLAG: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    let name = "(?:password|passwd|pwd|secret|token|api-?key)";
+    Regex::new(&format!(
+        r#"(?i)--(?:[a-z0-9]+-)*{name} +["']?(?<inner>[^\s"'\[\]<>$-][^\s"'\[\]<>]{{3,}})"#
+    ))
+    .ok()
+});
 static ADDRESS: LazyLock<Option<Regex>> =
     LazyLock::new(|| Regex::new(r"\b(?<inner>[\w.%+-]+@(?:[A-Za-z0-9-]+\.)+[A-Za-z]{2,})\b").ok());
 static HOME: LazyLock<Option<Regex>> = LazyLock::new(|| {
@@ -125,7 +133,13 @@ impl Redactor {
 
     fn text(&mut self, text: &str) -> String {
         let secrets = &mut self.secrets;
-        let text = replace_secrets(text, |_, secret| secrets.placeholder("secret", secret));
+        let text = replace_secrets(text, |_, secret| {
+            // The end of a sentence, or an escape before a quote, is no part of it.
+            let core = secret.trim_end_matches(['.', '!', '?', ':', '\\']);
+            let rest = secret.strip_prefix(core).unwrap_or_default();
+            format!("{}{rest}", secrets.placeholder("secret", core))
+        });
+        let text = secrets.replace(&FLAG, "secret", &text);
         let text = secrets.replace(&URL_PASSWORD, "secret", &text);
         let text = match &self.known {
             Some(known) => known

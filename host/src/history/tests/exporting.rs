@@ -27,14 +27,17 @@ const SECRET: &str = "hunter2-hunter2";
 /// A session with something to hide in every place that there is.
 fn private() -> Session {
     let mut session = memory();
-    user(&mut session, &format!("I use {SECRET} everywhere, write to Jo.Doe@example.org"));
+    user(
+        &mut session,
+        &format!("I use {SECRET} everywhere. export TOKEN={SECRET}. Write to Jo.Doe@example.org"),
+    );
     let call = json!({ "type": "toolCall", "id": "c1", "name": "login", "arguments": {
         "clientSecret": SECRET, "url": "postgres://me:jo-jo-77@db/x", "nested": { "api_key": "k-1" },
         "body": format!("{{\"password\": \"{SECRET}\"}}") } });
     let thinking = json!({ "type": "thinking", "thinking": "hm", "thinkingSignature": "c2VjcmV0" });
     say(&mut session, json!({ "role": "assistant", "content": [thinking, call] }));
     let image = json!({ "type": "image", "data": "aGVsbG8=", "mimeType": "image/png" });
-    let text = "cat /home/jo/.netrc ui/home/page -I/home/jo/i file:///home/jo/x\n/Users/jo/x C:\\Users\\jo\\y /s/--home-jo-app--/z sk-abcdefgh1234";
+    let text = "cat /home/jo/.netrc ui/home/page login --db-password pass-word -I/home/jo/i file:///home/jo/x\n/Users/jo/x C:\\Users\\jo\\y /s/--home-jo-app--/z sk-abcdefgh1234";
     say(
         &mut session,
         json!({ "role": "toolResult", "toolCallId": "c1", "toolName": "login",
@@ -52,14 +55,24 @@ fn a_redacted_export_holds_no_secret_and_is_still_a_session() {
     let session = private();
     let shared = export(&session, true);
     let text = shared.json();
-    for private in
-        [SECRET, "jo-jo-77", "k-1", "Doe", "/jo", "\\jo", "-jo-", "sk-abc", "c2Vj", "aGVs"]
-    {
+    for private in [
+        SECRET,
+        "jo-jo-77",
+        "k-1",
+        "Doe",
+        "pass-word",
+        "/jo",
+        "\\jo",
+        "-jo-",
+        "sk-abc",
+        "c2Vj",
+        "aGVs",
+    ] {
         assert!(!text.contains(private), "{private} is in\n{text}");
     }
-    let replaced = Replaced { secrets: 4, addresses: 1, names: 2, images: 2 };
+    let replaced = Replaced { secrets: 5, addresses: 1, names: 2, images: 2 };
     assert_eq!(shared.replaced, Some(replaced), "the picture stands in the compaction once more");
-    assert_eq!(text.matches("[secret 1]").count(), 5, "the same secret has one number\n{text}");
+    assert_eq!(text.matches("[secret 1]").count(), 6, "the same secret has one number\n{text}");
     assert!(text.contains("ui/home/page"), "nobody's home\n{text}");
     assert!(text.contains("postgres://me:[secret"), "{text}");
     assert!(text.contains("/home/[name 1]/app"), "the folder of the session too\n{text}");
