@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use super::failure::Failure;
+use super::moment::now_ms;
 use super::named::for_shell;
 use super::output::Output;
 use super::render::phrase::grouped;
@@ -50,7 +51,7 @@ impl Restore {
         }
         let mut session = Session::open(&self.session)?;
         let found = restoration(&session, &wanted, &shown_as)?;
-        session.append(found.body()?)?;
+        session.append_at(found.body()?, now_ms())?;
         output.print(&format!("{}\n", told(&found)))?;
         Ok(ExitCode::SUCCESS)
     }
@@ -62,5 +63,9 @@ fn told(found: &Restoration) -> String {
         0 => String::new(),
         live => format!("; {live} still in context, not told twice"),
     };
-    format!("{} entries brought back, {} tokens{live}", entries.len(), grouped(*tokens))
+    let entries = match entries.len() {
+        1 => "1 entry".to_owned(),
+        number => format!("{number} entries"),
+    };
+    format!("{entries} brought back, {} tokens{live}", grouped(*tokens))
 }
