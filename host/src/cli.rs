@@ -1,19 +1,26 @@
 //! The command line: arguments as types, one command a file, errors as exit codes and hints.
 
+mod bisect;
+mod branch;
 mod chaos;
 mod chat;
 mod compact;
 mod config;
 mod engines;
+mod export;
 mod failure;
 mod fetch;
 mod fsck;
+mod moment;
+mod named;
 mod opening;
 mod output;
 mod render;
 mod replay;
+mod restore;
 mod sessions;
 mod setup;
+mod undo;
 mod use_engine;
 mod window;
 
@@ -48,6 +55,11 @@ enum Command {
     Compact(compact::Compact),
     Fetch(fetch::Fetch),
     Fsck(fsck::Fsck),
+    Undo(undo::Undo),
+    Restore(restore::Restore),
+    Branch(branch::Branch),
+    Bisect(bisect::Bisect),
+    Export(export::Export),
     /// The engines that can fill the slot.
     #[command(subcommand)]
     Engines(engines::Engines),
@@ -72,6 +84,11 @@ pub fn run() -> ExitCode {
         Command::Compact(command) => command.run(arguments.config.as_deref(), &mut output),
         Command::Fetch(command) => command.run(&mut output),
         Command::Fsck(command) => command.run(&mut output),
+        Command::Undo(command) => command.run(&mut output),
+        Command::Restore(command) => command.run(&mut output),
+        Command::Branch(command) => command.run(&mut output),
+        Command::Bisect(command) => command.run(&mut output),
+        Command::Export(command) => command.run(&mut output),
         Command::Engines(command) => command.run(arguments.config.as_deref(), &mut output),
         Command::Config(command) => command.run(arguments.config.as_deref(), &mut output),
         Command::Use(command) => command.run(arguments.config.as_deref(), &mut output),

@@ -14,6 +14,7 @@ pub mod provider;
 pub mod tool;
 
 pub mod engine;
+pub mod history;
 
 pub mod config;
 

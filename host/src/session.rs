@@ -11,6 +11,8 @@ mod clock;
 mod compaction;
 mod contents;
 mod cut_short;
+mod digest;
+mod earlier;
 mod entry;
 mod error;
 mod fields;
@@ -41,6 +43,7 @@ use ctxhost_engine_api::transcript::log::{NewEntry, TranscriptLog};
 
 pub use body::RecordBody;
 pub use compaction::NewCompaction;
+pub use digest::digest;
 pub use error::{LineFault, LineProblem, SessionError};
 pub use folder::{Kept, SessionFolder};
 pub use header::{Header, SESSION_VERSION};
@@ -199,11 +202,19 @@ impl Session {
     ///
     /// [`SessionError::UnknownRecord`].
     pub fn set_leaf(&mut self, id: &str) -> Result<(), SessionError> {
-        let unknown = || SessionError::UnknownRecord { id: id.to_owned() };
-        let position = self.contents.tree.position(id).ok_or_else(unknown)?;
+        self.stand_at(Some(self.position(id)?));
+        Ok(())
+    }
+
+    /// Goes to a record, or before the first one.
+    fn stand_at(&mut self, position: Option<usize>) {
         self.contents.tree.set_leaf(position);
         self.first_task = self.find_first_task();
-        Ok(())
+    }
+
+    fn position(&self, id: &str) -> Result<usize, SessionError> {
+        let unknown = || SessionError::UnknownRecord { id: id.to_owned() };
+        self.contents.tree.position(id).ok_or_else(unknown)
     }
 
     /// Appends a record where the session stands and answers its id.
@@ -396,7 +407,11 @@ impl Session {
     }
 
     fn find_first_task(&self) -> Option<usize> {
+        self.first_task_on(&self.contents.tree.path())
+    }
+
+    fn first_task_on(&self, path: &[usize]) -> Option<usize> {
         let is_task = |at: &usize| self.contents.at(*at).is_some_and(entry::is_user_message);
-        self.contents.tree.path().into_iter().find(is_task)
+        path.iter().copied().find(is_task)
     }
 }

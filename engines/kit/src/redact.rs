@@ -3,41 +3,62 @@
 use std::borrow::Cow;
 use std::sync::LazyLock;
 
-use regex::Regex;
+use regex::{Captures, Regex};
 
-/// Pattern and replacement. The whole block of a key goes first, so that no later pattern eats into it.
+/// Pattern and kind. Where only a part of what a pattern finds is the secret, that group is named so.
+/// The whole block of a key goes first, so that no later pattern eats into it.
 const PATTERNS: [(&str, &str); 9] = [
     (
         r"(?s)-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY-----.*?(?:-----END (?:[A-Z0-9]+ )*PRIVATE KEY-----|\z)",
-        "[redacted:private-key]",
+        "private-key",
     ),
-    (r"\bsk-[A-Za-z0-9_-]{8,}", "[redacted:api-key]"),
-    (r"\bAIza[A-Za-z0-9_-]{20,}", "[redacted:api-key]"),
-    (r"\b(?:AKIA|ASIA)[A-Z0-9]{12,}\b", "[redacted:aws-key]"),
-    (r"\b(?:gh[pousr]_[A-Za-z0-9]{8,}|github_pat_[A-Za-z0-9_]{8,})", "[redacted:github-token]"),
-    (r"\bxox[abprs]-[A-Za-z0-9-]{8,}", "[redacted:slack-token]"),
-    (r"\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*", "[redacted:jwt]"),
-    (r"(?i)\b(bearer)\s+[A-Za-z0-9._~+/=-]{8,}", "$1 [redacted:bearer-token]"),
+    (r"\bsk-[A-Za-z0-9_-]{8,}", "api-key"),
+    (r"\bAIza[A-Za-z0-9_-]{20,}", "api-key"),
+    (r"\b(?:AKIA|ASIA)[A-Z0-9]{12,}\b", "aws-key"),
+    (r"\b(?:gh[pousr]_[A-Za-z0-9]{8,}|github_pat_[A-Za-z0-9_]{8,})", "github-token"),
+    (r"\bxox[abprs]-[A-Za-z0-9-]{8,}", "slack-token"),
+    (r"\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*", "jwt"),
+    (r"(?i)\bbearer\s+(?<secret>[A-Za-z0-9._~+/=-]{8,})", "bearer-token"),
     (
-        r#"(?i)\b((?:[a-z0-9]+[_-])*(?:password|passwd|pwd|secret|api[_-]?key|access[_-]?token|auth[_-]?token|token)["']?\s*[:=]\s*["']?)[^\s"'\[\]{}(),;<>$]{6,}"#,
-        "${1}[redacted:credential]",
+        r#"(?i)\b(?:[a-z0-9]+[_-])*(?:password|passwd|pwd|secret|api[_-]?key|access[_-]?token|auth[_-]?token|token)(?:\\*["'])?\s*[:=]\s*(?:\\*["'])?(?<secret>[^\s"'\[\]{}(),;<>$]{6,})"#,
+        "credential",
     ),
 ];
 
 static REDACTIONS: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
-    let compile = |(pattern, with): &(&str, &'static str)| Some((Regex::new(pattern).ok()?, *with));
+    let compile = |(pattern, kind): &(&str, &'static str)| Some((Regex::new(pattern).ok()?, *kind));
     PATTERNS.iter().filter_map(compile).collect()
 });
 
 /// The text with every secret replaced. What holds none is answered as it is.
 pub fn redact(text: &str) -> Cow<'_, str> {
+    replace_secrets(text, |kind, _| format!("[redacted:{kind}]"))
+}
+
+/// The text with every secret replaced by what is answered for its kind and itself. An answer in square
+/// brackets is never taken for a secret.
+pub fn replace_secrets(text: &str, mut with: impl FnMut(&str, &str) -> String) -> Cow<'_, str> {
     let mut clean = Cow::Borrowed(text);
-    for (pattern, with) in REDACTIONS.iter() {
-        if let Cow::Owned(replaced) = pattern.replace_all(&clean, *with) {
+    for (pattern, kind) in REDACTIONS.iter() {
+        let replaced =
+            pattern.replace_all(&clean, |found: &Captures<'_>| replaced(found, kind, &mut with));
+        if let Cow::Owned(replaced) = replaced {
             clean = Cow::Owned(replaced);
         }
     }
     clean
+}
+
+/// What a pattern found, with the secret in it replaced.
+fn replaced(
+    found: &Captures<'_>,
+    kind: &str,
+    with: &mut impl FnMut(&str, &str) -> String,
+) -> String {
+    let whole = found.get(0).map_or("", |whole| whole.as_str());
+    let secret = found.name("secret").map_or(whole, |secret| secret.as_str());
+    let before = whole.strip_suffix(secret).unwrap_or_default();
+    format!("{before}{}", with(kind, secret))
 }
 
 /// Whether a text holds something that looks like a secret.
@@ -63,6 +84,7 @@ mod tests {
             ("Authorization: Bearer abcdef123456", "Authorization: Bearer [redacted:bearer-token]"),
             ("password=hunter2hunter2", "password=[redacted:credential]"),
             ("\"api_key\": \"abcdef123\"", "\"api_key\": \"[redacted:credential]\""),
+            ("{\\\"token\\\": \\\"abcdef1", "{\\\"token\\\": \\\"[redacted:credential]"),
             ("DB_PASSWORD=verysecret", "DB_PASSWORD=[redacted:credential]"),
             (
                 "-----BEGIN RSA PRIVATE KEY-----\nabc\n-----END RSA PRIVATE KEY-----\nrest",
@@ -73,6 +95,17 @@ mod tests {
             assert_eq!(redact(text), clean);
             assert_eq!(redact(clean), clean, "a placeholder is no secret");
         }
+    }
+
+    #[test]
+    fn who_replaces_sees_the_secret_alone() {
+        let mut seen = Vec::new();
+        let text = "bearer abcdef123456, password: hunter2hunter2";
+        replace_secrets(text, |kind, secret| {
+            seen.push(format!("{kind} {secret}"));
+            "[gone]".into()
+        });
+        assert_eq!(seen, ["bearer-token abcdef123456", "credential hunter2hunter2"]);
     }
 
     #[test]

@@ -2,9 +2,9 @@
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::failure::Failure;
+use super::moment::now_ms;
 use super::opening::unlisted;
 use super::output::Output;
 use super::setup;
@@ -115,13 +115,4 @@ fn redone(session: &Session, id: &str) -> String {
 fn stood_in(outcome: &CompactionOutcome) -> String {
     let why = outcome.fallback.as_ref();
     why.map(|why| format!("\nit stood in for another engine: {why}")).unwrap_or_default()
-}
-
-/// Milliseconds since 1970; those of `SOURCE_DATE_EPOCH` where it is set, so that a run can be
-/// repeated to the byte.
-fn now_ms() -> i64 {
-    let fixed = std::env::var("SOURCE_DATE_EPOCH").ok().and_then(|text| text.parse::<i64>().ok());
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let now = || i64::try_from(now.as_millis()).unwrap_or(i64::MAX);
-    fixed.map_or_else(now, |seconds| seconds.saturating_mul(1000))
 }

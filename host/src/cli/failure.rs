@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use crate::config::ConfigError;
 use crate::engine::{OpenError, SlotError};
+use crate::history::HistoryError;
 use crate::runtime::originals::FetchError;
 use crate::runtime::roster::RosterError;
 use crate::runtime::{BuildError, RuntimeError, TurnError};
@@ -92,6 +93,7 @@ impl From<TurnError> for Failure {
         match error {
             TurnError::Shape(error) => error.into(),
             TurnError::Session(error) => error.into(),
+            TurnError::History(error) => error.into(),
             TurnError::NoModel | TurnError::NoSession { .. } => Failure::caller(error.to_string()),
             other => Failure::internal(other.to_string()),
         }
@@ -107,6 +109,16 @@ impl From<std::io::Error> for Failure {
 impl From<SessionError> for Failure {
     fn from(error: SessionError) -> Self {
         Failure::caller(error.to_string())
+    }
+}
+
+impl From<HistoryError> for Failure {
+    fn from(error: HistoryError) -> Self {
+        match error {
+            HistoryError::Session(error) => error.into(),
+            HistoryError::Unwritable { .. } => Failure::internal(error.to_string()),
+            asked => Failure::caller(asked.to_string()),
+        }
     }
 }
 

@@ -9,7 +9,8 @@ use super::chat::sessions_of;
 use super::failure::Failure;
 use super::output::Output;
 use super::render::phrase::grouped;
-use crate::session::{Kept, Session};
+use crate::history::{compactions, turns};
+use crate::session::{Kept, Record, Session};
 
 /// The sessions that `chat` keeps.
 #[derive(Debug, clap::Subcommand)]
@@ -20,7 +21,7 @@ pub(super) enum Sessions {
         #[arg(long, value_name = "FOLDER")]
         cwd: Option<PathBuf>,
     },
-    /// Show what was said in one.
+    /// Show what was said in one, turn by turn, and where it was compacted.
     Show {
         /// The session file.
         file: PathBuf,
@@ -61,17 +62,30 @@ fn line(kept: &Kept) -> String {
     }
 }
 
+/// What was said, turn by turn, with the compactions between.
 fn show(session: &Session) -> String {
-    let said = session.branch().into_iter().filter_map(|record| {
-        let entry = record.to_entry()?;
-        let calls = entry.calls.len();
-        let text = match calls {
-            0 => entry.text,
-            _ => format!("{} [{calls} tool calls]", entry.text),
-        };
-        Some(format!("{} {} {}\n", entry.id, entry.role.name(), first_line(text.trim())))
-    });
-    said.collect()
+    let compactions = compactions(session);
+    let mut text = String::new();
+    for turn in turns(session) {
+        text.push_str(&format!("turn {}\n", turn.number));
+        for record in turn.records {
+            match compactions.iter().find(|compaction| compaction.id == record.id()) {
+                Some(compaction) => text.push_str(&format!("{} {compaction}\n", record.id())),
+                None => text.push_str(&said(record).unwrap_or_default()),
+            }
+        }
+    }
+    text
+}
+
+fn said(record: &Record) -> Option<String> {
+    let entry = record.to_entry()?;
+    let calls = entry.calls.len();
+    let text = match calls {
+        0 => entry.text,
+        _ => format!("{} [{calls} tool calls]", entry.text),
+    };
+    Some(format!("{} {} {}\n", entry.id, entry.role.name(), first_line(text.trim())))
 }
 
 fn first_line(text: &str) -> String {

@@ -45,6 +45,7 @@ use crate::config::{
     AccountingSettings, AgentSettings, BudgetSettings, CompactionSettings, SessionSettings,
 };
 use crate::engine::{Clock, EngineSpec, Slot, SlotError};
+use crate::history::{HistoryError, Undone};
 use crate::law::LawSettings;
 use crate::provider::Client;
 use crate::provider::Content;
@@ -166,12 +167,27 @@ impl Runtime {
     ///
     /// [`TurnError`]; the session is as it was.
     pub async fn undo(&self, session: &SessionId) -> Result<bool, TurnError> {
+        match self.undo_at(session, -1).await {
+            Ok(_) => Ok(true),
+            Err(TurnError::History(HistoryError::NothingCompacted)) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Takes a compaction of a session back by its number on the branch, from 1 or, below 0, from the
+    /// newest; and every newer one with it.
+    ///
+    /// # Errors
+    ///
+    /// [`TurnError`]; the session is as it was.
+    pub async fn undo_at(&self, session: &SessionId, number: i64) -> Result<Undone, TurnError> {
         let shared = &*self.shared;
         let held = shared.session(session)?;
         let _lane = shared.enter(session, &held).await;
         let mut open = held.open.lock().await;
+        let undone = open.conversation.undo_compaction(Some(number))?;
         open.accounting.compacted();
-        Ok(open.conversation.undo_compaction()?)
+        Ok(undone)
     }
 
     /// Fills the slot with another engine, from the next turn on. A turn that is under way ends with the

@@ -5,6 +5,7 @@ use ctxhost_engine_api::{SessionRef, Transcript};
 
 use super::precompute::Ahead;
 use crate::engine::Serving;
+use crate::history::{self, HistoryError, Undone};
 use crate::law::progress::Breaker;
 use crate::law::{Anchors, LawSettings};
 use crate::provider::ChatMessage;
@@ -130,17 +131,15 @@ impl Conversation {
         self.session.sync()
     }
 
-    /// Takes the newest compaction back; whether there was one.
+    /// Takes a compaction back, by its number or the newest.
     ///
     /// # Errors
     ///
     /// Whatever the session's file answers; the live transcript is as before then.
-    pub(super) fn undo_compaction(&mut self) -> Result<bool, SessionError> {
-        let undone = self.session.undo_compaction()?.is_some();
-        if undone {
-            self.log = self.session.live(self.log.epoch() + 1);
-            (self.ingested, self.told) = (0, None);
-        }
+    pub(super) fn undo_compaction(&mut self, number: Option<i64>) -> Result<Undone, HistoryError> {
+        let undone = history::undo(&mut self.session, number)?;
+        self.log = self.session.live(self.log.epoch() + 1);
+        (self.ingested, self.told) = (0, None);
         Ok(undone)
     }
 

@@ -61,6 +61,21 @@ pub fn blobs_folder(session: &Path) -> PathBuf {
     session.with_file_name(name)
 }
 
+/// Gives a fork what engines put away beside the session that it comes from.
+///
+/// # Errors
+///
+/// [`StoreError`]; some of it may be there then.
+pub fn bring_along(from: &Path, fork: &Path) -> Result<(), StoreError> {
+    let (originals, own) = (BlobFolder::at(blobs_folder(from)), BlobFolder::at(blobs_folder(fork)));
+    for handle in originals.handles("")? {
+        if let Some(bytes) = originals.get(&handle)? {
+            own.put(&bytes)?;
+        }
+    }
+    Ok(())
+}
+
 /// Finds an original of a session file by its handle or the beginning of one.
 ///
 /// # Errors

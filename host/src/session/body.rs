@@ -1,5 +1,7 @@
 //! What a record says, before it has an id, a parent and a time.
 
+use std::collections::HashMap;
+
 use serde_json::Value;
 
 use super::error::SessionError;
@@ -61,6 +63,15 @@ impl RecordBody {
             fields.remove(given);
         }
         Ok(RecordBody { kind: record.kind().name().to_owned(), fields })
+    }
+
+    /// The same body with the record it names under its new id, where that has one.
+    pub(super) fn naming(mut self, renamed: &HashMap<String, String>) -> RecordBody {
+        let target = self.fields.get("targetId").and_then(|json| serde_json::from_str(json).ok());
+        if let Some(id) = target.and_then(|old: String| renamed.get(&old)) {
+            self.fields.set("targetId", json_string(id));
+        }
+        self
     }
 
     /// Another model answers from here on.

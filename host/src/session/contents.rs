@@ -80,6 +80,12 @@ impl Contents {
         self.records.push(record);
     }
 
+    /// The line that a record stands on, from 1.
+    pub(super) fn line_of(&self, position: usize) -> Option<usize> {
+        let is_it = |line: &Line| matches!(line.content, Content::Record(at) if at == position);
+        self.lines.iter().position(is_it).map(|at| at + 1)
+    }
+
     /// Whether the last line lacks its line break.
     pub(super) fn is_unfinished(&self) -> bool {
         self.lines.last().is_some_and(|line| line.ending == Ending::Missing)

@@ -29,7 +29,7 @@ struct Said {
 pub(super) fn leave_half_undone(contents: &mut Contents) {
     if let Some(stood_at) = before_half_an_undo(contents) {
         tracing::warn!("an undo was cut short; the session stands where it stood before it");
-        contents.tree.set_leaf(stood_at);
+        contents.tree.set_leaf(Some(stood_at));
     }
 }
 

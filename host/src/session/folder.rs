@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use super::journal::disk::{RealDisk, make_folders};
 use super::journal::io_error;
-use super::{Session, SessionError, clock, identity};
+use super::{Header, Session, SessionError, clock};
 
 /// A folder of session files, one below it for each working folder.
 #[derive(Clone, Debug)]
@@ -42,11 +42,9 @@ impl SessionFolder {
     /// [`SessionError`] where folder or file cannot be made.
     pub fn create(&self, cwd: &Path) -> Result<Session, SessionError> {
         make_folders(&RealDisk, &self.path).map_err(io_error("make the folder", &self.path))?;
-        let now_ms = clock::now_ms();
-        let (time, id) =
-            (clock::iso(now_ms).replace([':', '.'], "-"), identity::session_id(now_ms));
-        let path = self.path.join(format!("{time}_{id}.jsonl"));
-        Session::create(&path, &cwd.display().to_string(), Some(&id))
+        let header = Header::new(None, &cwd.display().to_string(), clock::now_ms());
+        let path = self.path.join(header.file_name());
+        Session::in_memory(header).kept_in(&path)
     }
 
     /// The sessions in it, the newest first. None where there is no folder yet.

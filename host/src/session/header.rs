@@ -111,6 +111,12 @@ impl Header {
         clock::parse_ms(&self.wire.timestamp).unwrap_or(0)
     }
 
+    /// The name that a file of this session gets: when it began, and its id.
+    pub fn file_name(&self) -> String {
+        let time = clock::iso(self.timestamp_ms()).replace([':', '.'], "-");
+        format!("{time}_{}.jsonl", self.id())
+    }
+
     /// The working directory of the agent; empty where the file has none.
     pub fn cwd(&self) -> &str {
         &self.wire.cwd

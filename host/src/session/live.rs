@@ -24,8 +24,18 @@ use super::{adoption, entry, fields};
 
 /// The live transcript as a log.
 pub(super) fn log(contents: &Contents, first_task: Option<usize>, epoch: u64) -> TranscriptLog {
+    log_along(contents, first_task, &contents.tree.path(), epoch)
+}
+
+/// The live transcript of a path from the root, as a log.
+pub(super) fn log_along(
+    contents: &Contents,
+    first_task: Option<usize>,
+    path: &[usize],
+    epoch: u64,
+) -> TranscriptLog {
     let mut log = TranscriptLog::new(epoch);
-    for entry in Live::of(contents, first_task).entries() {
+    for entry in Live::along(contents, first_task, path).entries() {
         log.append(entry);
     }
     log
@@ -89,10 +99,14 @@ enum Edit {
 impl<'a> Live<'a> {
     /// The live transcript of the current branch.
     pub(super) fn of(contents: &'a Contents, first_task: Option<usize>) -> Live<'a> {
-        let path = contents.tree.path();
-        let edits = edits_on(contents, &path);
+        Live::along(contents, first_task, &contents.tree.path())
+    }
+
+    /// The live transcript of a path from the root.
+    fn along(contents: &'a Contents, first_task: Option<usize>, path: &[usize]) -> Live<'a> {
+        let edits = edits_on(contents, path);
         let mut live = Live { contents, first_task, edits, slots: Vec::new() };
-        live.walk(&path);
+        live.walk(path);
         live
     }
 

@@ -145,6 +145,11 @@ impl Record {
         self.timestamp_ms
     }
 
+    /// When it was written, as ISO 8601 in UTC.
+    pub fn time(&self) -> String {
+        clock::iso(self.timestamp_ms)
+    }
+
     /// The exact line, without its line break.
     pub fn line(&self) -> &str {
         &self.line

@@ -12,6 +12,7 @@ mod pending;
 mod recorded;
 mod results;
 mod round_trip;
+mod undo;
 
 use std::path::PathBuf;
 

@@ -30,9 +30,9 @@ impl Tree {
         self.leaf
     }
 
-    /// Goes to a record.
-    pub(super) fn set_leaf(&mut self, position: usize) {
-        self.leaf = Some(position);
+    /// Goes to a record, or before the first one.
+    pub(super) fn set_leaf(&mut self, position: Option<usize>) {
+        self.leaf = position;
     }
 
     /// Adds the next record behind `parent` and goes there.
@@ -45,14 +45,23 @@ impl Tree {
 
     /// Positions from the root to where the session stands.
     pub(super) fn path(&self) -> Vec<usize> {
-        let mut path: Vec<usize> = self.path_backwards().collect();
+        self.path_to(self.leaf)
+    }
+
+    /// Positions from the root to a record.
+    pub(super) fn path_to(&self, position: Option<usize>) -> Vec<usize> {
+        let mut path: Vec<usize> = self.backwards_from(position).collect();
         path.reverse();
         path
     }
 
     /// Positions from where the session stands back to the root.
     pub(super) fn path_backwards(&self) -> impl Iterator<Item = usize> {
-        std::iter::successors(self.leaf, |at| self.parents.get(*at).copied().flatten())
+        self.backwards_from(self.leaf)
+    }
+
+    fn backwards_from(&self, position: Option<usize>) -> impl Iterator<Item = usize> {
+        std::iter::successors(position, |at| self.parents.get(*at).copied().flatten())
     }
 
     /// Positions from a record back to the root.

@@ -1,5 +1,7 @@
 //! A compaction taken back: the branch goes on from before it, with all that was said since.
 
+use std::collections::HashMap;
+
 use serde_json::json;
 
 use super::body::RecordBody;
@@ -14,43 +16,69 @@ pub const UNDO: &str = "ctxhost.undo";
 impl Session {
     /// Takes the newest compaction of the branch back and answers its id; `None` where there is none.
     ///
+    /// # Errors
+    ///
+    /// As [`take_back`](Self::take_back).
+    pub fn undo_compaction(&mut self) -> Result<Option<String>, SessionError> {
+        let mut branch = self.branch().into_iter();
+        let newest = branch.rfind(|record| *record.kind() == RecordKind::Compaction);
+        let Some(id) = newest.map(|record| record.id().to_owned()) else { return Ok(None) };
+        self.take_back(&id)?;
+        Ok(Some(id))
+    }
+
+    /// Takes a compaction of the branch back, and every newer one with it: they were made of what it
+    /// had left.
+    ///
     /// Nothing is removed: the records since are written again behind what came before the compaction,
     /// as a branch of their own, and the old branch stays. Call [`live`](Self::live) afterwards.
     ///
     /// # Errors
     ///
-    /// As [`append`](Self::append); the session stands where it stood then.
-    pub fn undo_compaction(&mut self) -> Result<Option<String>, SessionError> {
-        let branch: Vec<Record> = self.branch().into_iter().cloned().collect();
-        let newest = branch.iter().rposition(|record| *record.kind() == RecordKind::Compaction);
-        let Some((at, compaction)) = newest.and_then(|at| Some((at, branch.get(at)?))) else {
-            return Ok(None);
-        };
-        let stood_at = self.leaf().map(|leaf| leaf.id().to_owned());
-        let since = branch.get(at + 1..).unwrap_or_default();
-        let done = self.go_on_before(compaction, since, stood_at.as_deref());
-        if let (Err(_), Some(leaf)) = (&done, stood_at) {
-            self.set_leaf(&leaf)?;
+    /// [`SessionError::UnknownRecord`] where the branch has no such compaction, otherwise as
+    /// [`append`](Self::append); the session stands where it stood then.
+    pub fn take_back(&mut self, compaction: &str) -> Result<(), SessionError> {
+        let path = self.contents.tree.path();
+        let is_it =
+            |record: &Record| *record.kind() == RecordKind::Compaction && record.id() == compaction;
+        let at = path.iter().position(|at| self.contents.at(*at).is_some_and(is_it));
+        let at = at.ok_or_else(|| SessionError::UnknownRecord { id: compaction.to_owned() })?;
+        let (before, from) = path.split_at(at);
+        let since: Vec<Record> = self.at(from.to_vec()).into_iter().cloned().collect();
+        let (taken_back, said): (Vec<Record>, Vec<Record>) =
+            since.into_iter().partition(|record| *record.kind() == RecordKind::Compaction);
+        let stood_at = self.contents.tree.leaf();
+        let leaf = self.leaf().map(|leaf| leaf.id().to_owned());
+        self.stand_at(before.last().copied());
+        let done = self.tell_again(&taken_back, &said, leaf.as_deref());
+        if done.is_err() {
+            self.stand_at(stood_at);
         }
-        done.map(|()| Some(compaction.id().to_owned()))
+        done
     }
 
-    fn go_on_before(
+    fn tell_again(
         &mut self,
-        compaction: &Record,
-        since: &[Record],
+        taken_back: &[Record],
+        said: &[Record],
         stood_at: Option<&str>,
     ) -> Result<(), SessionError> {
-        if let Some(parent) = compaction.parent_id() {
-            self.set_leaf(parent)?;
-        }
-        let told =
-            json!({ "compaction": compaction.id(), "since": since.len(), "stoodAt": stood_at });
+        let compactions: Vec<&str> = taken_back.iter().map(Record::id).collect();
+        let told = json!({
+            "compaction": compactions.first(),
+            "compactions": compactions,
+            "since": said.len(),
+            "stoodAt": stood_at,
+        });
         // One write, and a count: half of the records would hide the other half.
         let mut again = Together::default();
         again.add(self, RecordBody::custom(UNDO, &told), clock::now_ms())?;
-        for record in since {
-            again.add(self, RecordBody::of_record(record)?, record.timestamp_ms())?;
+        // Edits and labels name records that have another id now.
+        let mut renamed = HashMap::new();
+        for record in said {
+            let body = RecordBody::of_record(record)?.naming(&renamed);
+            let id = again.add(self, body, record.timestamp_ms())?;
+            renamed.insert(record.id().to_owned(), id);
         }
         self.append_together(again)
     }

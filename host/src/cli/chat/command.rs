@@ -3,6 +3,7 @@
 use ctxhost_engine_api::{Role, Transcript};
 
 use crate::cli::failure::Failure;
+use crate::cli::named::parse_compaction;
 use crate::cli::opening::unlisted;
 use crate::cli::render::phrase::grouped;
 use crate::config::Config;
@@ -16,8 +17,8 @@ pub(super) enum Command {
     Compact { focus: Option<String> },
     /// What the window is filled with.
     Context,
-    /// Take the newest compaction back.
-    Undo,
+    /// Take a compaction back, by its number or the newest.
+    Undo { number: Option<i64> },
     /// Another engine, from the next turn on.
     Engine { name: String },
     /// What there is.
@@ -28,7 +29,7 @@ pub(super) enum Command {
 
 const HELP: &str = "/compact [focus]  fold the history now; the summary looks after the focus
 /context          what the window is filled with
-/undo             take the newest compaction back
+/undo [@n]        take the newest compaction back, or the n-th and all newer ones
 /engine ID        another engine from the next turn on
 /quit             end (so does the end of the input)";
 
@@ -43,7 +44,11 @@ impl Command {
                 Command::Compact { focus: Some(argument.to_owned()).filter(|f| !f.is_empty()) }
             }
             "context" => Command::Context,
-            "undo" => Command::Undo,
+            "undo" if argument.is_empty() => Command::Undo { number: None },
+            "undo" => match parse_compaction(argument) {
+                Ok(number) => Command::Undo { number: Some(number) },
+                Err(mistake) => return Some(Err(mistake)),
+            },
             "engine" if !argument.is_empty() => Command::Engine { name: argument.to_owned() },
             "engine" => return Some(Err("name an engine: /engine mask".into())),
             "help" => Command::Help,
@@ -67,7 +72,11 @@ pub(super) async fn run(
             Ok(format!("{} tried", outcomes.len()))
         }
         Command::Context => Ok(context(&runtime.occupancy(session).await?)),
-        Command::Undo => Ok(match runtime.undo(session).await? {
+        Command::Undo { number: Some(number) } => {
+            let undone = runtime.undo_at(session, number).await?;
+            Ok(format!("taken back {}", undone.compaction))
+        }
+        Command::Undo { number: None } => Ok(match runtime.undo(session).await? {
             true => "the newest compaction is taken back".into(),
             false => "there is no compaction to take back".into(),
         }),
@@ -116,6 +125,9 @@ mod tests {
         check(" /engine mask ", Some(Ok(Command::Engine { name: "mask".into() })));
         check("/engine", Some(Err("name an engine: /engine mask".into())));
         check("/cmpact", Some(Err("no command /cmpact; /help lists them".into())));
+        check("/undo", Some(Ok(Command::Undo { number: None })));
+        check("/undo @2", Some(Ok(Command::Undo { number: Some(2) })));
+        assert!(matches!(Command::parse("/undo two"), Some(Err(_))));
         check("/exit", Some(Ok(Command::Quit)));
     }
 }

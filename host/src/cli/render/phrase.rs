@@ -50,7 +50,7 @@ pub(super) fn layers(layers: &BTreeMap<String, u64>) -> String {
 ///
 /// Escape sequences and marks that turn the direction of writing would let a recorded session
 /// rewrite the report about it.
-pub(super) fn clean(text: &str) -> String {
+pub(in crate::cli) fn clean(text: &str) -> String {
     let visible = |char: char| match char {
         '\n' | '\r' | '\t' | '\u{2028}' | '\u{2029}' => ' ',
         '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => '\u{fffd}',

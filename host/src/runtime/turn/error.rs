@@ -1,5 +1,6 @@
 //! Why a turn ended without a final answer. The session is valid in every case.
 
+use crate::history::HistoryError;
 use crate::provider::ProviderError;
 use crate::runtime::failover::AllModelsFailed;
 use crate::runtime::inbox::InboxError;
@@ -15,6 +16,9 @@ pub enum TurnError {
     /// The session could not be written, so nothing was done.
     #[error(transparent)]
     Session(#[from] SessionError),
+    /// The history has nothing of the kind.
+    #[error(transparent)]
+    History(#[from] HistoryError),
     /// The provider refused every request as too large, however small it was made.
     #[error(
         "the request does not fit the model after {attempts} compactions: {error}; begin a new session or name a model with a larger window"

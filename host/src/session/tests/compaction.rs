@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::session::{NewCompaction, RecordKind, SessionError};
 
-fn new<'a>(plan: &'a Plan, view: &'a Transcript) -> NewCompaction<'a> {
+pub(super) fn new<'a>(plan: &'a Plan, view: &'a Transcript) -> NewCompaction<'a> {
     NewCompaction {
         plan,
         view,
@@ -21,14 +21,17 @@ fn new<'a>(plan: &'a Plan, view: &'a Transcript) -> NewCompaction<'a> {
     }
 }
 
-fn compact(session: &mut Session, build: impl Fn(&mut Plan)) -> Result<String, SessionError> {
+pub(super) fn compact(
+    session: &mut Session,
+    build: impl Fn(&mut Plan),
+) -> Result<String, SessionError> {
     let view = session.live(0).snapshot();
     let mut plan = Plan::default();
     build(&mut plan);
     session.compact(new(&plan, &view))
 }
 
-fn reopened(session: &Session) -> Session {
+pub(super) fn reopened(session: &Session) -> Session {
     let again = Session::parse("again", &session.to_bytes()).unwrap();
     assert_eq!(again.problems(), []);
     again
@@ -213,7 +216,7 @@ fn a_projection_that_names_nothing_known_falls_back_to_the_rule() {
 }
 
 /// A compaction as Pi writes it.
-fn by_pi(session: &mut Session, first_kept: &str, more: Value) -> String {
+pub(super) fn by_pi(session: &mut Session, first_kept: &str, more: Value) -> String {
     let mut value = json!({ "type": "compaction", "summary": "by pi", "firstKeptEntryId": first_kept, "tokensBefore": 1 });
     value.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
     session.append(RecordBody::from_value(&value).unwrap()).unwrap()
@@ -259,7 +262,7 @@ fn a_checkpoint_stands_for_earlier_system_messages() {
     assert_eq!(seen(&reopened(&session).live(0)), live);
 }
 
-fn any_body(sort: u8, number: usize) -> RecordBody {
+pub(super) fn any_body(sort: u8, number: usize) -> RecordBody {
     match sort % 9 {
         0 => user(&format!("ask {number}")),
         1 => assistant(&format!("answer {number}")),
@@ -282,7 +285,7 @@ fn any_body(sort: u8, number: usize) -> RecordBody {
 }
 
 /// A plan from one choice for each position.
-fn any_plan(view: &Transcript, choices: &[u8]) -> Plan {
+pub(super) fn any_plan(view: &Transcript, choices: &[u8]) -> Plan {
     let mut plan = Plan::default();
     for entry in view.iter() {
         let seq = entry.seq();

@@ -1,0 +1,54 @@
+//! What was live earlier: the transcript as it was when a record was, or was about to be, the newest.
+
+use ctxhost_engine_api::transcript::log::TranscriptLog;
+
+use super::digest::digest;
+use super::error::SessionError;
+use super::record::Record;
+use super::{Session, live};
+
+impl Session {
+    /// The records from the root to this one.
+    ///
+    /// # Errors
+    ///
+    /// [`SessionError::UnknownRecord`].
+    pub fn branch_to(&self, id: &str) -> Result<Vec<&Record>, SessionError> {
+        Ok(self.at(self.contents.tree.path_to(Some(self.position(id)?))))
+    }
+
+    /// The live transcript as it was when this record was the newest.
+    ///
+    /// # Errors
+    ///
+    /// [`SessionError::UnknownRecord`].
+    pub fn live_at(&self, id: &str) -> Result<TranscriptLog, SessionError> {
+        let position = self.position(id)?;
+        Ok(self.live_along(&self.contents.tree.path_to(Some(position))))
+    }
+
+    /// The live transcript as it was just before this record was written.
+    ///
+    /// # Errors
+    ///
+    /// [`SessionError::UnknownRecord`].
+    pub fn live_before(&self, id: &str) -> Result<TranscriptLog, SessionError> {
+        let mut path = self.contents.tree.path_to(Some(self.position(id)?));
+        path.pop();
+        Ok(self.live_along(&path))
+    }
+
+    /// The digest of the live transcript: see [`digest`](super::digest()).
+    pub fn digest(&self) -> String {
+        digest(&self.live(0).snapshot())
+    }
+
+    /// The line of the file that a record stands on, counted from 1.
+    pub fn line_of(&self, id: &str) -> Option<usize> {
+        self.contents.line_of(self.contents.tree.position(id)?)
+    }
+
+    fn live_along(&self, path: &[usize]) -> TranscriptLog {
+        live::log_along(&self.contents, self.first_task_on(path), path, 0)
+    }
+}
