@@ -3,6 +3,8 @@
 mod chat;
 mod compact;
 mod config;
+mod context;
+mod diff;
 mod engines;
 mod failure;
 mod fetch;
@@ -13,6 +15,7 @@ mod render;
 mod replay;
 mod sessions;
 mod setup;
+mod statusline;
 mod use_engine;
 mod window;
 
@@ -45,6 +48,9 @@ enum Command {
     #[command(subcommand)]
     Sessions(sessions::Sessions),
     Compact(compact::Compact),
+    Diff(diff::Diff),
+    Context(context::Context),
+    Statusline(statusline::Statusline),
     Fetch(fetch::Fetch),
     Fsck(fsck::Fsck),
     /// The engines that can fill the slot.
@@ -66,6 +72,9 @@ pub fn run() -> ExitCode {
         Command::Chat(command) => command.run(arguments.config.as_deref(), &mut output),
         Command::Sessions(command) => command.run(&mut output),
         Command::Compact(command) => command.run(arguments.config.as_deref(), &mut output),
+        Command::Diff(command) => command.run(&mut output),
+        Command::Context(command) => command.run(arguments.config.as_deref(), &mut output),
+        Command::Statusline(command) => command.run(arguments.config.as_deref(), &mut output),
         Command::Fetch(command) => command.run(&mut output),
         Command::Fsck(command) => command.run(&mut output),
         Command::Engines(command) => command.run(arguments.config.as_deref(), &mut output),
