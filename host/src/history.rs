@@ -5,6 +5,7 @@
 
 mod bisect;
 mod compacted;
+mod difference;
 mod error;
 mod export;
 mod fork;
@@ -19,6 +20,7 @@ mod tests;
 
 pub use bisect::{Fate, Place, Search, bisect};
 pub use compacted::{Compacted, compacted, compactions};
+pub use difference::{Difference, Inserted, LostAt, RecordPlace, Touched, difference};
 pub use error::HistoryError;
 pub use export::{Export, export, write_new};
 pub use fork::{Until, fork};

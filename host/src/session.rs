@@ -8,6 +8,7 @@ mod adoption;
 mod body;
 pub mod checkup;
 mod clock;
+mod compacted;
 mod compaction;
 mod contents;
 mod cut_short;
@@ -42,6 +43,7 @@ use ctxhost_engine_api::Flags;
 use ctxhost_engine_api::transcript::log::{NewEntry, TranscriptLog};
 
 pub use body::RecordBody;
+pub use compacted::Compacted;
 pub use compaction::NewCompaction;
 pub use digest::digest;
 pub use error::{LineFault, LineProblem, SessionError};

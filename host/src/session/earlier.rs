@@ -43,7 +43,8 @@ impl Session {
         digest(&self.live(0).snapshot())
     }
 
-    /// The line of the file that a record stands on, counted from 1.
+    /// The line of the file that a record stands on, counted from 1; of a session of another agent the
+    /// line that it would have in a file of its own.
     pub fn line_of(&self, id: &str) -> Option<usize> {
         self.contents.line_of(self.contents.tree.position(id)?)
     }
