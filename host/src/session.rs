@@ -10,6 +10,7 @@ pub mod checkup;
 mod clock;
 mod compaction;
 mod contents;
+mod cut_short;
 mod entry;
 mod error;
 mod fields;
@@ -22,8 +23,10 @@ mod lines;
 mod live;
 mod migrate;
 mod parse;
+mod pending;
 mod record;
 pub mod recording;
+mod together;
 mod tree;
 mod undo;
 mod wording;
@@ -42,6 +45,7 @@ pub use error::{LineFault, LineProblem, SessionError};
 pub use folder::{Kept, SessionFolder};
 pub use header::{Header, SESSION_VERSION};
 pub use journal::{Holder, SyncPolicy};
+pub use pending::{Intent, Recovered, pending_file};
 pub use record::{Record, RecordKind};
 
 use compaction::Draft;
@@ -226,6 +230,9 @@ impl Session {
 
     /// Appends a compaction and answers its id. Call [`live`](Self::live) afterwards.
     ///
+    /// It stands beside the file before it stands in it, so that a kill in between loses no summary:
+    /// see [`recover_compaction`](Self::recover_compaction).
+    ///
     /// # Errors
     ///
     /// [`SessionError::Plan`] where the view is not the live transcript of this branch or the plan
@@ -234,8 +241,11 @@ impl Session {
         let draft = Draft::of(&self.contents, self.first_task, &compaction)?;
         let timestamp_ms = compaction.timestamp_ms.unwrap_or_else(clock::now_ms);
         let id = self.next_id(&draft.seed(), timestamp_ms);
-        let body = draft.into_body(&id);
-        self.append_as(id, body, timestamp_ms)
+        let record = self.record_of(&id, draft.into_body(&id), timestamp_ms)?;
+        self.put_aside(&compaction, &record);
+        self.append_record(record)?;
+        self.forget_pending();
+        Ok(id)
     }
 
     /// Appends a record of another session with its own time, and under its own id where that is free
@@ -254,11 +264,18 @@ impl Session {
     }
 
     fn next_id(&self, seed: &str, timestamp_ms: i64) -> String {
+        self.next_id_behind(&[], seed, timestamp_ms)
+    }
+
+    /// The id of a record that follows others which are not appended yet.
+    fn next_id_behind(&self, coming: &[Record], seed: &str, timestamp_ms: i64) -> String {
         let tree = &self.contents.tree;
-        let (number, time) = (self.contents.records.len().to_string(), timestamp_ms.to_string());
-        let parent = self.contents.leaf().map_or("", Record::id);
+        let number = (self.contents.records.len() + coming.len()).to_string();
+        let time = timestamp_ms.to_string();
+        let parent = coming.last().or_else(|| self.contents.leaf()).map_or("", Record::id);
         let seed = [self.header().id(), &number, parent, &time, seed];
-        identity::record_id(&seed, |id| tree.contains(id))
+        let is_coming = |id: &str| coming.iter().any(|record| record.id() == id);
+        identity::record_id(&seed, |id| tree.contains(id) || is_coming(id))
     }
 
     fn append_as(
@@ -267,21 +284,45 @@ impl Session {
         body: RecordBody,
         timestamp_ms: i64,
     ) -> Result<String, SessionError> {
+        let record = self.record_of(&id, body, timestamp_ms)?;
+        self.append_record(record)?;
+        Ok(id)
+    }
+
+    /// The record that a body becomes where the session stands.
+    fn record_of(
+        &self,
+        id: &str,
+        body: RecordBody,
+        timestamp_ms: i64,
+    ) -> Result<Record, SessionError> {
         self.check_writable()?;
         let parent = self.contents.leaf().map(Record::id);
-        let line = body.into_line(&id, parent, &clock::iso(timestamp_ms));
-        let record = Record::parse(&line).map_err(|reason| SessionError::Body { reason })?.record;
+        Session::record_of_line(&body.into_line(id, parent, &clock::iso(timestamp_ms)))
+    }
+
+    fn record_of_line(line: &str) -> Result<Record, SessionError> {
+        Ok(Record::parse(line).map_err(|reason| SessionError::Body { reason })?.record)
+    }
+
+    fn append_record(&mut self, record: Record) -> Result<(), SessionError> {
         if let Store::File(journal) = &mut self.store {
             match record.kind() {
-                RecordKind::Compaction => journal.append_milestone(&mut self.contents, &line)?,
-                _ => journal.append(&mut self.contents, &line)?,
+                RecordKind::Compaction => {
+                    journal.append_milestone(&mut self.contents, record.line())?;
+                }
+                _ => journal.append(&mut self.contents, record.line())?,
             }
         }
+        self.push(record);
+        Ok(())
+    }
+
+    fn push(&mut self, record: Record) {
         self.contents.push(record);
         if self.first_task.is_none() && self.contents.leaf().is_some_and(entry::is_user_message) {
             self.first_task = self.contents.tree.leaf();
         }
-        Ok(id)
     }
 
     /// Chooses when appends are made durable; without it, always before they are acknowledged.

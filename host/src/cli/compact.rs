@@ -13,7 +13,7 @@ use crate::engine::OnEngineError;
 use crate::runtime::originals;
 use crate::runtime::roster::Roster;
 use crate::runtime::{ByHand, CompactionOutcome, Verdict, compact_by_hand};
-use crate::session::Session;
+use crate::session::{Recovered, Session};
 
 /// Compact a Pi session: its history is folded into what the engine makes of it.
 ///
@@ -44,7 +44,12 @@ impl Compact {
         output: &mut Output,
     ) -> Result<ExitCode, Failure> {
         let config = setup::find_config(config_path, &self.file, output)?;
-        let session = self.open()?;
+        let mut session = self.open()?;
+        if let Recovered::Redone { id } = session.recover_compaction() {
+            // What was asked for before the crash is there; a summary of a summary is nobody's wish.
+            output.print(&redone(&session, &id))?;
+            return Ok(ExitCode::SUCCESS);
+        }
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let outcomes = runtime.block_on(async {
             let roster = Roster::of(&config);
@@ -95,6 +100,15 @@ impl Compact {
             }
         }
     }
+}
+
+/// A compaction of an earlier run that had been worked out when it was cut short.
+fn redone(session: &Session, id: &str) -> String {
+    let tokens = session.live(0).total_tokens();
+    format!(
+        "compaction {id} of an earlier run, which was cut short, is in the session now: {tokens} tokens\n\
+         run the command again to compact further\n"
+    )
 }
 
 /// Says so where another engine than the configured one made it.

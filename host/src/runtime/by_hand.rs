@@ -24,15 +24,19 @@ pub struct ByHand {
 /// Compacts a session, in up to three tries that grow bolder. The last outcome says how it ended;
 /// where none was applied, the session is as it was.
 ///
+/// A compaction that a kill cut short is finished first, where it can be: see
+/// [`Session::recover_compaction`].
+///
 /// # Errors
 ///
 /// [`RuntimeError`]: the engine could not be opened or the session not be written.
 pub async fn compact_by_hand(
-    session: Session,
+    mut session: Session,
     engine: &EngineSpec,
     setup: &Setup,
     wish: &ByHand,
 ) -> Result<Vec<CompactionOutcome>, RuntimeError> {
+    session.recover_compaction();
     let known = Arc::new(KnownSession::of(&session));
     let mut conversation = Conversation::new(session, &setup.law);
     // One moment for all of it, so that a run can be repeated.

@@ -156,6 +156,11 @@ async fn run(
         outcome.verdict = Verdict::NotTried { reason: reason.to_string() };
         return Ok(outcome);
     }
+    let intent = conversation.session().intend_compaction(
+        &view,
+        &outcome.engine,
+        wanted.trigger.name(),
+    );
     let served = match ask(shaper, conversation, &view, wanted).await {
         Ok(Asked::Served(served)) => served,
         Ok(Asked::Ahead(served)) => {
@@ -179,6 +184,7 @@ async fn run(
     outcome.took = served.took;
     match judge(shaper, &view, &served, outcome.before_tokens) {
         Ok(lawful) => {
+            intent.fulfilled();
             apply(conversation, &lawful, &served, &mut outcome, now_ms)?;
             conversation.breaker.record_success(now_ms);
         }

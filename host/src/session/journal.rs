@@ -133,6 +133,15 @@ impl Journal {
         self.put(contents, line, Wait::ForDisk)
     }
 
+    /// Appends lines that have to last, with one write and one sync. If either fails, none is there.
+    pub(super) fn append_all(
+        &mut self,
+        contents: &mut Contents,
+        lines: &[&str],
+    ) -> Result<(), SessionError> {
+        self.append_milestone(contents, &lines.join("\n"))
+    }
+
     fn put(&mut self, contents: &mut Contents, line: &str, wait: Wait) -> Result<(), SessionError> {
         self.begin()?;
         self.set_torn_aside(contents)?;

@@ -3,6 +3,7 @@
 use serde::de::IgnoredAny;
 
 use super::contents::{Content, Contents, Line};
+use super::cut_short;
 use super::error::{LineFault, LineProblem, SessionError};
 use super::header::{Header, SESSION_VERSION};
 use super::lines::{Ending, split};
@@ -41,6 +42,7 @@ pub(super) fn contents(name: &str, bytes: &[u8]) -> Result<Contents, SessionErro
         reader.line(at, line, ending);
     }
     reader.contents.problems.sort_by_key(|problem| problem.line);
+    cut_short::leave_half_undone(&mut reader.contents);
     Ok(reader.contents)
 }
 

@@ -55,6 +55,11 @@ impl Tree {
         std::iter::successors(self.leaf, |at| self.parents.get(*at).copied().flatten())
     }
 
+    /// Positions from a record back to the root.
+    pub(super) fn path_backwards_from(&self, position: usize) -> impl Iterator<Item = usize> {
+        std::iter::successors(Some(position), |at| self.parents.get(*at).copied().flatten())
+    }
+
     /// Positions of the records that nothing follows, in file order.
     pub(super) fn leaves(&self) -> Vec<usize> {
         let mut is_parent = vec![false; self.parents.len()];

@@ -2,13 +2,13 @@
 
 use serde_json::json;
 
-use super::Session;
 use super::body::RecordBody;
 use super::error::SessionError;
 use super::record::{Record, RecordKind};
+use super::{Session, clock};
 
 /// The custom type of the record that says so.
-const UNDO: &str = "ctxhost.undo";
+pub(super) const UNDO: &str = "ctxhost.undo";
 
 impl Session {
     /// Takes the newest compaction of the branch back and answers its id; `None` where there is none.
@@ -27,19 +27,29 @@ impl Session {
         };
         let stood_at = self.leaf().map(|leaf| leaf.id().to_owned());
         let since = branch.get(at + 1..).unwrap_or_default();
-        let done = self.go_on_before(compaction, since);
+        let done = self.go_on_before(compaction, since, stood_at.as_deref());
         if let (Err(_), Some(leaf)) = (&done, stood_at) {
             self.set_leaf(&leaf)?;
         }
         done.map(|()| Some(compaction.id().to_owned()))
     }
 
-    fn go_on_before(&mut self, compaction: &Record, since: &[Record]) -> Result<(), SessionError> {
+    fn go_on_before(
+        &mut self,
+        compaction: &Record,
+        since: &[Record],
+        stood_at: Option<&str>,
+    ) -> Result<(), SessionError> {
         if let Some(parent) = compaction.parent_id() {
             self.set_leaf(parent)?;
         }
-        let told = json!({ "compaction": compaction.id(), "since": since.len() });
-        self.append(RecordBody::custom(UNDO, &told))?;
-        since.iter().try_for_each(|record| self.adopt(record).map(drop))
+        let told =
+            json!({ "compaction": compaction.id(), "since": since.len(), "stoodAt": stood_at });
+        // One write, and a count: half of the records would hide the other half.
+        let mut again = vec![(RecordBody::custom(UNDO, &told), clock::now_ms())];
+        for record in since {
+            again.push((RecordBody::of_record(record)?, record.timestamp_ms()));
+        }
+        self.append_together(again)
     }
 }

@@ -93,7 +93,7 @@ pub(in crate::runtime) struct OpenSession {
 
 impl Runtime {
     /// Opens a session file. What was said to it and not heard, because a process died, waits for its
-    /// next turn.
+    /// next turn; a compaction that was worked out and not recorded yet is recorded now.
     ///
     /// # Errors
     ///
@@ -171,7 +171,8 @@ impl Shared {
     }
 
     pub(in crate::runtime) fn take_in(&self, session: Session) -> Result<SessionId, InboxError> {
-        let session = session.with_sync(self.session.sync);
+        let mut session = session.with_sync(self.session.sync);
+        session.recover_compaction();
         let id = SessionId(session.header().id().into());
         let inbox = Inbox::open(&session)?;
         self.known.opened(&session);

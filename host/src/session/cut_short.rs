@@ -1,0 +1,82 @@
+//! An undo whose write was cut short: the session stands where it stood before it.
+//!
+//! An undo writes the records since a compaction once more, as a branch of their own. All of it is one
+//! write, but a kill can end a write after any line:
+//!
+//! ```text
+//!  a b [compaction] c d e            undo says: since 3, stood at e
+//!    └─ undo c' d' ✂                 two of three are there: the session stands at e
+//! ```
+
+use serde::Deserialize;
+
+use super::body::RecordBody;
+use super::contents::Contents;
+use super::record::Record;
+use super::undo::UNDO;
+
+/// What the record of an undo says.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Said {
+    /// How many records follow it.
+    since: usize,
+    /// Where the session stood.
+    stood_at: String,
+}
+
+/// Leaves a branch that holds a part of an undo only. Its lines stay in the file.
+pub(super) fn leave_half_undone(contents: &mut Contents) {
+    if let Some(stood_at) = before_half_an_undo(contents) {
+        tracing::warn!("an undo was cut short; the session stands where it stood before it");
+        contents.tree.set_leaf(stood_at);
+    }
+}
+
+/// Where the session stood before an undo of which only a part is there.
+///
+/// An undo may write earlier ones again, so the outermost that lacks something counts.
+fn before_half_an_undo(contents: &Contents) -> Option<usize> {
+    let mut stood_at = None;
+    let mut behind: Vec<&Record> = Vec::new();
+    for record in contents.tree.path_backwards().filter_map(|at| contents.at(at)) {
+        if let Some(said) = said_by(record) {
+            stood_at = where_it_stood(contents, &said, &behind).or(stood_at);
+        }
+        behind.push(record);
+    }
+    stood_at
+}
+
+/// What a record says of an undo, if it is one of an undo.
+fn said_by(record: &Record) -> Option<Said> {
+    // Most records are none, and parsing each would make opening a long session slow.
+    let may_be = record.line().contains(UNDO);
+    let said = may_be.then(|| record.custom_data(UNDO)).flatten()?;
+    serde_json::from_value(said).ok()
+}
+
+/// Where the session stood, if what stands behind the undo, newest first, is a part of it and no more.
+fn where_it_stood(contents: &Contents, said: &Said, behind: &[&Record]) -> Option<usize> {
+    if behind.len() >= said.since {
+        return None;
+    }
+    let stood_at = contents.tree.position(&said.stood_at)?;
+    let since = since(contents, stood_at, said.since);
+    let mut again = behind.iter().rev().zip(since);
+    // Whoever went on from there made the branch their own.
+    again.all(|(again, first)| says_the_same(again, first)).then_some(stood_at)
+}
+
+/// The newest records up to a position, oldest first.
+fn since(contents: &Contents, at: usize, count: usize) -> Vec<&Record> {
+    let backwards = contents.tree.path_backwards_from(at).take(count);
+    let mut records: Vec<&Record> = backwards.filter_map(|at| contents.at(at)).collect();
+    records.reverse();
+    records
+}
+
+fn says_the_same(again: &Record, first: &Record) -> bool {
+    let said = |record| RecordBody::of_record(record).map(|body| body.seed()).ok();
+    again.timestamp_ms() == first.timestamp_ms() && said(again) == said(first)
+}
