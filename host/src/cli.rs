@@ -1,5 +1,6 @@
 //! The command line: arguments as types, one command a file, errors as exit codes and hints.
 
+mod chaos;
 mod chat;
 mod compact;
 mod config;
@@ -54,6 +55,9 @@ enum Command {
     #[command(subcommand)]
     Config(config::Config),
     Use(use_engine::Use),
+    /// Experiments that try to lose something.
+    #[command(subcommand)]
+    Chaos(chaos::Chaos),
 }
 
 /// Runs the command that the process was started with.
@@ -71,6 +75,7 @@ pub fn run() -> ExitCode {
         Command::Engines(command) => command.run(arguments.config.as_deref(), &mut output),
         Command::Config(command) => command.run(arguments.config.as_deref(), &mut output),
         Command::Use(command) => command.run(arguments.config.as_deref(), &mut output),
+        Command::Chaos(command) => command.run(&mut output),
     };
     match outcome {
         Ok(code) => code,

@@ -19,4 +19,6 @@ pub mod config;
 
 pub mod runtime;
 
+pub mod chaos;
+
 pub mod cli;

@@ -12,7 +12,7 @@ use serde::Deserialize;
 
 use super::body::RecordBody;
 use super::contents::Contents;
-use super::record::Record;
+use super::record::{Record, RecordKind};
 use super::undo::UNDO;
 
 /// What the record of an undo says.
@@ -41,7 +41,7 @@ fn before_half_an_undo(contents: &Contents) -> Option<usize> {
     let mut behind: Vec<&Record> = Vec::new();
     for record in contents.tree.path_backwards().filter_map(|at| contents.at(at)) {
         if let Some(said) = said_by(record) {
-            stood_at = where_it_stood(contents, &said, &behind).or(stood_at);
+            stood_at = where_it_stood(contents, record, &said, &behind).or(stood_at);
         }
         behind.push(record);
     }
@@ -57,26 +57,38 @@ fn said_by(record: &Record) -> Option<Said> {
 }
 
 /// Where the session stood, if what stands behind the undo, newest first, is a part of it and no more.
-fn where_it_stood(contents: &Contents, said: &Said, behind: &[&Record]) -> Option<usize> {
+fn where_it_stood(
+    contents: &Contents,
+    undo: &Record,
+    said: &Said,
+    behind: &[&Record],
+) -> Option<usize> {
     if behind.len() >= said.since {
         return None;
     }
     let stood_at = contents.tree.position(&said.stood_at)?;
-    let since = since(contents, stood_at, said.since);
+    let since = said_since(contents, undo.parent_id(), stood_at);
     let mut again = behind.iter().rev().zip(since);
     // Whoever went on from there made the branch their own.
     again.all(|(again, first)| says_the_same(again, first)).then_some(stood_at)
 }
 
-/// The newest records up to a position, oldest first.
-fn since(contents: &Contents, at: usize, count: usize) -> Vec<&Record> {
-    let backwards = contents.tree.path_backwards_from(at).take(count);
-    let mut records: Vec<&Record> = backwards.filter_map(|at| contents.at(at)).collect();
-    records.reverse();
-    records
+/// What was said behind a record up to a position, oldest first: all that an undo writes again.
+fn said_since<'a>(contents: &'a Contents, before: Option<&str>, at: usize) -> Vec<&'a Record> {
+    let backwards = contents.tree.path_backwards_from(at).filter_map(|at| contents.at(at));
+    let since = backwards.take_while(|record| Some(record.id()) != before);
+    let mut said: Vec<&Record> =
+        since.filter(|record| *record.kind() != RecordKind::Compaction).collect();
+    said.reverse();
+    said
 }
 
 fn says_the_same(again: &Record, first: &Record) -> bool {
+    if again.kind() != first.kind() || again.timestamp_ms() != first.timestamp_ms() {
+        return false;
+    }
     let said = |record| RecordBody::of_record(record).map(|body| body.seed()).ok();
-    again.timestamp_ms() == first.timestamp_ms() && said(again) == said(first)
+    // These name records, which have other ids on the new branch.
+    let names_records = matches!(again.kind(), RecordKind::ContextEdit | RecordKind::Label);
+    names_records || said(again) == said(first)
 }

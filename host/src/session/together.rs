@@ -5,8 +5,30 @@ use super::error::SessionError;
 use super::record::Record;
 use super::{Session, Store, clock};
 
+/// Records that are about to be appended, each behind the one before it.
+#[derive(Debug, Default)]
+pub(super) struct Together {
+    coming: Vec<Record>,
+}
+
+impl Together {
+    /// Adds one and answers the id that it will have. The session may not change before they are appended.
+    pub(super) fn add(
+        &mut self,
+        session: &Session,
+        body: RecordBody,
+        timestamp_ms: i64,
+    ) -> Result<String, SessionError> {
+        let id = session.next_id_behind(&self.coming, &body.seed(), timestamp_ms);
+        let parent = self.coming.last().or_else(|| session.leaf()).map(Record::id);
+        let line = body.into_line(&id, parent, &clock::iso(timestamp_ms));
+        self.coming.push(Session::record_of_line(&line)?);
+        Ok(id)
+    }
+}
+
 impl Session {
-    /// Appends records, each behind the one before it, with one write.
+    /// Appends records with one write.
     ///
     /// A kill in the middle of the write may leave the first of them: who needs all or nothing says in
     /// the first record how many there are, and looks when the session is opened.
@@ -14,23 +36,13 @@ impl Session {
     /// # Errors
     ///
     /// As [`append`](Self::append); none of them is appended then.
-    pub(super) fn append_together(
-        &mut self,
-        bodies: Vec<(RecordBody, i64)>,
-    ) -> Result<(), SessionError> {
+    pub(super) fn append_together(&mut self, together: Together) -> Result<(), SessionError> {
         self.check_writable()?;
-        let mut coming: Vec<Record> = Vec::with_capacity(bodies.len());
-        for (body, timestamp_ms) in bodies {
-            let id = self.next_id_behind(&coming, &body.seed(), timestamp_ms);
-            let parent = coming.last().or_else(|| self.contents.leaf()).map(Record::id);
-            let line = body.into_line(&id, parent, &clock::iso(timestamp_ms));
-            coming.push(Session::record_of_line(&line)?);
-        }
         if let Store::File(journal) = &mut self.store {
-            let lines: Vec<&str> = coming.iter().map(Record::line).collect();
+            let lines: Vec<&str> = together.coming.iter().map(Record::line).collect();
             journal.append_all(&mut self.contents, &lines)?;
         }
-        coming.into_iter().for_each(|record| self.push(record));
+        together.coming.into_iter().for_each(|record| self.push(record));
         Ok(())
     }
 }

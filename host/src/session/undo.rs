@@ -5,6 +5,7 @@ use serde_json::json;
 use super::body::RecordBody;
 use super::error::SessionError;
 use super::record::{Record, RecordKind};
+use super::together::Together;
 use super::{Session, clock};
 
 /// The custom type of the record that says so.
@@ -46,9 +47,10 @@ impl Session {
         let told =
             json!({ "compaction": compaction.id(), "since": since.len(), "stoodAt": stood_at });
         // One write, and a count: half of the records would hide the other half.
-        let mut again = vec![(RecordBody::custom(UNDO, &told), clock::now_ms())];
+        let mut again = Together::default();
+        again.add(self, RecordBody::custom(UNDO, &told), clock::now_ms())?;
         for record in since {
-            again.push((RecordBody::of_record(record)?, record.timestamp_ms()));
+            again.add(self, RecordBody::of_record(record)?, record.timestamp_ms())?;
         }
         self.append_together(again)
     }
