@@ -47,6 +47,7 @@ pub use header::{Header, SESSION_VERSION};
 pub use journal::{Holder, SyncPolicy};
 pub use pending::{Intent, Recovered, pending_file};
 pub use record::{Record, RecordKind};
+pub use undo::UNDO;
 
 use compaction::Draft;
 use contents::Contents;

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::ChaosError;
 use super::keeper::{Keeper, Nursery};
-use crate::session::{RecordKind, Session};
+use crate::session::{Record, RecordKind, Session, UNDO};
 
 /// Sessions that one worker takes in turn.
 const SESSIONS_OF_WORKER: usize = 3;
@@ -45,20 +45,24 @@ pub struct Tally {
     pub discarded: u64,
     /// Kills that left a part of a line at the end of a session.
     pub torn: u64,
-    /// Sessions, as seen after a kill, whose newest record is a compaction.
-    pub just_compacted: u64,
-    /// Sessions, as seen after a kill, that hold an undo.
-    pub with_undo: u64,
+    /// Sessions that were worked in.
+    pub sessions: u64,
+    /// Compactions in them.
+    pub compactions: u64,
+    /// Undos in them.
+    pub undos: u64,
 }
 
 impl Tally {
-    /// A session was seen after a kill.
-    pub(super) fn saw(&mut self, session: &Session, bytes: &[u8]) {
-        let is_compaction = |leaf: &crate::session::Record| *leaf.kind() == RecordKind::Compaction;
-        self.torn += u64::from(!bytes.ends_with(b"\n"));
-        self.just_compacted += u64::from(session.leaf().is_some_and(is_compaction));
-        let is_undo = |record: &&crate::session::Record| *record.kind() == RecordKind::Custom;
-        self.with_undo += u64::from(session.records().iter().any(|record| is_undo(&record)));
+    /// A session is worked in no more.
+    pub(super) fn closed(&mut self, session: &Session, promises: usize) {
+        let count = |is_it: &dyn Fn(&Record) -> bool| {
+            session.records().iter().filter(|record| is_it(record)).count() as u64
+        };
+        self.sessions += 1;
+        self.promises += promises as u64;
+        self.compactions += count(&|record| *record.kind() == RecordKind::Compaction);
+        self.undos += count(&|record| record.custom_data(UNDO).is_some());
     }
 
     fn add(&mut self, other: &Tally) {
@@ -68,8 +72,9 @@ impl Tally {
         self.redone += other.redone;
         self.discarded += other.discarded;
         self.torn += other.torn;
-        self.just_compacted += other.just_compacted;
-        self.with_undo += other.with_undo;
+        self.sessions += other.sessions;
+        self.compactions += other.compactions;
+        self.undos += other.undos;
     }
 }
 

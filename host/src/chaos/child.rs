@@ -34,6 +34,8 @@ pub struct Orders {
     pub seed: u64,
     /// It kills itself at this point of its log.
     pub points: Option<u64>,
+    /// It kills itself at this step of its compactions.
+    pub compaction_points: Option<u64>,
     /// No file may become longer.
     pub file_bytes: Option<u64>,
     /// It promises before it writes: to see whether anybody notices.
@@ -46,7 +48,7 @@ pub struct Orders {
 ///
 /// [`ChaosError`]: whatever a runtime answers.
 pub fn live(orders: &Orders, out: Box<dyn Write + Send>) -> Result<(), ChaosError> {
-    let points = Points::left(orders.points);
+    let points = Points::left(orders.points, orders.compaction_points);
     let promises = Arc::new(Promises::to(out));
     tracing::subscriber::with_default(points.clone(), || {
         if let Some(bytes) = orders.file_bytes {

@@ -46,7 +46,7 @@ impl fmt::Display for Harm {
 #[derive(Debug, Default)]
 pub(super) struct Known {
     /// The whole lines of its file, as last seen.
-    pub(super) bytes: Vec<u8>,
+    bytes: Vec<u8>,
     records: HashMap<String, String>,
     heard: HashSet<u64>,
     letters: HashSet<u64>,
@@ -69,7 +69,7 @@ impl Known {
     }
 
     /// Holds the bytes of a session file and what is beside it against all that is known.
-    pub(super) fn inspect(&mut self, path: &Path, bytes: &[u8]) -> Result<Session, Harm> {
+    pub(super) fn inspect(&mut self, path: &Path, bytes: &[u8]) -> Result<(), Harm> {
         let session = Session::read(path).map_err(|error| Harm::Closed(error.to_string()))?;
         self.check_bytes(bytes)?;
         check_problems(&session, bytes)?;
@@ -78,7 +78,7 @@ impl Known {
         check_compaction(&session)?;
         check_law(&session.live(0).snapshot())?;
         self.bytes = whole_lines(bytes).to_vec();
-        Ok(session)
+        Ok(())
     }
 
     /// A session file only grows.

@@ -19,7 +19,7 @@ use crate::session::{Recovered, Session, pending_file};
 const LONGEST_SESSION_BYTES: u64 = 1_000_000;
 
 /// A child that should have died by itself by now is killed.
-const PATIENCE: Duration = Duration::from_millis(400);
+const PATIENCE: Duration = Duration::from_millis(1_500);
 
 /// A child that has not opened its session by now is a failure of its own.
 const LONGEST_OPENING: Duration = Duration::from_secs(30);
@@ -87,9 +87,11 @@ impl Keeper {
         std::fs::create_dir_all(&folder).map_err(cannot(format!("make {}", folder.display())))
     }
 
-    /// Counts what was promised of the session.
+    /// Counts what the session holds in the end.
     pub(super) fn close(&self, tally: &mut Tally) {
-        tally.promises += self.known.promises() as u64;
+        if let Ok(session) = Session::read(&self.path()) {
+            tally.closed(&session, self.known.promises());
+        }
     }
 
     /// Lets a child work until it dies; all that it promised.
@@ -104,7 +106,7 @@ impl Keeper {
         let lines = child.stdout.take().map(listen);
         let mut promises = Vec::new();
         if let Some(lines) = &lines {
-            wait_for(way, lines, &mut promises)?;
+            wait_for(way, lines, &mut promises);
         }
         // It may be dead already, by its own hand.
         let _ = child.kill();
@@ -133,6 +135,9 @@ impl Keeper {
         command.arg("--session").arg(&path);
         match way {
             Way::Point(points) => drop(command.args(["--points", &points.to_string()])),
+            Way::Compaction(points) => {
+                command.args(["--compaction-points", &points.to_string()]);
+            }
             Way::Write(more) => {
                 let length = path.metadata().map(|file| file.len()).unwrap_or_default();
                 command.args(["--file-bytes", &(length + more).to_string()]);
@@ -157,8 +162,8 @@ impl Keeper {
             };
         }
         let bytes = std::fs::read(&path).map_err(closed)?;
-        let session = self.known.inspect(&path, &bytes)?;
-        tally.saw(&session, &bytes);
+        self.known.inspect(&path, &bytes)?;
+        tally.torn += u64::from(!bytes.ends_with(b"\n"));
         if random.u32(0..4) >= LEFT_TO_CHILD_OF_4 {
             self.recover(&path, &bytes, tally)?;
         }
@@ -186,7 +191,7 @@ impl Keeper {
             Recovered::Postponed { why } => return Err(Harm::Closed(why)),
             other => return Err(Harm::Changed(format!("the file, by {other:?}"))),
         }
-        self.known.inspect(path, &after).map(drop)
+        self.known.inspect(path, &after)
     }
 }
 
@@ -215,20 +220,17 @@ fn listen(stdout: ChildStdout) -> Receiver<Promise> {
 }
 
 /// Waits until it is time to kill.
-fn wait_for(
-    way: Way,
-    lines: &Receiver<Promise>,
-    promises: &mut Vec<Promise>,
-) -> Result<(), ChaosError> {
+fn wait_for(way: Way, lines: &Receiver<Promise>, promises: &mut Vec<Promise>) {
     match way {
         Way::Early(after) => thread::sleep(after),
         Way::Late(after) => {
             hear(lines, promises, LONGEST_OPENING, |promise| *promise == Promise::Ready);
             thread::sleep(after);
         }
-        Way::Point(_) | Way::Write(_) => hear(lines, promises, PATIENCE, |_| false),
+        Way::Point(_) | Way::Compaction(_) | Way::Write(_) => {
+            hear(lines, promises, PATIENCE, |_| false);
+        }
     }
-    Ok(())
 }
 
 /// Hears promises until one is the last that is waited for, the child ends, or it takes too long.

@@ -58,6 +58,8 @@ pub(super) struct ChildOrders {
     #[arg(long)]
     points: Option<u64>,
     #[arg(long)]
+    compaction_points: Option<u64>,
+    #[arg(long)]
     file_bytes: Option<u64>,
     #[arg(long)]
     lies: bool,
@@ -68,12 +70,17 @@ impl Chaos {
         match self {
             Chaos::Kill(kill) => kill.run(output),
             Chaos::Child(orders) => {
-                let ChildOrders { session, seed, points, file_bytes, lies } = orders;
-                let orders = Orders { session, seed, points, file_bytes, lies };
-                chaos::live(&orders, Box::new(std::io::stdout()))?;
+                chaos::live(&orders.into(), Box::new(std::io::stdout()))?;
                 Ok(ExitCode::SUCCESS)
             }
         }
+    }
+}
+
+impl From<ChildOrders> for Orders {
+    fn from(told: ChildOrders) -> Orders {
+        let ChildOrders { session, seed, points, compaction_points, file_bytes, lies } = told;
+        Orders { session, seed, points, compaction_points, file_bytes, lies }
     }
 }
 
@@ -127,12 +134,13 @@ fn told(tally: &Tally) -> String {
 /// How much there was to lose.
 fn remark(tally: &Tally, seed: u64, seconds: f64) -> String {
     format!(
-        "{} promises kept, {} torn lines, {} kills right behind a compaction, {} behind an undo; seed \
-         {seed}, {seconds:.0} s",
+        "{} promises kept; {} kills left a torn line; {} sessions, {} compactions and {} undos in them; \
+         seed {seed}, {seconds:.0} s",
         grouped(tally.promises),
         tally.torn,
-        tally.just_compacted,
-        tally.with_undo,
+        tally.sessions,
+        tally.compactions,
+        tally.undos,
     )
 }
 

@@ -8,8 +8,8 @@ use super::record::{Record, RecordKind};
 use super::together::Together;
 use super::{Session, clock};
 
-/// The custom type of the record that says so.
-pub(super) const UNDO: &str = "ctxhost.undo";
+/// The custom type of the record that says that a compaction was taken back.
+pub const UNDO: &str = "ctxhost.undo";
 
 impl Session {
     /// Takes the newest compaction of the branch back and answers its id; `None` where there is none.
