@@ -8,11 +8,12 @@ use std::path::{Path, PathBuf};
 use ctxhost_tests::root;
 
 /// Rooms of the host from the ground up. Rooms on one floor do not know each other.
-const FLOORS: [&[&str]; 6] = [
+const FLOORS: [&[&str]; 7] = [
     &["session", "law", "provider", "tool"],
     &["engine"],
     &["config"],
     &["runtime"],
+    &["chaos"],
     &["cli"],
     &["main"],
 ];

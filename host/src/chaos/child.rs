@@ -150,10 +150,8 @@ fn count(conversation: &Conversation) -> usize {
 /// The records behind those that are known.
 fn new(conversation: &Conversation, known: usize) -> Vec<Promise> {
     let records = conversation.session().records().iter().skip(known);
-    let promise = records.map(|record| Promise::Record {
-        id: record.id().to_owned(),
-        hash: hash(record.line()),
-    });
+    let promise = records
+        .map(|record| Promise::Record { id: record.id().to_owned(), hash: hash(record.line()) });
     promise.collect()
 }
 

@@ -160,7 +160,8 @@ fn check_compaction(session: &Session) -> Result<(), Harm> {
     let Some(record) = newest else { return Ok(()) };
     let half = || Harm::HalfWritten(format!("compaction {}", record.id()));
     let line: Value = serde_json::from_str(record.line()).map_err(|_| half())?;
-    let items = line.pointer("/details/ctxhost/items").and_then(Value::as_array).ok_or_else(half)?;
+    let items =
+        line.pointer("/details/ctxhost/items").and_then(Value::as_array).ok_or_else(half)?;
     let live = session.live(0).snapshot();
     let there: HashSet<&str> = live.iter().map(|entry| entry.id()).collect();
     let is_there = |item: &Value| named(item).iter().all(|id| there.contains(id.as_str()));

@@ -68,7 +68,9 @@ impl Keeper {
         self.look(random, tally).map_err(|harm| {
             let (way, session) = (way.to_string(), self.path());
             ChaosError::Harm { harm, kill, way, session }
-        })
+        })?;
+        tally.intact += 1;
+        Ok(())
     }
 
     fn begin_anew_where_long(&mut self, tally: &mut Tally) -> Result<(), ChaosError> {
@@ -157,7 +159,7 @@ impl Keeper {
         let closed = |error: std::io::Error| Harm::Closed(error.to_string());
         if !path.try_exists().map_err(closed)? {
             return match self.known.promises() {
-                0 => Ok(tally.intact += 1),
+                0 => Ok(()),
                 promises => Err(Harm::Lost(format!("the session, with {promises} promises"))),
             };
         }
@@ -167,7 +169,6 @@ impl Keeper {
         if random.u32(0..4) >= LEFT_TO_CHILD_OF_4 {
             self.recover(&path, &bytes, tally)?;
         }
-        tally.intact += 1;
         Ok(())
     }
 

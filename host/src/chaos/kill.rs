@@ -25,6 +25,9 @@ const MOST_POINTS: u64 = 60;
 /// The most points of compactions a child passes before a kill at one; each compaction has three.
 const MOST_COMPACTION_POINTS: u64 = 6;
 
+/// The most of one in four: less than a line, also than the first one of a session.
+const FEW_BYTES: u64 = 200;
+
 /// Who logs the points of compactions.
 const COMPACTIONS: &str = "session::pending";
 
@@ -58,6 +61,7 @@ impl Way {
             1..=3 => Way::Late(within(random, SHORT_WORK)),
             4..=5 => Way::Point(random.u64(1..=MOST_POINTS)),
             6..=7 => Way::Compaction(random.u64(1..=MOST_COMPACTION_POINTS)),
+            _ if random.u8(0..4) == 0 => Way::Write(random.u64(0..FEW_BYTES)),
             _ => Way::Write(random.u64(0..MOST_BYTES)),
         }
     }

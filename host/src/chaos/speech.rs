@@ -5,8 +5,18 @@ const MOST_WORDS: usize = 700;
 
 /// What texts are made of.
 const WORDS: [&str; 12] = [
-    "socket", "timeout", "src/pool.rs", "retries", "the", "of", "fails", "build", "4096", "naïve",
-    "quotes \"twice\"", "—",
+    "socket",
+    "timeout",
+    "src/pool.rs",
+    "retries",
+    "the",
+    "of",
+    "fails",
+    "build",
+    "4096",
+    "naïve",
+    "quotes \"twice\"",
+    "—",
 ];
 
 /// Hexadecimal digits of a number.

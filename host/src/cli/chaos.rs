@@ -101,13 +101,18 @@ impl Kill {
             lies: self.lies,
         };
         let began = Instant::now();
-        let bar = if output.watched() { ProgressBar::new(self.times) } else { ProgressBar::hidden() };
+        let bar =
+            if output.watched() { ProgressBar::new(self.times) } else { ProgressBar::hidden() };
         let outcome = campaign.run(&|_| bar.inc(1));
         bar.finish_and_clear();
         match outcome {
             Ok(tally) => {
                 let seconds = began.elapsed().as_secs_f64();
-                output.print(&if self.json { as_json(&tally, seed, seconds) } else { told(&tally) })?;
+                output.print(&if self.json {
+                    as_json(&tally, seed, seconds)
+                } else {
+                    told(&tally)
+                })?;
                 if !self.json {
                     output.remark(&remark(&tally, seed, seconds));
                 }

@@ -156,11 +156,8 @@ async fn run(
         outcome.verdict = Verdict::NotTried { reason: reason.to_string() };
         return Ok(outcome);
     }
-    let intent = conversation.session().intend_compaction(
-        &view,
-        &outcome.engine,
-        wanted.trigger.name(),
-    );
+    let intent =
+        conversation.session().intend_compaction(&view, &outcome.engine, wanted.trigger.name());
     let served = match ask(shaper, conversation, &view, wanted).await {
         Ok(Asked::Served(served)) => served,
         Ok(Asked::Ahead(served)) => {

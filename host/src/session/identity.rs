@@ -42,6 +42,11 @@ pub(super) fn session_id(now_ms: i64) -> String {
     )
 }
 
+/// A name that nobody else has, for as long as it takes.
+pub(super) fn nonce() -> String {
+    format!("{:016x}", RandomState::new().build_hasher().finish())
+}
+
 fn hex_of(seed: &[&str], attempt: u32, digits: usize) -> String {
     let mut hash = Sha256::new();
     for part in seed {

@@ -72,10 +72,10 @@ impl Journal {
         bytes: &[u8],
     ) -> Result<Journal, SessionError> {
         let path = in_real_folder(path).map_err(io_error("create", path))?;
-        let file = disk.open(&path, Opening::New).map_err(io_error("create", &path))?;
-        holder::lock(&*file, &path)?;
-        let mut journal = Journal::on(disk, path, file, 0);
-        let written = journal.write(bytes, Wait::ForDisk).and_then(|()| journal.sync_folder());
+        let file = aside::create(&*disk, &path, bytes)?;
+        let mut journal = Journal::on(disk, path, file, bytes.len() as u64);
+        journal.checksums.add(bytes);
+        let written = journal.sync_folder();
         if let Err(error) = written {
             // Nothing was promised, and a half-made file would keep the name from the next try.
             let _ = journal.disk.remove(&journal.path);

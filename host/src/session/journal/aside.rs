@@ -5,11 +5,43 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::disk::{Disk, DiskFile, Opening};
-use super::io_error;
+use super::{holder, io_error};
 use crate::session::error::SessionError;
+use crate::session::identity;
 
 /// The suffix of a migrated file that has not taken the name yet.
 pub(in crate::session) const STAGED: &str = "migrating";
+
+/// Makes a file that must not be there yet, locked, with its first bytes. It has them when it gets its
+/// name: a kill leaves no session without a header. The folder is not synced yet.
+pub(super) fn create(
+    disk: &dyn Disk,
+    path: &Path,
+    bytes: &[u8],
+) -> Result<Box<dyn DiskFile>, SessionError> {
+    let staged = beside(path, &format!("new-{}", identity::nonce()));
+    let mut file = disk.open(&staged, Opening::New).map_err(io_error("create", path))?;
+    let made = holder::lock(&*file, path).and_then(|()| {
+        let named = file.append(bytes).and_then(|()| file.sync());
+        named.and_then(|()| name(disk, &staged, path)).map_err(io_error("create", path))
+    });
+    // A second name of the file, or the only one of a file that nobody wants.
+    let _ = disk.remove(&staged);
+    made.map(|()| file)
+}
+
+/// Gives a file a name that must be free. Some file systems have no links, so that nobody can tell whether
+/// somebody is faster.
+fn name(disk: &dyn Disk, staged: &Path, path: &Path) -> io::Result<()> {
+    match disk.link(staged, path) {
+        Err(error) if has_no_links(&error) && !path.exists() => disk.rename(staged, path),
+        linked => linked,
+    }
+}
+
+fn has_no_links(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::Unsupported | io::ErrorKind::PermissionDenied)
+}
 
 /// Writes the new file, syncs it, and gives it the name and the mode of the old one. The folder is not
 /// synced yet.

@@ -21,6 +21,8 @@ pub(in crate::session) trait Disk: std::fmt::Debug + Send + Sync {
     fn open(&self, path: &Path, opening: Opening) -> io::Result<Box<dyn DiskFile>>;
     /// Gives a file another name, in place of what has it.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
+    /// Gives a file a second name, which must be free.
+    fn link(&self, from: &Path, to: &Path) -> io::Result<()>;
     /// Removes a name; one that is not there is no error.
     fn remove(&self, path: &Path) -> io::Result<()>;
     /// Makes the names in the folder of this path last.
@@ -96,6 +98,10 @@ impl Disk for RealDisk {
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         fs::rename(from, to)
+    }
+
+    fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        fs::hard_link(from, to)
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {

@@ -217,3 +217,15 @@ fn every_policy_writes_the_same_bytes() {
         assert_eq!(session.records().len(), 3);
     }
 }
+
+#[test]
+fn a_session_has_its_header_when_it_has_its_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("s.jsonl");
+    let mut session = Session::create(&path, "/", None).unwrap();
+    talk(&mut session, 1);
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 3, "no other name is left");
+    assert_eq!(fs::read(&path).unwrap(), session.to_bytes());
+    assert!(Session::create(&path, "/", None).is_err());
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 3);
+}

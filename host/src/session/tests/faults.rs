@@ -91,6 +91,11 @@ impl Disk for FaultyDisk {
         RealDisk.rename(from, to)
     }
 
+    fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.step("link")?;
+        RealDisk.link(from, to)
+    }
+
     fn remove(&self, path: &Path) -> io::Result<()> {
         self.step(&FaultyDisk::named("remove", path))?;
         RealDisk.remove(path)

@@ -264,7 +264,8 @@ fn half_an_undo_from_which_somebody_went_on_is_theirs() {
     let last = crate::session::Record::parse(&lines[before + 1]).unwrap().record;
     let said = said.replace("PARENT", last.id());
     let kept = lines[..before + 2].iter().map(String::as_str);
-    let file: Vec<&str> = [header.as_str()].into_iter().chain(kept).chain([said.as_str()]).collect();
+    let file: Vec<&str> =
+        [header.as_str()].into_iter().chain(kept).chain([said.as_str()]).collect();
     fs::write(&path, file.join("\n") + "\n").unwrap();
     let session = Session::read(&path).unwrap();
     assert_eq!(session.leaf().unwrap().id(), "12345678");
