@@ -21,6 +21,10 @@ const LONGEST_SESSION_BYTES: u64 = 1_000_000;
 /// A child that should have died by itself by now is killed.
 const PATIENCE: Duration = Duration::from_millis(1_500);
 
+/// The same for one that is to die in a compaction: where the program was not optimised and the machine is
+/// busy, that takes seconds to come to.
+const PATIENCE_FOR_COMPACTIONS: Duration = Duration::from_secs(10);
+
 /// A child that has not opened its session by now is a failure of its own.
 const LONGEST_OPENING: Duration = Duration::from_secs(30);
 
@@ -228,9 +232,8 @@ fn wait_for(way: Way, lines: &Receiver<Promise>, promises: &mut Vec<Promise>) {
             hear(lines, promises, LONGEST_OPENING, |promise| *promise == Promise::Ready);
             thread::sleep(after);
         }
-        Way::Point(_) | Way::Compaction(_) | Way::Write(_) => {
-            hear(lines, promises, PATIENCE, |_| false);
-        }
+        Way::Point(_) | Way::Write(_) => hear(lines, promises, PATIENCE, |_| false),
+        Way::Compaction(_) => hear(lines, promises, PATIENCE_FOR_COMPACTIONS, |_| false),
     }
 }
 

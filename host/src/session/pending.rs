@@ -13,8 +13,8 @@
 //! the same summary twice. A compaction without this file is less comfortable and never unsafe, so
 //! nothing about it stops a compaction or an opening.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write as _};
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use ctxhost_engine_api::Transcript;
@@ -24,7 +24,7 @@ use sha2::{Digest, Sha256};
 use super::compaction::NewCompaction;
 use super::error::SessionError;
 use super::journal::aside::{beside, set_aside};
-use super::journal::disk::RealDisk;
+use super::journal::disk::{Disk as _, Opening, RealDisk};
 use super::journal::io_error;
 use super::record::{Record, RecordKind};
 use super::{Session, clock};
@@ -228,12 +228,13 @@ impl Pending {
         let json = serde_json::to_vec(self)
             .map_err(|error| SessionError::Plan { reason: error.to_string() })?;
         let staged = staged(path);
-        let written = staged_file(&staged).and_then(|mut file| {
-            file.write_all(&json)?;
-            file.sync_data()
+        let written = RealDisk.remove(&staged).and_then(|()| {
+            let mut file = RealDisk.open(&staged, Opening::New)?;
+            file.append(&json)?;
+            file.sync()?;
+            RealDisk.rename(&staged, path)
         });
-        let renamed = written.and_then(|()| fs::rename(&staged, path));
-        renamed.map_err(io_error("write", path))
+        written.map_err(io_error("write", path))
     }
 }
 
@@ -266,24 +267,12 @@ fn keep_unreadable(path: &Path, why: &str, bytes: &[u8]) -> Recovered {
 /// Removes the file and what a kill may have left of writing it.
 fn remove(path: &Path) {
     for path in [path.to_owned(), staged(path)] {
-        match fs::remove_file(&path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                tracing::warn!(%error, file = %path.display(), "a leftover could not be removed");
-            }
-            _ => {}
+        if let Err(error) = RealDisk.remove(&path) {
+            tracing::warn!(%error, file = %path.display(), "a leftover could not be removed");
         }
     }
 }
 
 fn staged(path: &Path) -> PathBuf {
     beside(path, "new")
-}
-
-/// An empty file, readable by its owner only, in the place of one that a kill left.
-fn staged_file(path: &Path) -> io::Result<File> {
-    let mut options = OpenOptions::new();
-    options.write(true).create(true).truncate(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    options.open(path)
 }
