@@ -11,6 +11,7 @@ pub mod session;
 
 pub mod law;
 pub mod provider;
+pub mod survival;
 pub mod tool;
 
 pub mod engine;

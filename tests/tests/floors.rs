@@ -9,7 +9,7 @@ use ctxhost_tests::root;
 
 /// Rooms of the host from the ground up. Rooms on one floor do not know each other.
 const FLOORS: [&[&str]; 7] = [
-    &["session", "law", "provider", "tool"],
+    &["session", "law", "provider", "tool", "survival"],
     &["engine", "history"],
     &["config"],
     &["runtime"],
@@ -94,11 +94,7 @@ const CONFINED: [(&str, &str, &[&str]); 8] = [
     ("async_ffi", "engine-api/src", &["abi", "abi.rs"]),
     ("libloading", "host/src", &["engine/library.rs"]),
     ("ctxhost_engine_legacy", "host/src", &["engine/bundled.rs"]),
-    (
-        "ctxhost_engine_kit",
-        "host/src",
-        &["runtime/replay/identifiers.rs", "runtime/memory.rs", "history/redact.rs"],
-    ),
+    ("ctxhost_engine_kit", "host/src", &["survival", "survival.rs"]),
     ("reqwest", "host/src", &["provider", "provider.rs"]),
     ("rmcp", "host/src", &["tool/mcp"]),
     ("println!", "host/src", &[]),

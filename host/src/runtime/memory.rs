@@ -18,10 +18,10 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
-use ctxhost_engine_kit::redact::redact;
 use jiff::Timestamp;
 
 use crate::session::SessionFolder;
+use crate::survival::redact;
 
 /// The bundled memory, as the slot names it.
 pub(super) const NOTES: &str = "notes";

@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use ctxhost_engine_api::{Entry, Flags, ToolCall, Transcript};
+use ctxhost_engine_api::{Entry, Flags, Kind, Role, ToolCall, Transcript};
 use regex::Regex;
 
 use super::call_of;
@@ -65,14 +65,31 @@ pub fn about(call: &ToolCall<'_>) -> String {
     words.join(" ")
 }
 
+/// The command that a call runs, where it runs one.
+pub fn command_of(call: &ToolCall<'_>) -> Option<String> {
+    call.string_argument(&COMMANDS)
+}
+
+/// Whether an entry is the result of something that failed: it says so, or names an exit code that is
+/// not 0.
+pub fn has_failed(entry: &Entry<'_>) -> bool {
+    let is_result = entry.role() == Role::Tool || entry.kind() == Kind::Bash;
+    let names_failure = || exit_code(entry).is_some_and(|code| code != "0");
+    is_result && (entry.has(Flags::ERROR) || names_failure())
+}
+
 fn outcome(entry: &Entry<'_>) -> String {
-    let end = suffix(entry.text(), EXIT_CODE_CHARS, 1);
-    let code = EXIT_CODE.as_ref().and_then(|pattern| pattern.captures_iter(end).last());
-    match code.and_then(|found| found.get(1)) {
-        Some(code) => format!("exit code {}", code.as_str()),
+    match exit_code(entry) {
+        Some(code) => format!("exit code {code}"),
         None if entry.has(Flags::ERROR) => "error".into(),
         None => "ok".into(),
     }
+}
+
+fn exit_code<'a>(entry: &Entry<'a>) -> Option<&'a str> {
+    let end = suffix(entry.text(), EXIT_CODE_CHARS, 1);
+    let found = EXIT_CODE.as_ref()?.captures_iter(end).last()?;
+    found.get(1).map(|code| code.as_str())
 }
 
 #[cfg(test)]
@@ -97,6 +114,20 @@ mod tests {
     #[test]
     fn the_pattern_compiles() {
         assert!(EXIT_CODE.is_some());
+    }
+
+    #[test]
+    fn a_failure_says_so_or_names_its_exit_code() {
+        let mut talk = Conversation::new();
+        talk.calls(&[("a", "bash", r#"{"cmd":"ls"}"#), ("b", "bash", "{}"), ("c", "bash", "{}")]);
+        talk.failure("a", "bash", "no").result("b", "bash", "2 failed\nexit code 101");
+        talk.result("c", "bash", "done, exit code 0").assistant("exit code 1");
+        let transcript = talk.transcript();
+        let failed: Vec<bool> = transcript.iter().map(|entry| has_failed(&entry)).collect();
+        assert_eq!(failed, [false, true, true, false, false]);
+        let calls = transcript.get(0).unwrap().tool_calls();
+        let commands: Vec<_> = calls.iter().map(command_of).collect();
+        assert_eq!(commands, [Some("ls".into()), None, None]);
     }
 
     #[test]

@@ -1,27 +1,19 @@
 //! Whether a request still showed the names that its answer came back to.
 //!
 //! Needed is an identifier (path, URL, hash, long number) that an answer of the recording names again
-//! after a pause. It was kept when it stood anywhere in the request that was answered. The engines'
-//! own words for identifiers count, and the paths of files inside a project, which they leave out.
+//! after a pause. It was kept when it stood anywhere in the request that was answered. What is one the
+//! survival ledger says, for all of the host.
 
 use std::collections::HashMap;
-use std::sync::LazyLock;
 
-use ctxhost_engine_api::{Entry, Item, Message, ToolCall};
-use ctxhost_engine_kit::identifiers;
-use regex::Regex;
-use serde_json::Value;
+use ctxhost_engine_api::{Entry, Item};
 
 use super::prefix;
+use crate::survival;
 
 /// Entries that an identifier must have been silent for, so that it counts as coming back. What was
 /// said a moment ago is in every request; 20 entries are about ten steps of a coding agent.
 const PAUSE_ENTRIES: u64 = 20;
-
-/// `src/main.rs`, but neither `and/or` nor the rest of an absolute path.
-const RELATIVE_PATH: &str = r#"(?:^|[\s"'`(\[=:,<|])(?:\./)?((?:[A-Za-z0-9_.@+-]+/)+[A-Za-z0-9_.@+-]*\.[A-Za-z][A-Za-z0-9]{0,7})\b"#;
-
-static RELATIVE_PATHS: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(RELATIVE_PATH).ok());
 
 /// Counts needed and kept identifiers. Each text is searched once.
 #[derive(Default)]
@@ -78,9 +70,9 @@ impl IdentifierMeter {
     fn read(&mut self, item: &Item<'_>) -> &[usize] {
         let identity = prefix::identity(item);
         if !self.named.contains_key(&identity) {
-            let texts = texts_of(item);
-            let mut found = identifiers::extract(texts.iter().map(String::as_str), usize::MAX);
-            texts.iter().for_each(|text| found.extend(relative_paths(text)));
+            let texts = survival::texts_of(item);
+            let found = texts.iter().flat_map(|text| survival::names_in(text));
+            let found: Vec<String> = found.collect();
             let mut numbers: Vec<_> = found.into_iter().map(|name| self.number_of(name)).collect();
             numbers.sort_unstable();
             numbers.dedup();
@@ -96,39 +88,6 @@ impl IdentifierMeter {
             self.last_named.push(0);
         }
         number
-    }
-}
-
-/// The paths of files inside a project.
-fn relative_paths(text: &str) -> impl Iterator<Item = String> {
-    let found = RELATIVE_PATHS.iter().flat_map(|pattern| pattern.captures_iter(text));
-    found.filter_map(|parts| Some(parts.get(1)?.as_str().to_owned()))
-}
-
-/// What an item says: its text and the texts in the arguments of its calls.
-fn texts_of(item: &Item<'_>) -> Vec<String> {
-    let mut texts = vec![item.text().into_owned()];
-    let calls = match item {
-        Item::Kept(entry) | Item::Retold { entry, .. } => entry.tool_calls(),
-        Item::Rewritten { raw, .. } => Message::parse(raw, "").tool_calls(),
-        _ => Vec::new(),
-    };
-    for call in &calls {
-        add_arguments(call, &mut texts);
-    }
-    texts
-}
-
-fn add_arguments(call: &ToolCall<'_>, texts: &mut Vec<String>) {
-    let mut values = vec![call.arguments_value()];
-    while let Some(value) = values.pop() {
-        match value {
-            Value::String(text) => texts.push(text),
-            Value::Number(number) => texts.push(number.to_string()),
-            Value::Array(list) => values.extend(list),
-            Value::Object(fields) => values.extend(fields.into_iter().map(|(_, value)| value)),
-            Value::Null | Value::Bool(_) => {}
-        }
     }
 }
 
@@ -197,17 +156,6 @@ mod tests {
         );
         assert_eq!(measured(&transcript, newest_four), (2, 0));
         assert_eq!(measured(&transcript, with_a_note), (2, 1), "a summary may name it too");
-    }
-
-    #[test]
-    fn a_path_inside_a_project_is_an_identifier() {
-        let found = |text| relative_paths(text).collect::<Vec<_>>();
-        assert_eq!(
-            found("see ./src/a.rs:12, `b/c.toml` d/e.md"),
-            ["src/a.rs", "b/c.toml", "d/e.md"]
-        );
-        let none = "and/or 1/2.5 /srv/app/main.rs https://example.com/a.html main.rs";
-        assert_eq!(found(none), Vec::<String>::new());
     }
 
     #[test]
