@@ -6,6 +6,8 @@ mod chaos;
 mod chat;
 mod compact;
 mod config;
+mod context;
+mod diff;
 mod engines;
 mod export;
 mod failure;
@@ -20,6 +22,7 @@ mod replay;
 mod restore;
 mod sessions;
 mod setup;
+mod statusline;
 mod undo;
 mod use_engine;
 mod window;
@@ -53,6 +56,9 @@ enum Command {
     #[command(subcommand)]
     Sessions(sessions::Sessions),
     Compact(compact::Compact),
+    Diff(diff::Diff),
+    Context(context::Context),
+    Statusline(statusline::Statusline),
     Fetch(fetch::Fetch),
     Fsck(fsck::Fsck),
     Undo(undo::Undo),
@@ -82,6 +88,9 @@ pub fn run() -> ExitCode {
         Command::Chat(command) => command.run(arguments.config.as_deref(), &mut output),
         Command::Sessions(command) => command.run(&mut output),
         Command::Compact(command) => command.run(arguments.config.as_deref(), &mut output),
+        Command::Diff(command) => command.run(&mut output),
+        Command::Context(command) => command.run(arguments.config.as_deref(), &mut output),
+        Command::Statusline(command) => command.run(arguments.config.as_deref(), &mut output),
         Command::Fetch(command) => command.run(&mut output),
         Command::Fsck(command) => command.run(&mut output),
         Command::Undo(command) => command.run(&mut output),

@@ -31,6 +31,8 @@ pub mod model_name;
 pub mod subagent;
 
 mod by_hand;
+pub mod difference;
+pub mod filling;
 mod known_session;
 mod live_prefix;
 pub mod originals;

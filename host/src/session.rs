@@ -8,6 +8,7 @@ mod adoption;
 mod body;
 pub mod checkup;
 mod clock;
+mod compacted;
 mod compaction;
 mod contents;
 mod cut_short;
@@ -42,6 +43,7 @@ use ctxhost_engine_api::Flags;
 use ctxhost_engine_api::transcript::log::{NewEntry, TranscriptLog};
 
 pub use body::RecordBody;
+pub use compacted::Compacted;
 pub use compaction::NewCompaction;
 pub use digest::digest;
 pub use error::{LineFault, LineProblem, SessionError};
@@ -173,6 +175,12 @@ impl Session {
     /// The record with this id.
     pub fn record(&self, id: &str) -> Option<&Record> {
         self.contents.record(id)
+    }
+
+    /// The line of the file on which a record stands, from 1; of a session of another agent the line it
+    /// would have as a file of its own.
+    pub fn line_of(&self, id: &str) -> Option<usize> {
+        self.contents.line_of(id)
     }
 
     /// The record where the session stands: the next one follows it.

@@ -23,7 +23,7 @@ mod tests;
 
 use std::collections::HashMap;
 
-use ctxhost_engine_api::{Flags, Item, Transcript};
+use ctxhost_engine_api::{Flags, Item, Kind, Transcript};
 
 pub use ctxhost_engine_kit::redact::redact;
 pub use gate::{BadRule, Breach, Gate, Rule};
@@ -110,7 +110,8 @@ impl<'a> Ledger<'a> {
         let mut numbers: HashMap<(Category, String), usize> = HashMap::new();
         for entry in before.iter() {
             let statement = Statement::of(&Item::Kept(entry));
-            let is_synthetic = entry.has(Flags::SYNTHETIC);
+            let is_synthetic =
+                entry.has(Flags::SYNTHETIC) || entry.kind() == Kind::CompactionSummary;
             let mut facts = Vec::new();
             for fact in statement.facts() {
                 let next = ledger.told.len();

@@ -11,6 +11,7 @@ use ctxhost::runtime::replay::replay;
 use ctxhost::runtime::replay::report::Run;
 use ctxhost::runtime::{CompactionOutcome, Setup, Verdict};
 use ctxhost::session::Session;
+use ctxhost::survival::Gate;
 use ctxhost_engine_api::ModelRef;
 use ctxhost_tests::recorded_session;
 use serde_json::json;
@@ -52,6 +53,7 @@ fn run(decision: HookDecision) -> (Run, Vec<String>) {
         completer: None,
         blobs_folder: None,
         store_folder: None,
+        gate: Gate::default(),
         hooks: vec![witness.clone()],
     };
     let session = Session::parse("recorded", &recorded_session()).unwrap();

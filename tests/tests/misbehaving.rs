@@ -11,6 +11,7 @@ use ctxhost::runtime::replay::replay;
 use ctxhost::runtime::replay::report::Run;
 use ctxhost::runtime::{RuntimeError, Setup};
 use ctxhost::session::Session;
+use ctxhost::survival::Gate;
 use ctxhost_engine_api::ModelRef;
 use ctxhost_tests::{chaos_library, recorded_session};
 use serde_json::json;
@@ -32,6 +33,7 @@ fn setup(budget_tokens: u64, on_error: OnEngineError) -> Setup {
         completer: None,
         blobs_folder: None,
         store_folder: None,
+        gate: Gate::default(),
         hooks: Vec::new(),
     }
 }

@@ -7,6 +7,7 @@ use super::failure::Failure;
 use super::moment::now_ms;
 use super::opening::unlisted;
 use super::output::Output;
+use super::render::survival;
 use super::setup;
 use super::window::parse_tokens;
 use crate::engine::OnEngineError;
@@ -90,10 +91,11 @@ impl Compact {
         let written = if self.dry_run { "dry run - nothing written\n" } else { "" };
         match &outcome.verdict {
             Verdict::Applied => format!(
-                "{written}{engine}: {before_tokens} -> {after_tokens} tokens, {} entries folded{}\n\n\
+                "{written}{engine}: {before_tokens} -> {after_tokens} tokens, {} entries folded{}{}\n\n\
                  {summary}\n",
                 folded.len(),
                 stood_in(outcome),
+                kept(outcome),
             ),
             Verdict::Rejected { reason } | Verdict::NotTried { reason } => {
                 format!("{written}{engine}: not compacted: {reason}\n")
@@ -115,4 +117,10 @@ fn redone(session: &Session, id: &str) -> String {
 fn stood_in(outcome: &CompactionOutcome) -> String {
     let why = outcome.fallback.as_ref();
     why.map(|why| format!("\nit stood in for another engine: {why}")).unwrap_or_default()
+}
+
+/// How much of what was said is still said.
+fn kept(outcome: &CompactionOutcome) -> String {
+    let shares = outcome.survival.as_ref();
+    shares.map(|shares| format!("\nkept: {}", survival::line(shares))).unwrap_or_default()
 }

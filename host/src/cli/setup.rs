@@ -27,16 +27,9 @@ pub(super) fn of(
     model: Option<(String, String)>,
     window: Option<u64>,
 ) -> Result<(Setup, WindowFacts), Failure> {
+    let window = window_of(config, model.as_ref(), window);
     let (provider, id) = model.unwrap_or_default();
-    let (window_tokens, source) = match window {
-        Some(window) => (window, "--window".to_owned()),
-        None => {
-            let (window, source) = config.window_for(&provider, &id);
-            (window, source.to_string())
-        }
-    };
-    let overhead = config.budget.overhead_tokens;
-    let (reserve_tokens, budget_tokens) = config.budget.budget(window_tokens, overhead);
+    let WindowFacts { window_tokens, reserve_tokens, budget_tokens, .. } = window;
     let setup = Setup {
         budget_tokens,
         reserve_tokens,
@@ -48,9 +41,30 @@ pub(super) fn of(
         completer: completer(config)?,
         blobs_folder: None,
         store_folder: None,
+        gate: config.compaction.gate.clone(),
         hooks: Vec::new(),
     };
-    Ok((setup, WindowFacts { window_tokens, source, reserve_tokens, budget_tokens }))
+    Ok((setup, window))
+}
+
+/// The window of a model, the one that was asked for before the one that the config knows, and what of it
+/// requests may take.
+pub(super) fn window_of(
+    config: &Config,
+    model: Option<&(String, String)>,
+    window: Option<u64>,
+) -> WindowFacts {
+    let (provider, id) = model.map_or(("", ""), |(provider, id)| (provider, id));
+    let (window_tokens, source) = match window {
+        Some(window) => (window, "--window".to_owned()),
+        None => {
+            let (window, source) = config.window_for(provider, id);
+            (window, source.to_string())
+        }
+    };
+    let overhead = config.budget.overhead_tokens;
+    let (reserve_tokens, budget_tokens) = config.budget.budget(window_tokens, overhead);
+    WindowFacts { window_tokens, source, reserve_tokens, budget_tokens }
 }
 
 /// Gives an engine, and the one that stands in for it, the rules of the session's workspace, and says

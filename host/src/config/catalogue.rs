@@ -34,6 +34,8 @@ pub enum Allowed {
     Digest,
     /// A list of texts.
     List,
+    /// A list of rules of a gate.
+    Rules,
     /// A whole number of at least this.
     Whole(u64),
     /// A number between these two, both included.
@@ -61,7 +63,7 @@ impl Allowed {
             (Allowed::Digest, Written::Text(text)) => {
                 text.len() == 64 && text.bytes().all(|byte| byte.is_ascii_hexdigit())
             }
-            (Allowed::List, Written::List { only_text }) => *only_text,
+            (Allowed::List | Allowed::Rules, Written::List { only_text }) => *only_text,
             (Allowed::Whole(least), Written::Whole(Some(number))) => {
                 u64::try_from(*number).is_ok_and(|number| number >= least)
             }
@@ -84,6 +86,7 @@ impl Allowed {
             Allowed::Url => "an address that begins with http:// or https://".into(),
             Allowed::Digest => "a SHA-256 of 64 hex digits, as `sha256sum` prints it".into(),
             Allowed::List => "a list of texts, such as [\"mask\"]".into(),
+            Allowed::Rules => "a list of rules, such as [\"paths >= 0.95\"]".into(),
             Allowed::Whole(least) if unit.is_empty() => {
                 format!("a whole number of at least {least}")
             }
@@ -412,6 +415,12 @@ pub const SETTINGS: &[Setting] = &[
         SHARE,
         Allowed::Number(0.0, 1.0),
         "share of the budget from which on a compaction is worked out ahead, in the background; 0 for never, since it may be work for nothing",
+    ),
+    setting(
+        "compaction.gate",
+        "",
+        Allowed::Rules,
+        "the least that a compaction has to keep of `asks`, `paths`, `commands`, `ids`, `numbers` or `failures`; one that keeps less is rejected. None, because how much may go is for the person to say",
     ),
     setting(
         "compaction.memory_flush",
@@ -834,7 +843,7 @@ pub(super) fn known(path: &[String]) -> Known {
         let inner = path.len() > setting.path().len();
         let is_foreign = matches!(
             setting.allowed,
-            Allowed::Foreign | Allowed::Texts | Allowed::Slot | Allowed::List
+            Allowed::Foreign | Allowed::Texts | Allowed::Slot | Allowed::List | Allowed::Rules
         );
         inner && is_foreign && fits(&setting.path(), path)
     };

@@ -4,7 +4,7 @@ use super::catalogue::{self, Allowed, Known, SETTINGS, Setting};
 use super::error::{ConfigError, Mistake};
 use super::places::{self, Place, Written};
 use super::providers;
-use super::{Config, Origin};
+use super::{Config, Origin, compaction};
 use crate::engine::Isolation;
 
 /// Names closer than this are taken for a slip of the same name; below it, guesses annoy.
@@ -22,7 +22,7 @@ pub(super) fn settings(origin: &Origin) -> Result<(), ConfigError> {
             Known::Nothing => return Err(unknown_key(origin, place)),
         }
     }
-    Ok(())
+    compaction::rules(origin)
 }
 
 /// Checks what only two settings together can get wrong.
@@ -114,7 +114,7 @@ fn listing(table: &[String]) -> String {
 }
 
 /// The name that a slip of the finger was meant to be.
-fn nearest<'a>(name: &str, names: &[&'a str]) -> Option<&'a str> {
+pub(super) fn nearest<'a>(name: &str, names: &[&'a str]) -> Option<&'a str> {
     let likeness = |other: &str| strsim::jaro_winkler(&name.to_lowercase(), other);
     let best = names.iter().max_by(|a, b| likeness(a).total_cmp(&likeness(b)))?;
     (likeness(best) >= LIKENESS).then_some(*best)

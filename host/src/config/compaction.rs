@@ -2,6 +2,13 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::Origin;
+use super::catalogue::quoted;
+use super::check::nearest;
+use super::error::{ConfigError, Mistake};
+use super::places::Written;
+use crate::survival::{BadRule, Category, Gate, Rule};
+
 /// `[compaction]`: when compactions happen.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -18,6 +25,9 @@ pub struct CompactionSettings {
     /// Share of the budget from which on a compaction is worked out ahead in the background; 0 for
     /// never. Default 0: it may be work for nothing.
     pub precompute_share: f64,
+    /// The least that a compaction has to keep, as rules such as `paths >= 0.95`; one that keeps less is
+    /// rejected. Default none: how much may go is for the person to say.
+    pub gate: Gate,
     /// Whether the model is asked for notes before a compaction, which the memory keeps. Default false: it
     /// is one more request, and nothing is kept where the memory slot is empty.
     pub memory_flush: bool,
@@ -41,6 +51,7 @@ impl Default for CompactionSettings {
             mid_turn: false,
             idle_ms: 60_000,
             precompute_share: 0.0,
+            gate: Gate::default(),
             memory_flush: false,
             max_live_bytes: 0,
             timeout_share: 0.65,
@@ -63,4 +74,35 @@ pub enum Timing {
     Ask,
     /// When a person asks for it. A request that does not fit is an error.
     Manual,
+}
+
+/// Checks the rules of the gate, each at its own place.
+pub(super) fn rules(origin: &Origin) -> Result<(), ConfigError> {
+    for place in origin.places.iter() {
+        let [table, setting, _] = place.path.as_slice() else { continue };
+        let Written::Text(rule) = &place.value else { continue };
+        if table != "compaction" || setting != "gate" {
+            continue;
+        }
+        let Err(bad) = rule.parse::<Rule>() else { continue };
+        let message = format!("compaction.gate: {bad}");
+        let mistake = Mistake::new(&origin.name, &origin.text, message);
+        let mistake = mistake.at(place.value_span.clone(), "this rule").advising(way_out(&bad));
+        return Err(Box::new(mistake).into());
+    }
+    Ok(())
+}
+
+fn way_out(bad: &BadRule) -> String {
+    let names = Category::ALL.map(Category::name);
+    match bad {
+        BadRule::Category { name } => match nearest(name, &names) {
+            Some(near) => format!("did you mean `{near}`?"),
+            None => format!("counted are {}", quoted(&names)),
+        },
+        BadRule::Form { .. } => {
+            format!("a name, >= and a share; counted are {}", quoted(&names))
+        }
+        BadRule::Least { .. } => "1.0 keeps all of them, 0.95 all but one in twenty".into(),
+    }
 }

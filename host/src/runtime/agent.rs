@@ -72,6 +72,8 @@ pub struct Occupancy {
     pub budget_tokens: u64,
     /// The window, in provider tokens.
     pub window_tokens: u64,
+    /// What is held free for the answer, in provider tokens.
+    pub reserve_tokens: u64,
     /// The engine that would shape it.
     pub engine: String,
     /// The model that would read it, as `provider/id`.
@@ -222,8 +224,10 @@ impl Runtime {
         let lane = shared.enter(session, &held).await;
         let mut open = held.open.lock().await;
         let mut turn = Turn::new(shared, &lane, &mut open)?;
+        let budget = turn.budget().await;
         Ok(Occupancy {
-            budget_tokens: turn.budget().await.tokens,
+            budget_tokens: budget.tokens,
+            reserve_tokens: budget.reserve_tokens,
             window_tokens: turn.window_tokens(),
             engine: turn.slot.effective().id().to_owned(),
             model: turn.walk.model().to_string(),
@@ -316,6 +320,7 @@ impl Shared {
             budget_tokens: budget.tokens,
             reserve_tokens: budget.reserve_tokens,
             model,
+            gate: &self.compaction.gate,
             hooks: &self.hooks,
         }
     }

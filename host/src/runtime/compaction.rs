@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use ctxhost_engine_api::{Action, CompactRequest, Compaction, Plan, Role, Transcript, Trigger};
-use serde_json::Value;
+use serde_json::json;
 
 use super::conversation::Conversation;
 use super::hook::{self, ComingCompaction, HookDecision};
@@ -12,6 +12,7 @@ use super::request::{MAX_COMPACTIONS, RuntimeError, Shaper};
 use crate::engine::{Served, SlotError};
 use crate::law::{self, Lawful, progress};
 use crate::session::NewCompaction;
+use crate::survival::{self, Shares};
 
 /// What became of a compaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,6 +57,8 @@ pub struct CompactionOutcome {
     pub summary: String,
     /// What the engine said of it: who wrote the summary, and what did not go as it should.
     pub said: String,
+    /// How much of what was said is still said; `None` where there was nothing to hold against it.
+    pub survival: Option<Shares>,
     /// Why it was not the configured engine that made it.
     pub fallback: Option<String>,
     /// Whether it had been worked out ahead, so that nobody waited for the engine.
@@ -76,6 +79,7 @@ impl CompactionOutcome {
             folded: Vec::new(),
             summary: String::new(),
             said: String::new(),
+            survival: None,
             fallback: None,
             ahead: false,
             took: Duration::ZERO,
@@ -179,7 +183,12 @@ async fn run(
     outcome.engine = served.engine.clone();
     outcome.fallback = served.fallback.clone();
     outcome.took = served.took;
-    match judge(shaper, &view, &served, outcome.before_tokens) {
+    let judged = judge(shaper, &view, &served, outcome.before_tokens).and_then(|lawful| {
+        let (survival, passes) = weigh(shaper, &view, &lawful);
+        outcome.survival = Some(survival);
+        passes.map(|()| lawful)
+    });
+    match judged {
         Ok(lawful) => {
             intent.fulfilled();
             apply(conversation, &lawful, &served, &mut outcome, now_ms)?;
@@ -271,6 +280,17 @@ pub(super) fn judge(
     Ok(lawful)
 }
 
+/// Counts what a lawful plan keeps and holds that against the gate; the reason where it does not pass.
+pub(super) fn weigh(
+    shaper: &Shaper<'_>,
+    view: &Transcript,
+    lawful: &Lawful,
+) -> (Shares, Result<(), String>) {
+    let survival = survival::survey(view, &lawful.items(view));
+    let passes = shaper.gate.judge(&survival).map_err(|breach| breach.to_string());
+    (survival.shares, passes)
+}
+
 fn apply(
     conversation: &mut Conversation,
     lawful: &Lawful,
@@ -288,7 +308,7 @@ fn apply(
         engine_version: served.version.clone(),
         trigger: outcome.trigger.name().into(),
         timestamp_ms: Some(now_ms),
-        extra_details: Value::Null,
+        extra_details: json!({ "survival": outcome.survival }),
     })?;
     outcome.after_tokens = lawful.tokens;
     outcome.folded = folded(&view, &lawful.plan);

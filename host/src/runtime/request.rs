@@ -14,6 +14,7 @@ use super::hook::CompactionHook;
 use crate::engine::{Served, Slot, SlotError};
 use crate::law::{self, CannotFit, LawSettings, Lawful, Repair};
 use crate::session::SessionError;
+use crate::survival::Gate;
 
 /// How often one request may ask for a compaction before the last rung (DESIGN 2, overflow recovery).
 pub const MAX_COMPACTIONS: u32 = 3;
@@ -111,6 +112,8 @@ pub struct Shaper<'a> {
     pub reserve_tokens: u64,
     /// The model.
     pub model: &'a ModelRef,
+    /// The least that a compaction has to keep.
+    pub gate: &'a Gate,
     /// Who wants to know of compactions.
     pub hooks: &'a [Arc<dyn CompactionHook>],
 }

@@ -15,6 +15,7 @@ use crate::law::LawSettings;
 use crate::provider::{
     Completer, CompleterSettings, ConnectError, ModelCompleter, Prefixes, connect,
 };
+use crate::survival::Gate;
 
 /// What a run needs beside a session and an engine.
 #[derive(Clone, Debug)]
@@ -39,6 +40,8 @@ pub struct Setup {
     pub blobs_folder: Option<PathBuf>,
     /// The folder below which engines keep what they store; `None` forgets it with the process.
     pub store_folder: Option<PathBuf>,
+    /// The least that a compaction has to keep.
+    pub gate: Gate,
     /// Who wants to know of compactions, in the order they are asked.
     pub hooks: Vec<Arc<dyn CompactionHook>>,
 }
@@ -71,6 +74,7 @@ impl Setup {
             budget_tokens: self.budget_tokens,
             reserve_tokens: self.reserve_tokens,
             model: &self.model,
+            gate: &self.gate,
             hooks: &self.hooks,
         }
     }

@@ -1,12 +1,13 @@
 //! What a person may ask of the host in a conversation: lines that begin with a slash.
 
-use ctxhost_engine_api::{Role, Transcript};
-
 use crate::cli::failure::Failure;
 use crate::cli::named::parse_compaction;
 use crate::cli::opening::unlisted;
+use crate::cli::render::filling::{self, Window};
+use crate::cli::render::paint::Style;
 use crate::cli::render::phrase::grouped;
 use crate::config::Config;
+use crate::runtime::filling::Filling;
 use crate::runtime::roster::Roster;
 use crate::runtime::{Occupancy, Runtime, SessionId};
 
@@ -71,7 +72,7 @@ pub(super) async fn run(
             let outcomes = runtime.compact(session, focus.as_deref()).await?;
             Ok(format!("{} tried", outcomes.len()))
         }
-        Command::Context => Ok(context(&runtime.occupancy(session).await?)),
+        Command::Context => Ok(context(&runtime.occupancy(session).await?, Style::default())),
         Command::Undo { number: Some(number) } => {
             let undone = runtime.undo_at(session, number).await?;
             Ok(format!("taken back {}", undone.compaction))
@@ -91,24 +92,21 @@ pub(super) async fn run(
     }
 }
 
-fn context(occupancy: &Occupancy) -> String {
-    let Occupancy { view, budget_tokens, window_tokens, engine, model } = occupancy;
-    let tokens = |role| tokens_of(view, role);
+fn context(occupancy: &Occupancy, style: Style) -> String {
+    let Occupancy { view, budget_tokens, window_tokens, reserve_tokens, .. } = occupancy;
+    let filling = Filling::of(view);
+    let window = Window {
+        window_tokens: *window_tokens,
+        reserve_tokens: *reserve_tokens,
+        budget_tokens: *budget_tokens,
+    };
     format!(
-        "{model}, window {} tokens, engine {engine}\n{} of {} tokens, {} entries\n  \
-         messages of the person {}\n  answers {}\n  tool results {}",
+        "{}, window {} tokens, engine {}\n{}",
+        occupancy.model,
         grouped(*window_tokens),
-        grouped(view.total_tokens()),
-        grouped(*budget_tokens),
-        view.len(),
-        grouped(tokens(Role::User)),
-        grouped(tokens(Role::Assistant)),
-        grouped(tokens(Role::Tool)),
+        occupancy.engine,
+        filling::render(&filling, window, style).trim_end()
     )
-}
-
-fn tokens_of(view: &Transcript, role: Role) -> u64 {
-    view.iter().filter(|entry| entry.role() == role).map(|entry| entry.tokens()).sum()
 }
 
 #[cfg(test)]

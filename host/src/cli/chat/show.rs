@@ -9,8 +9,10 @@ use tokio::task::JoinHandle;
 
 use crate::cli::render::paint::{Style, Tone};
 use crate::cli::render::phrase::grouped;
+use crate::cli::render::survival;
 use crate::runtime::event::{Event, What};
 use crate::runtime::{CompactionOutcome, Runtime, Verdict};
+use crate::survival::Shares;
 
 /// Shows events until it is told to stop.
 pub(super) struct Show {
@@ -120,12 +122,17 @@ pub(super) fn told(outcome: &CompactionOutcome) -> String {
     let engine = &outcome.engine;
     match &outcome.verdict {
         Verdict::Applied => format!(
-            "~ {engine} compacted {before} -> {after} tokens, {} entries folded",
-            outcome.folded.len()
+            "~ {engine} compacted {before} -> {after} tokens, {} entries folded{}",
+            outcome.folded.len(),
+            outcome.survival.as_ref().map(kept).unwrap_or_default(),
         ),
         Verdict::Rejected { reason } => format!("~ {engine}: compaction rejected: {reason}"),
         Verdict::NotTried { reason } => format!("~ {engine}: not compacted: {reason}"),
     }
+}
+
+fn kept(shares: &Shares) -> String {
+    format!(", survival {}", survival::overall(shares))
 }
 
 /// Long arguments, by their beginning.

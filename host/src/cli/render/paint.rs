@@ -23,6 +23,12 @@ pub(in crate::cli) enum Tone {
 }
 
 impl Style {
+    /// Text in a colour of its own, where there is any.
+    pub(in crate::cli) fn ink(self, color: AnsiColor, text: &str) -> String {
+        let ansi = color.on_default();
+        if self.color { format!("{ansi}{text}{ansi:#}") } else { text.to_owned() }
+    }
+
     /// Text in its tone.
     pub(in crate::cli) fn paint(self, tone: Tone, text: &str) -> String {
         let ansi = match tone {

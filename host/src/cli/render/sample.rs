@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::runtime::replay::report::*;
+use crate::survival::{Share, Shares};
 
 const BUDGET_TOKENS: u64 = 20_000;
 
@@ -55,6 +56,7 @@ pub(super) fn troubled() -> Report {
                 before_tokens: 19_420,
                 after_tokens: 19_420,
                 folded_entries: 0,
+                survival: None,
                 summary: String::new(),
                 engine_us: 3_100,
             },
@@ -68,6 +70,7 @@ pub(super) fn troubled() -> Report {
                 before_tokens: 19_420,
                 after_tokens: 6_104,
                 folded_entries: 31,
+                survival: Some(shares(24)),
                 summary: "## Decisions\n- keep the session cookie\n## Open TODOs\n- flaky tests"
                     .into(),
                 engine_us: 41_250,
@@ -184,12 +187,19 @@ fn compaction(
         before_tokens,
         after_tokens: after_tokens.unwrap_or(before_tokens),
         folded_entries: if after_tokens.is_some() { 31 + request % 9 } else { 0 },
+        survival: after_tokens.map(|_| shares(20 + request % 9)),
         summary: match after_tokens {
             Some(_) => "## Decisions\n- keep the session cookie; the header variant breaks old clients\n\n## Open TODOs\n- rerun the flaky tests\n\n## Exact identifiers\n- src/session/store.rs:214".into(),
             None => String::new(),
         },
         engine_us: 41_250,
     }
+}
+
+/// A compaction that kept so many paths.
+fn shares(paths: u64) -> Shares {
+    let share = |kept, total| Share { kept, total };
+    Shares { asks: share(2, 2), paths: share(paths, 31), ids: share(3, 8), ..Shares::default() }
 }
 
 fn drop_of(id: &str, turn: u64, request: u64) -> DroppedRow {

@@ -5,6 +5,7 @@ use crate::runtime::replay::report::{CompactionRow, Report, Run, TurnRow};
 use super::grid::{Column, Grid};
 use super::paint::{Style, Tone};
 use super::phrase::{clean, counted, grouped, layers, milliseconds, percent};
+use super::survival;
 
 #[cfg(test)]
 mod tests;
@@ -120,14 +121,17 @@ fn compactions(rows: &[CompactionRow], style: Style) -> String {
     let mut columns = ["turn", "request"].map(Column::right).to_vec();
     columns.push(Column::left("trigger"));
     columns.push(Column::right("before → after"));
-    columns.extend([Column::right("folded"), Column::left("engine"), Column::right("engine ms")]);
+    columns.extend(["folded", "survival"].map(Column::right));
+    columns.extend([Column::left("engine"), Column::right("engine ms")]);
     columns.extend([Column::left("result"), Column::left("reason").wrapping()]);
     let mut grid = Grid::new(columns);
     for row in rows {
         let mut cells = [row.turn, row.request].map(grouped).to_vec();
         cells.push(clean(&row.trigger));
         cells.push(format!("{} → {}", grouped(row.before_tokens), grouped(row.after_tokens)));
-        cells.extend([grouped(row.folded_entries), clean(&row.engine)]);
+        cells.push(grouped(row.folded_entries));
+        cells.push(row.survival.as_ref().map_or(NOTHING.into(), survival::overall));
+        cells.push(clean(&row.engine));
         cells.push(milliseconds(row.engine_us));
         cells.push(if row.applied { "applied".into() } else { "rejected".into() });
         cells.push(or_nothing(clean(&row.reason)));

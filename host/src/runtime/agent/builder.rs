@@ -344,6 +344,7 @@ impl RuntimeBuilder {
             completer,
             blobs_folder: self.blobs_folder.clone(),
             store_folder: self.store_folder.clone(),
+            gate: config.compaction.gate.clone(),
             hooks: self.hooks.clone(),
         })
     }

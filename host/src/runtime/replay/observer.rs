@@ -192,6 +192,7 @@ impl Observer {
             before_tokens: outcome.before_tokens,
             after_tokens: outcome.after_tokens,
             folded_entries: outcome.folded.len() as u64,
+            survival: outcome.survival,
             summary: outcome.summary.chars().take(SUMMARY_CHARS).collect(),
             engine_us: u64::try_from(outcome.took.as_micros()).unwrap_or(u64::MAX),
         });

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use crate::survival::Shares;
+
 /// One session replayed through one or more engines.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
@@ -136,6 +138,8 @@ pub struct CompactionRow {
     pub after_tokens: u64,
     /// Entries that are no longer in the live transcript word for word.
     pub folded_entries: u64,
+    /// How much of what was said is still said; none where there was nothing to hold against it.
+    pub survival: Option<Shares>,
     /// The text that stands for them, cut at 400 characters.
     pub summary: String,
     /// Time inside the engine.

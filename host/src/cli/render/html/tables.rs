@@ -3,6 +3,7 @@
 use crate::runtime::replay::report::{CompactionRow, DroppedRow, Run, TurnRow};
 
 use super::super::phrase::{clean, counted, grouped, layers, milliseconds, percent};
+use super::super::survival;
 use super::curve::hue;
 use super::markup::Markup;
 
@@ -16,12 +17,12 @@ pub(super) fn compactions(page: &mut Markup, runs: &[Run]) {
     let lead = match rows {
         0 => "None was tried.",
         _ => {
-            "Size of the live transcript before and after, in tokens. One that was rejected failed or made too little progress, and changed nothing."
+            "Size of the live transcript before and after, in tokens. Survival is the part of what was said that is still said somewhere. One that was rejected failed, made too little progress or kept too little, and changed nothing."
         }
     };
     open(page, title, lead, rows);
     if rows > 0 {
-        const COLUMNS: [Column; 11] = [
+        const COLUMNS: [Column; 12] = [
             ("Run", false),
             ("Turn", true),
             ("Request", true),
@@ -31,6 +32,7 @@ pub(super) fn compactions(page: &mut Markup, runs: &[Run]) {
             ("After", true),
             ("Saved", true),
             ("Folded", true),
+            ("Survival", true),
             ("ms", true),
             ("Result", false),
         ];
@@ -54,6 +56,7 @@ fn compaction(page: &mut Markup, index: usize, run: &Run, row: &CompactionRow) {
     number(page, row.after_tokens);
     number(page, row.before_tokens.saturating_sub(row.after_tokens));
     number(page, row.folded_entries);
+    survived(page, row);
     page.raw("<td class=\"n\" data-value=\"").text(row.engine_us).raw("\">");
     page.text(milliseconds(row.engine_us)).raw("</td><td class=\"wide\"><strong>");
     page.raw(if row.applied { "applied" } else { "rejected" }).raw("</strong>");
@@ -65,6 +68,15 @@ fn compaction(page: &mut Markup, index: usize, run: &Run, row: &CompactionRow) {
         page.text(&row.summary).raw("</pre></details>");
     }
     page.raw("</td></tr>\n");
+}
+
+fn survived(page: &mut Markup, row: &CompactionRow) {
+    let Some(shares) = &row.survival else {
+        page.raw("<td class=\"n zero\" data-value=\"-1\">–</td>");
+        return;
+    };
+    page.raw("<td class=\"n\" data-value=\"").text(shares.overall().ratio()).raw("\" title=\"");
+    page.text(survival::line(shares)).raw("\">").text(survival::overall(shares)).raw("</td>");
 }
 
 /// Every entry that was shortened, cleared or left out.

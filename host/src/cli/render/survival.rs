@@ -1,0 +1,20 @@
+//! What a compaction kept, in words.
+
+use crate::survival::{Category, Share, Shares};
+
+use super::phrase::percent;
+
+/// All categories in one line: `asks 3/3 · paths 31/40 · …`; those of which nothing was said left out.
+pub(in crate::cli) fn line(shares: &Shares) -> String {
+    let told = Category::ALL.map(|category| (category, shares.of(category)));
+    let told = told.into_iter().filter(|(_, share)| share.total > 0);
+    let told: Vec<String> = told
+        .map(|(category, Share { kept, total })| format!("{} {kept}/{total}", category.name()))
+        .collect();
+    if told.is_empty() { "nothing that is counted was said".into() } else { told.join(" · ") }
+}
+
+/// All categories in one number: `72.5%`.
+pub(in crate::cli) fn overall(shares: &Shares) -> String {
+    percent(shares.overall().ratio() * 100.0)
+}
