@@ -105,7 +105,7 @@ impl Status {
             ),
             counted(self.compactions, "compaction"),
         ];
-        let survival = self.survival.as_ref().map(survival::overall);
+        let survival = self.survival.as_ref().map(survival::mean);
         parts.extend(survival.map(|share| format!("the last kept {share}")));
         parts.join(" · ")
     }

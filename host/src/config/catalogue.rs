@@ -420,7 +420,7 @@ pub const SETTINGS: &[Setting] = &[
         "compaction.gate",
         "",
         Allowed::Rules,
-        "the least that a compaction has to keep of `asks`, `paths`, `commands`, `ids`, `numbers` or `failures`; one that keeps less is rejected. None, because how much may go is for the person to say",
+        "the least that a compaction has to keep, or it is rejected; none, because how much may go is for the person to say",
     ),
     setting(
         "compaction.memory_flush",

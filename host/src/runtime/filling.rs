@@ -166,10 +166,16 @@ fn tool_of(sort: Sort, entry: &Entry<'_>) -> String {
     result.map(|result| result.tool.into_owned()).unwrap_or_default()
 }
 
-/// What a turn has added of late, and of how many turns that is the mean.
+/// What a turn has added of late, and of how many turns that is the mean. Turns behind the newest summary
+/// go before those that it has shortened.
 fn growth(view: &Transcript) -> (Option<u64>, u64) {
+    let summary = view.iter().rev().find(|entry| sort_of(entry) == Sort::Summaries);
+    let whole_from = summary.map_or(0, |entry| entry.seq());
     let begins = view.iter().rev().filter(Entry::is_user_message).take(RECENT_TURNS);
-    let begins: Vec<u64> = begins.map(|entry| entry.seq()).collect();
+    let mut begins: Vec<u64> = begins.map(|entry| entry.seq()).collect();
+    if begins.first().is_some_and(|newest| *newest > whole_from) {
+        begins.retain(|begin| *begin >= whole_from);
+    }
     let Some(first) = begins.last() else { return (None, 0) };
     let turns = begins.len() as u64;
     let tokens = view.tokens(*first..view.len() as u64);

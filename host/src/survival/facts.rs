@@ -27,7 +27,7 @@ const BEGINNING_CHARS: usize = 80;
 const SHOWN_CHARS: usize = 160;
 
 /// A number with a unit. The units are those of times, sizes, shares and counts of a programmer's day.
-const NUMBER: &str = r"(?i)(?:^|[^\w.,-])([+-]?\d[\d,_]*(?:\.\d+)?)[ \u{a0}]?(%|(?:percent|µs|us|ns|ms|s|secs?|seconds?|min|minutes?|h|hours?|days?|[kmgt]i?b|bytes?|chars|characters|tokens?|lines?|files?|tests?|passed|failed|errors?|warnings?|entries|rows|requests?|times|px|fps|x)\b)";
+const NUMBER: &str = r"(?i)(?:^|[^\w.,%-])([+-]?\d[\d,_]*(?:\.\d+)?)[ \u{a0}]?(%|(?:percent|µs|us|ns|ms|s|secs?|seconds?|min|minutes?|h|hours?|days?|[kmgt]i?b|bytes?|chars|characters|tokens?|lines?|files?|tests?|passed|failed|errors?|warnings?|entries|rows|requests?|times|px|fps|x)\b)";
 
 static NUMBERS: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(NUMBER).ok());
 
@@ -146,7 +146,10 @@ mod tests {
             numbers("214 passed; 0 failed; -3 % (2x)"),
             ["214 passed", "0 failed", "-3 %", "2 x"]
         );
-        assert_eq!(numbers("version 1.2.3 at line 40, 0x1f, e2s, 7 dwarfs"), Vec::<String>::new());
+        assert_eq!(
+            numbers("version 1.2.3 at line 40, 0x1f, e2s, %-28s, 7 dwarfs"),
+            Vec::<String>::new()
+        );
     }
 
     #[test]

@@ -90,11 +90,12 @@ impl Share {
 }
 
 impl Shares {
-    /// All categories together.
-    pub fn overall(&self) -> Share {
-        Category::ALL.into_iter().map(|category| self.of(category)).fold(
-            Share::default(),
-            |sum, share| Share { kept: sum.kept + share.kept, total: sum.total + share.total },
-        )
+    /// The mean of the categories of which anything was said, from 0 to 1; 1 where nothing was. A mean,
+    /// because a listing of 500 addresses shall not outweigh what the person asked for.
+    pub fn mean(&self) -> f64 {
+        let said = Category::ALL.map(|category| self.of(category));
+        let ratios: Vec<f64> =
+            said.iter().filter(|share| share.total > 0).map(|share| share.ratio()).collect();
+        if ratios.is_empty() { 1.0 } else { ratios.iter().sum::<f64>() / ratios.len() as f64 }
     }
 }

@@ -132,7 +132,7 @@ pub(super) fn told(outcome: &CompactionOutcome) -> String {
 }
 
 fn kept(shares: &Shares) -> String {
-    format!(", survival {}", survival::overall(shares))
+    format!(", survival {}", survival::mean(shares))
 }
 
 /// Long arguments, by their beginning.

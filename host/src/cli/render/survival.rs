@@ -14,7 +14,7 @@ pub(in crate::cli) fn line(shares: &Shares) -> String {
     if told.is_empty() { "nothing that is counted was said".into() } else { told.join(" · ") }
 }
 
-/// All categories in one number: `72.5%`.
-pub(in crate::cli) fn overall(shares: &Shares) -> String {
-    percent(shares.overall().ratio() * 100.0)
+/// The mean of the categories: `72.5%`.
+pub(in crate::cli) fn mean(shares: &Shares) -> String {
+    percent(shares.mean() * 100.0)
 }

@@ -130,7 +130,7 @@ fn compactions(rows: &[CompactionRow], style: Style) -> String {
         cells.push(clean(&row.trigger));
         cells.push(format!("{} → {}", grouped(row.before_tokens), grouped(row.after_tokens)));
         cells.push(grouped(row.folded_entries));
-        cells.push(row.survival.as_ref().map_or(NOTHING.into(), survival::overall));
+        cells.push(row.survival.as_ref().map_or(NOTHING.into(), survival::mean));
         cells.push(clean(&row.engine));
         cells.push(milliseconds(row.engine_us));
         cells.push(if row.applied { "applied".into() } else { "rejected".into() });

@@ -75,8 +75,8 @@ fn survived(page: &mut Markup, row: &CompactionRow) {
         page.raw("<td class=\"n zero\" data-value=\"-1\">–</td>");
         return;
     };
-    page.raw("<td class=\"n\" data-value=\"").text(shares.overall().ratio()).raw("\" title=\"");
-    page.text(survival::line(shares)).raw("\">").text(survival::overall(shares)).raw("</td>");
+    page.raw("<td class=\"n\" data-value=\"").text(shares.mean()).raw("\" title=\"");
+    page.text(survival::line(shares)).raw("\">").text(survival::mean(shares)).raw("</td>");
 }
 
 /// Every entry that was shortened, cleared or left out.
