@@ -46,20 +46,22 @@ pub fn extract<'a>(texts: impl IntoIterator<Item = &'a str>, max: usize) -> Vec<
     let mut seen = HashSet::new();
     let mut found = Vec::new();
     for text in texts {
-        let clean = redact::redact(text);
-        let Some(pattern) = CANDIDATES.as_ref() else { return found };
-        for candidate in pattern.find_iter(&clean) {
+        for identifier in in_clean(&redact::redact(text)) {
             if found.len() == max {
                 return found;
             }
-            if let Some(identifier) = identifier_of(candidate.as_str())
-                && seen.insert(identifier.clone())
-            {
+            if seen.insert(identifier.clone()) {
                 found.push(identifier);
             }
         }
     }
     found
+}
+
+/// The identifiers of a text whose secrets are replaced already, as often as they stand there.
+pub fn in_clean(text: &str) -> impl Iterator<Item = String> {
+    let candidates = CANDIDATES.iter().flat_map(|pattern| pattern.find_iter(text));
+    candidates.filter_map(|candidate| identifier_of(candidate.as_str()))
 }
 
 /// Whether a text repeats an identifier; hex is compared without regard to case.

@@ -17,7 +17,7 @@ use ctxhost_engine_kit::{calls, summary};
 use regex::Regex;
 use serde_json::Value;
 
-use super::names::{calls_of, is_path, names_in, texts_of};
+use super::names::{calls_of, is_path, names_in_clean, texts_of};
 use super::said::normal;
 use super::{Category, redact};
 
@@ -79,7 +79,7 @@ impl Statement {
     /// All that it says, names before numbers.
     pub(super) fn facts(&self) -> Vec<Fact> {
         let mut facts = self.acts.clone();
-        for name in self.texts.iter().flat_map(|text| names_in(text)) {
+        for name in self.texts.iter().flat_map(|text| names_in_clean(text)) {
             let category = if is_path(&name) { Category::Paths } else { Category::Ids };
             facts.push(Fact { category, key: normal(&name), text: name, is_beginning: false });
         }

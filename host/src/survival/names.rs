@@ -16,10 +16,12 @@ static RELATIVE_PATHS: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(REL
 
 /// Every name in a text: paths, URLs, hosts, hashes, long numbers. Never a secret.
 pub fn names_in(text: &str) -> Vec<String> {
-    let text = redact(text);
-    let mut names = identifiers::extract([text.as_ref()], usize::MAX);
-    names.extend(relative_paths(&text));
-    names
+    names_in_clean(&redact(text))
+}
+
+/// The same of a text whose secrets are replaced already; to replace them costs most.
+pub(super) fn names_in_clean(text: &str) -> Vec<String> {
+    identifiers::in_clean(text).chain(relative_paths(text)).collect()
 }
 
 /// Whether a name is that of a file or a folder.
