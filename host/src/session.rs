@@ -177,12 +177,6 @@ impl Session {
         self.contents.record(id)
     }
 
-    /// The line of the file on which a record stands, from 1; of a session of another agent the line it
-    /// would have as a file of its own.
-    pub fn line_of(&self, id: &str) -> Option<usize> {
-        self.contents.line_of(id)
-    }
-
     /// The record where the session stands: the next one follows it.
     pub fn leaf(&self) -> Option<&Record> {
         self.contents.leaf()

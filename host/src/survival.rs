@@ -25,7 +25,7 @@ use std::collections::HashMap;
 
 use ctxhost_engine_api::{Flags, Item, Kind, Transcript};
 
-pub use ctxhost_engine_kit::redact::redact;
+pub use ctxhost_engine_kit::redact::{holds_secret, redact, replace_secrets};
 pub use gate::{BadRule, Breach, Gate, Rule};
 pub use names::{names_in, texts_of};
 pub use shares::{Category, Share, Shares};

@@ -5,7 +5,6 @@ use std::process::ExitCode;
 use crate::config::ConfigError;
 use crate::engine::{OpenError, SlotError};
 use crate::history::HistoryError;
-use crate::runtime::difference::DifferenceError;
 use crate::runtime::originals::FetchError;
 use crate::runtime::roster::RosterError;
 use crate::runtime::{BuildError, RuntimeError, TurnError};
@@ -125,12 +124,6 @@ impl From<HistoryError> for Failure {
 
 impl From<recording::OpenError> for Failure {
     fn from(error: recording::OpenError) -> Self {
-        Failure::caller(error.to_string())
-    }
-}
-
-impl From<DifferenceError> for Failure {
-    fn from(error: DifferenceError) -> Self {
         Failure::caller(error.to_string())
     }
 }

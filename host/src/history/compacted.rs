@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use super::HistoryError;
 use crate::session::{Record, RecordKind, Session};
@@ -61,8 +61,7 @@ pub fn compacted(session: &Session, number: Option<i64>) -> Result<Compacted, Hi
 
 impl Compacted {
     fn of(record: &Record, number: usize) -> Compacted {
-        let wire: WireCompaction = serde_json::from_str(record.line()).unwrap_or_default();
-        let made = wire.details.and_then(|details| details.ctxhost).unwrap_or_default();
+        let made = record.compacted().unwrap_or_default();
         let engine = (!made.engine.is_empty())
             .then(|| format!("{} {}", made.engine, made.engine_version).trim().to_owned());
         Compacted {
@@ -71,8 +70,8 @@ impl Compacted {
             engine,
             trigger: made.trigger,
             time: record.time(),
-            summary: wire.summary,
-            tokens: (wire.tokens_before, made.tokens_after),
+            summary: made.summary,
+            tokens: (made.tokens_before, made.tokens_after.unwrap_or(0)),
         }
     }
 
@@ -88,27 +87,4 @@ impl fmt::Display for Compacted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "@{} ({})", self.number, self.provenance())
     }
-}
-
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct WireCompaction {
-    summary: String,
-    tokens_before: u64,
-    details: Option<WireDetails>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct WireDetails {
-    ctxhost: Option<WireMade>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct WireMade {
-    engine: String,
-    engine_version: String,
-    trigger: String,
-    tokens_after: u64,
 }

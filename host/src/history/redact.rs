@@ -3,9 +3,10 @@
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
-use ctxhost_engine_kit::redact::{holds_secret, replace_secrets};
 use regex::{Captures, Regex};
 use serde_json::{Map, Value, json};
+
+use crate::survival::{holds_secret, replace_secrets};
 
 /// A secret of so many characters, with letters and digits, is replaced wherever it stands, not only
 /// where its place gives it away. A shorter one could be a word.

@@ -8,7 +8,8 @@ use std::collections::HashMap;
 use ctxhost_engine_api::{Entry, Item, Transcript};
 use serde::Serialize;
 
-use crate::session::{Record, RecordKind, Session, SessionError};
+use crate::history::{self, HistoryError};
+use crate::session::{Record, Session, SessionError};
 use crate::survival::{self, Category, Shares};
 
 /// Characters of an entry's text that are shown.
@@ -93,60 +94,23 @@ pub struct Inserted {
     pub text: String,
 }
 
-/// Why there is nothing to tell.
-#[derive(Debug, thiserror::Error)]
-pub enum DifferenceError {
-    /// The branch has no such compaction.
-    #[error("there is no compaction {number} in it; {}", known(*compactions))]
-    NoSuchCompaction {
-        /// What was asked for; below 0 counted from the last.
-        number: i64,
-        /// How many there are.
-        compactions: u64,
-    },
-    /// The session cannot be walked.
-    #[error(transparent)]
-    Session(#[from] SessionError),
-}
-
-fn known(compactions: u64) -> String {
-    match compactions {
-        0 => "its branch was never compacted".into(),
-        1 => "it has one, @1".into(),
-        many => format!("it has {many}, @1 to @{many}"),
-    }
-}
-
-/// What the compaction of this number did; -1 is the last one, -2 the one before it. The session stands
-/// at that compaction afterwards.
+/// What the compaction of this number did, or the newest; below 0 counts from the newest. The session
+/// stands at that compaction afterwards.
 ///
 /// # Errors
 ///
-/// [`DifferenceError`].
-pub fn difference(session: &mut Session, number: i64) -> Result<Difference, DifferenceError> {
-    let branch = session.branch();
-    let compactions: Vec<&Record> =
-        branch.into_iter().filter(|record| *record.kind() == RecordKind::Compaction).collect();
-    let count = compactions.len();
-    let found = position(number, count).and_then(|at| Some((at, *compactions.get(at)?)));
-    let Some((at, record)) = found else {
-        return Err(DifferenceError::NoSuchCompaction { number, compactions: count as u64 });
-    };
-    let record = record.clone();
-    let before = match record.parent_id().map(str::to_owned) {
-        Some(parent) => live_at(session, &parent)?,
+/// [`HistoryError`] where there is none of this number.
+pub fn difference(session: &mut Session, number: Option<i64>) -> Result<Difference, HistoryError> {
+    let compactions = history::compactions(session).len() as u64;
+    let found = history::compacted(session, number)?;
+    let unknown = || SessionError::UnknownRecord { id: found.id.clone() };
+    let record = session.record(&found.id).ok_or_else(unknown)?.clone();
+    let before = match record.parent_id() {
+        Some(parent) => live_at(session, parent)?,
         None => Session::in_memory(session.header().clone()).live(0).snapshot(),
     };
     let after = live_at(session, record.id())?;
-    Ok(tell(session, (at as u64 + 1, count as u64), &record, &before, &after))
-}
-
-/// The position of a number that counts from 1, or from -1 backwards.
-fn position(number: i64, count: usize) -> Option<usize> {
-    match usize::try_from(number) {
-        Ok(number) => number.checked_sub(1),
-        Err(_) => count.checked_sub(usize::try_from(number.unsigned_abs()).ok()?),
-    }
+    Ok(tell(session, (found.number as u64, compactions), &record, &before, &after))
 }
 
 fn live_at(session: &mut Session, id: &str) -> Result<Transcript, SessionError> {
@@ -223,19 +187,4 @@ fn excerpt(entry: &Entry<'_>) -> String {
     let calls = calls.iter().map(|call| format!("{} {}", call.name, call.arguments));
     let calls = calls.collect::<Vec<_>>().join(", ");
     survival::redact(&calls).chars().take(EXCERPT_CHARS).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn numbers_count_from_both_ends() {
-        let expected = [(1, Some(0)), (3, Some(2)), (-1, Some(2)), (-3, Some(0)), (-4, None)];
-        for (number, at) in expected {
-            assert_eq!(position(number, 3), at, "{number}");
-        }
-        assert_eq!(position(0, 3), None);
-        assert_eq!(position(4, 3), Some(3), "which is past the end");
-    }
 }

@@ -62,13 +62,6 @@ impl Contents {
         self.at(self.tree.position(id)?)
     }
 
-    /// The line of the record with this id, from 1.
-    pub(super) fn line_of(&self, id: &str) -> Option<usize> {
-        let position = self.tree.position(id)?;
-        let is_there = |line: &Line| matches!(line.content, Content::Record(at) if at == position);
-        Some(self.lines.iter().position(is_there)? + 1)
-    }
-
     /// The record where the session stands.
     pub(super) fn leaf(&self) -> Option<&Record> {
         self.at(self.tree.leaf()?)
