@@ -37,8 +37,7 @@ impl Diff {
                 json.map_err(|error| Failure::internal(error.to_string()))? + "\n"
             }
             false => {
-                let name = self.session.path.display().to_string();
-                render::diff::render(&difference, &name, self.all, output.style())
+                render::diff::render(&difference, &self.session.path, self.all, output.style())
             }
         };
         output.print(&text)?;

@@ -1,8 +1,11 @@
 //! What a compaction did, as text.
 
+use std::path::Path;
+
 use super::grid::{Column, Grid};
 use super::paint::{Style, Tone};
 use super::phrase::{clean, counted, grouped, percent};
+use crate::cli::named::for_shell;
 use crate::history::{Difference, Inserted, LostAt, RecordPlace, Touched};
 use crate::survival::Category;
 
@@ -14,7 +17,7 @@ const SUMMARY_LINES: usize = 12;
 /// The whole difference. `session` is the file as it is named on a command line.
 pub(in crate::cli) fn render(
     difference: &Difference,
-    session: &str,
+    session: &Path,
     all: bool,
     style: Style,
 ) -> String {
@@ -28,14 +31,14 @@ pub(in crate::cli) fn render(
     parts.join("\n")
 }
 
-fn head(difference: &Difference, session: &str, style: Style) -> String {
+fn head(difference: &Difference, session: &Path, style: Style) -> String {
     let Difference { number, compactions, before_tokens, after_tokens, .. } = difference;
     let name = format!("compaction {number} of {compactions}");
     let engine = match difference.engine.as_str() {
         "" => "made by Pi".to_owned(),
         engine => format!("{} {}", clean(engine), clean(&difference.engine_version)),
     };
-    let mut facts = vec![style.paint(Tone::Strong, &name), clean(session)];
+    let mut facts = vec![style.paint(Tone::Strong, &name), clean(&session.display().to_string())];
     facts.extend([place(&difference.at), engine, clean(&difference.trigger)]);
     facts.retain(|fact| !fact.trim().is_empty());
     let saved = before_tokens.saturating_sub(*after_tokens) as f64;
@@ -137,21 +140,11 @@ fn inserted(inserted: &[Inserted], all: bool, style: Style) -> Option<String> {
 }
 
 /// The command that shows one of them.
-fn fetching(difference: &Difference, session: &str) -> Option<String> {
+fn fetching(difference: &Difference, session: &Path) -> Option<String> {
     let dropped = difference.dropped.iter().chain(&difference.shortened).next()?;
     Some(format!(
         "nothing is gone from the file; see an entry with\n  ctxhost fetch {} {}\n",
-        quoted(session),
+        for_shell(session),
         clean(&dropped.at.record)
     ))
-}
-
-/// A path as a shell takes it.
-fn quoted(path: &str) -> String {
-    let is_plain = |char: char| char.is_alphanumeric() || "/._-+@~".contains(char);
-    if path.chars().all(is_plain) {
-        path.to_owned()
-    } else {
-        format!("'{}'", path.replace('\'', r"'\''"))
-    }
 }
