@@ -15,6 +15,8 @@ pub mod tool;
 
 pub mod engine;
 
+pub mod store;
+
 pub mod config;
 
 pub mod runtime;

@@ -48,6 +48,7 @@ pub(super) fn of(
         completer: completer(config)?,
         blobs_folder: None,
         store_folder: None,
+        stores: None,
         hooks: Vec::new(),
     };
     Ok((setup, WindowFacts { window_tokens, source, reserve_tokens, budget_tokens }))

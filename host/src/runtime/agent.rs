@@ -49,6 +49,7 @@ use crate::law::LawSettings;
 use crate::provider::Client;
 use crate::provider::Content;
 use crate::provider::message::UserMessage;
+use crate::store::SessionStore;
 use crate::tool::Toolbox;
 
 pub use builder::{BuildError, RuntimeBuilder};
@@ -101,6 +102,8 @@ pub(super) struct Shared {
     /// What another slot is opened with.
     setup: Setup,
     sessions: Mutex<HashMap<SessionId, Arc<HeldSession>>>,
+    /// Where sessions are kept that are opened by their ids.
+    store: Option<Arc<dyn SessionStore>>,
     /// The program ends.
     pub(super) closing: CancellationToken,
     /// Who remembers across sessions.
@@ -153,7 +156,7 @@ impl Runtime {
     ) -> Result<Vec<CompactionOutcome>, TurnError> {
         let shared = &*self.shared;
         let held = shared.session(session)?;
-        let lane = shared.enter(session, &held).await;
+        let lane = shared.enter(session, &held).await?;
         let mut open = held.open.lock().await;
         let mut turn = Turn::new(shared, &lane, &mut open)?;
         turn.compact(Trigger::Manual, focus).await
@@ -168,7 +171,7 @@ impl Runtime {
     pub async fn undo(&self, session: &SessionId) -> Result<bool, TurnError> {
         let shared = &*self.shared;
         let held = shared.session(session)?;
-        let _lane = shared.enter(session, &held).await;
+        let _lane = shared.enter(session, &held).await?;
         let mut open = held.open.lock().await;
         open.accounting.compacted();
         Ok(open.conversation.undo_compaction()?)
@@ -203,7 +206,7 @@ impl Runtime {
     pub async fn occupancy(&self, session: &SessionId) -> Result<Occupancy, TurnError> {
         let shared = &*self.shared;
         let held = shared.session(session)?;
-        let lane = shared.enter(session, &held).await;
+        let lane = shared.enter(session, &held).await?;
         let mut open = held.open.lock().await;
         let mut turn = Turn::new(shared, &lane, &mut open)?;
         Ok(Occupancy {
@@ -253,6 +256,10 @@ impl Shared {
             let waiting = held.waiting.begin();
             let lane = lane.await;
             drop(waiting);
+            let lane = self.hold(session, &held, lane).await?;
+            if !held.inbox.waits(&id) {
+                return Err(TurnError::AnsweredElsewhere);
+            }
             let mut open = held.open.lock().await;
             let mut turn = Turn::new(self, &lane, &mut open)?;
             let outcome = turn::run(&mut turn, Letter { inbox: &held.inbox, id: &id }).await;

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use super::journal::disk::{RealDisk, make_folders};
 use super::journal::io_error;
-use super::{Session, SessionError, clock, identity};
+use super::{Header, Session, SessionError, clock};
 
 /// A folder of session files, one below it for each working folder.
 #[derive(Clone, Debug)]
@@ -30,6 +30,11 @@ impl SessionFolder {
         SessionFolder { path: root.join(format!("--{name}--")) }
     }
 
+    /// A folder that holds session files itself.
+    pub fn at(path: &Path) -> SessionFolder {
+        SessionFolder { path: path.to_owned() }
+    }
+
     /// Where it is.
     pub fn path(&self) -> &Path {
         &self.path
@@ -41,12 +46,23 @@ impl SessionFolder {
     ///
     /// [`SessionError`] where folder or file cannot be made.
     pub fn create(&self, cwd: &Path) -> Result<Session, SessionError> {
+        let header = Header::new(None, &cwd.display().to_string(), clock::now_ms());
+        self.keep(Session::in_memory(header))
+    }
+
+    /// Keeps a session there that is in memory. The folder is made, for its owner alone.
+    ///
+    /// # Errors
+    ///
+    /// [`SessionError`] where folder or file cannot be made.
+    pub fn keep(&self, session: Session) -> Result<Session, SessionError> {
         make_folders(&RealDisk, &self.path).map_err(io_error("make the folder", &self.path))?;
-        let now_ms = clock::now_ms();
-        let (time, id) =
-            (clock::iso(now_ms).replace([':', '.'], "-"), identity::session_id(now_ms));
+        let header = session.header();
+        let time = clock::iso(header.timestamp_ms()).replace([':', '.'], "-");
+        // Ids of other programs may be anything.
+        let id = header.id().replace(['/', '\\', '\0'], "-");
         let path = self.path.join(format!("{time}_{id}.jsonl"));
-        Session::create(&path, &cwd.display().to_string(), Some(&id))
+        session.kept_in(&path)
     }
 
     /// The sessions in it, the newest first. None where there is no folder yet.
