@@ -13,6 +13,7 @@ mod render;
 mod replay;
 mod sessions;
 mod setup;
+mod store;
 mod use_engine;
 mod window;
 
@@ -54,6 +55,9 @@ enum Command {
     #[command(subcommand)]
     Config(config::Config),
     Use(use_engine::Use),
+    /// The database that sessions are kept in, where [store] names one.
+    #[command(subcommand)]
+    Store(store::Store),
 }
 
 /// Runs the command that the process was started with.
@@ -64,13 +68,14 @@ pub fn run() -> ExitCode {
     let outcome = match arguments.command {
         Command::Replay(command) => command.run(arguments.config.as_deref(), &mut output),
         Command::Chat(command) => command.run(arguments.config.as_deref(), &mut output),
-        Command::Sessions(command) => command.run(&mut output),
+        Command::Sessions(command) => command.run(arguments.config.as_deref(), &mut output),
         Command::Compact(command) => command.run(arguments.config.as_deref(), &mut output),
         Command::Fetch(command) => command.run(&mut output),
         Command::Fsck(command) => command.run(&mut output),
         Command::Engines(command) => command.run(arguments.config.as_deref(), &mut output),
         Command::Config(command) => command.run(arguments.config.as_deref(), &mut output),
         Command::Use(command) => command.run(arguments.config.as_deref(), &mut output),
+        Command::Store(command) => command.run(arguments.config.as_deref(), &mut output),
     };
     match outcome {
         Ok(code) => code,

@@ -52,6 +52,7 @@ fn run(decision: HookDecision) -> (Run, Vec<String>) {
         completer: None,
         blobs_folder: None,
         store_folder: None,
+        stores: None,
         hooks: vec![witness.clone()],
     };
     let session = Session::parse("recorded", &recorded_session()).unwrap();

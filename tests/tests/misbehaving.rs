@@ -32,6 +32,7 @@ fn setup(budget_tokens: u64, on_error: OnEngineError) -> Setup {
         completer: None,
         blobs_folder: None,
         store_folder: None,
+        stores: None,
         hooks: Vec::new(),
     }
 }

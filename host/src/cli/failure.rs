@@ -9,6 +9,7 @@ use crate::runtime::roster::RosterError;
 use crate::runtime::{BuildError, RuntimeError, TurnError};
 use crate::session::SessionError;
 use crate::session::recording;
+use crate::store;
 
 use super::output::Output;
 
@@ -107,6 +108,17 @@ impl From<std::io::Error> for Failure {
 impl From<SessionError> for Failure {
     fn from(error: SessionError) -> Self {
         Failure::caller(error.to_string())
+    }
+}
+
+impl From<store::OpenError> for Failure {
+    fn from(error: store::OpenError) -> Self {
+        match error {
+            store::OpenError::Unreachable { .. } | store::OpenError::Thread { .. } => {
+                Failure::internal(error.to_string())
+            }
+            other => Failure::caller(other.to_string()),
+        }
     }
 }
 
