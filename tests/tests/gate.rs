@@ -56,6 +56,7 @@ fn setup(rules: &[&str]) -> Setup {
         blobs_folder: None,
         store_folder: None,
         gate: Gate::try_from(rules).unwrap(),
+        stores: None,
         hooks: Vec::new(),
     }
 }

@@ -38,9 +38,11 @@ impl Session {
     /// As [`append`](Self::append); none of them is appended then.
     pub(super) fn append_together(&mut self, together: Together) -> Result<(), SessionError> {
         self.check_writable()?;
-        if let Store::File(journal) = &mut self.store {
-            let lines: Vec<&str> = together.coming.iter().map(Record::line).collect();
-            journal.append_milestone(&mut self.contents, &lines)?;
+        let lines: Vec<&str> = together.coming.iter().map(Record::line).collect();
+        match &mut self.store {
+            Store::Memory | Store::ReadOnly => {}
+            Store::File(journal) => journal.append_milestone(&mut self.contents, &lines)?,
+            Store::Kept(keeper) => keeper.append(&lines.join("\n"))?,
         }
         together.coming.into_iter().for_each(|record| self.push(record));
         Ok(())
