@@ -14,7 +14,8 @@ use super::setup;
 use super::window::parse_tokens;
 use crate::config::Config;
 use crate::engine::state_folder;
-use crate::runtime::{Runtime, RuntimeBuilder, SessionId, originals};
+use crate::media::MediaHome;
+use crate::runtime::{Runtime, RuntimeBuilder, SessionId};
 use crate::session::{Session, SessionFolder};
 
 /// Talk to a model that works in this folder with tools.
@@ -54,7 +55,7 @@ impl Chat {
         let threads = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
         threads.block_on(async {
             let session = self.session(&cwd)?;
-            let runtime = self.runtime(&config, &session, &cwd).await?;
+            let runtime = self.runtime(&config, &cwd).await?;
             let session = runtime.adopt_session(session)?;
             let show = Show::start(&runtime, output.style());
             let outcome = match &self.prompt {
@@ -67,17 +68,10 @@ impl Chat {
         })
     }
 
-    async fn runtime(
-        &self,
-        config: &Config,
-        session: &Session,
-        cwd: &Path,
-    ) -> Result<Runtime, Failure> {
+    async fn runtime(&self, config: &Config, cwd: &Path) -> Result<Runtime, Failure> {
         let store = state_folder().join("store");
-        let mut builder = RuntimeBuilder::of(config).store_folder(store).workspace(cwd);
-        if let Some(path) = session.path() {
-            builder = builder.blobs_folder(originals::blobs_folder(path));
-        }
+        let builder = RuntimeBuilder::of(config).store_folder(store).media(media_home());
+        let mut builder = builder.workspace(cwd);
         if let Some(model) = &self.model {
             builder = builder.model(model);
         }
@@ -114,6 +108,11 @@ pub(super) fn sessions_of(cwd: &Path) -> SessionFolder {
 /// Where all sessions are kept, in a folder for each working folder.
 pub(super) fn sessions_root() -> PathBuf {
     state_folder().join("sessions")
+}
+
+/// Where sessions put away large results and images.
+pub(super) fn media_home() -> MediaHome {
+    MediaHome::below(&state_folder())
 }
 
 async fn say_once(runtime: &Runtime, session: &SessionId, text: &str) -> Result<ExitCode, Failure> {

@@ -1,5 +1,7 @@
 //! `ctxhost sessions`: the sessions that are kept, and what is in one.
 
+mod du;
+
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -11,6 +13,8 @@ use super::output::Output;
 use super::render::phrase::grouped;
 use crate::history::{compactions, turns};
 use crate::session::{Kept, Record, Session};
+
+pub(super) use du::bytes_of;
 
 /// The sessions that `chat` keeps.
 #[derive(Debug, clap::Subcommand)]
@@ -26,6 +30,7 @@ pub(super) enum Sessions {
         /// The session file.
         file: PathBuf,
     },
+    Du(du::Du),
 }
 
 impl Sessions {
@@ -33,6 +38,7 @@ impl Sessions {
         let text = match self {
             Sessions::List { cwd } => list(&cwd.map_or_else(std::env::current_dir, Ok)?),
             Sessions::Show { file } => show(&Session::read(&file)?),
+            Sessions::Du(du) => du.run()?,
         };
         output.print(&text)?;
         Ok(ExitCode::SUCCESS)

@@ -12,8 +12,9 @@ use ctxhost_engine_api::{
     Transcript, capability,
 };
 
-use super::store::{BlobFolder, EngineStore, FileStore, MemoryStore, WithBlobs};
+use super::store::{BySession, EngineStore, FileStore, MemoryStore};
 use super::timeouts::Timeouts;
+use crate::media::Blobs;
 use crate::provider::Completer;
 
 /// The host's clock: the system's, or one that a replay sets to recorded time.
@@ -53,6 +54,8 @@ pub trait SessionView: Send + Sync {
     fn history(&self, request: &HistoryRequest) -> HistoryPage;
     /// What is known of the provider's cache.
     fn prompt_cache(&self, session: &SessionRef) -> PromptCache;
+    /// Where a session keeps what engines put away; `None` for one that is on no disk.
+    fn blobs(&self, session: &str) -> Option<Blobs>;
 }
 
 /// Compacts for engines that have no compaction of their own.
@@ -72,9 +75,6 @@ pub struct Environment {
     pub copies_folder: PathBuf,
     /// The folder below which engines keep what they store; `None` forgets it with the process.
     pub store_folder: Option<PathBuf>,
-    /// The folder for bytes that engines put away, beside the session they came from; `None` keeps
-    /// them with everything else an engine stores.
-    pub blobs_folder: Option<PathBuf>,
     /// How long calls may take.
     pub timeouts: Timeouts,
     /// The clock.
@@ -92,7 +92,6 @@ impl Environment {
         Environment {
             copies_folder: state_folder().join("engines").join("cache"),
             store_folder: None,
-            blobs_folder: None,
             timeouts,
             clock,
             sessions: None,
@@ -131,8 +130,8 @@ impl Environment {
             Some(folder) => Arc::new(FileStore::new(folder, id)),
             None => Arc::new(MemoryStore::default()),
         };
-        match &self.blobs_folder {
-            Some(folder) => Arc::new(WithBlobs { values, blobs: BlobFolder::at(folder.clone()) }),
+        match &self.sessions {
+            Some(sessions) => Arc::new(BySession { values, sessions: sessions.clone() }),
             None => values,
         }
     }
