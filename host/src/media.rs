@@ -28,6 +28,7 @@ pub use folder::{Blob, BlobFolder};
 pub use garbage::{Collection, GRACE, Garbage};
 pub use home::{Blobs, MediaHome};
 pub use images::{BLOB_FIELD, Images};
+pub use mention::mentioned;
 pub use trash::{OldSession, TRASH_DAYS, Trash};
 pub use usage::{SessionUsage, Usage};
 

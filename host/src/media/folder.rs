@@ -67,6 +67,11 @@ impl BlobFolder {
         BlobFolder { disk, ..self }
     }
 
+    /// Whether it is one for many sessions.
+    pub(super) fn is_shared(&self) -> bool {
+        self.layout == Layout::Fanned
+    }
+
     /// Where it is.
     pub fn path(&self) -> &Path {
         &self.path

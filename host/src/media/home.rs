@@ -118,6 +118,16 @@ impl Blobs {
         Ok(found)
     }
 
+    /// The handles of what stands beside sessions, where nobody else's bytes do.
+    ///
+    /// # Errors
+    ///
+    /// [`MediaError::Disk`].
+    pub fn handles_beside(&self) -> Result<Vec<String>, MediaError> {
+        let beside = self.places().filter(|place| !place.is_shared());
+        Ok(beside.map(|place| place.handles("")).collect::<Result<Vec<_>, _>>()?.concat())
+    }
+
     /// The same, and those of another session, which this one was made from.
     #[must_use]
     pub fn or(mut self, other: Blobs) -> Blobs {

@@ -42,6 +42,20 @@ impl Mentions {
     }
 }
 
+/// The handles among `known` that texts name.
+pub fn mentioned<'a>(
+    texts: impl IntoIterator<Item = &'a str>,
+    known: &HashSet<String>,
+) -> HashSet<String> {
+    let mut found = HashSet::new();
+    for text in texts {
+        Mentions::default().read(text.as_bytes(), |handle| {
+            found.extend(known.get(handle).cloned());
+        });
+    }
+    found
+}
+
 /// The handles among `known` that a file names.
 pub(super) fn in_file(path: &Path, known: &HashSet<String>) -> io::Result<HashSet<String>> {
     let (mut file, mut found) = (File::open(path)?, HashSet::new());
@@ -53,9 +67,7 @@ pub(super) fn in_file(path: &Path, known: &HashSet<String>) -> io::Result<HashSe
             other => other?,
         };
         mentions.read(chunk.get(..count).unwrap_or_default(), |handle| {
-            if let Some(handle) = known.get(handle) {
-                found.insert(handle.clone());
-            }
+            found.extend(known.get(handle).cloned());
         });
     }
 }

@@ -48,8 +48,9 @@ impl Usage {
         let mut usage = Usage::default();
         for (path, own_bytes) in sessions_in(folder)? {
             let places: Vec<BlobFolder> = home.of_session(&path).places().cloned().collect();
-            let named = named_in(&path)?;
-            let blobs = shelf.take(&places, &named)?;
+            shelf.look_into(places.iter())?;
+            let named = named_in(&path, |handle| shelf.find(&places, handle).is_some())?;
+            let blobs = shelf.take(&places, &named);
             let inline_bytes: u64 = blobs.iter().map(|blob| named.inline_bytes(blob)).sum();
             let blob_bytes: u64 = blobs.iter().map(|blob| blob.size_bytes).sum();
             let stored_bytes = own_bytes + blob_bytes;
@@ -136,14 +137,14 @@ fn base64_bytes(size_bytes: u64) -> u64 {
     size_bytes.div_ceil(3) * 4
 }
 
-fn named_in(session: &Path) -> Result<Named, MediaError> {
+fn named_in(session: &Path, is_kept: impl Fn(&str) -> bool) -> Result<Named, MediaError> {
     let failed = |error| disk_error("read", session)(error);
     let mut reader = BufReader::new(File::open(session).map_err(failed)?);
     let field = format!("\"{BLOB_FIELD}\":\"");
     let (finder, mut named, mut line) = (memmem::Finder::new(&field), Named::default(), Vec::new());
     while reader.read_until(b'\n', &mut line).map_err(failed)? > 0 {
         Mentions::default().read(&line, |handle| {
-            if !named.handles.contains(handle) {
+            if !named.handles.contains(handle) && is_kept(handle) {
                 named.handles.insert(handle.to_owned());
             }
         });
@@ -166,15 +167,16 @@ struct Shelf {
 
 impl Shelf {
     /// The bytes that a session names, each from the first place that has them.
-    fn take(&mut self, places: &[BlobFolder], named: &Named) -> Result<Vec<Blob>, MediaError> {
-        self.look_into(places.iter())?;
-        let find = |handle: &String| {
-            let stores = places.iter().filter_map(|place| self.stores.get(place.path()));
-            stores.into_iter().find_map(|store| store.get(handle)).cloned()
-        };
-        let found: Vec<Blob> = named.handles.iter().filter_map(find).collect();
+    fn take(&mut self, places: &[BlobFolder], named: &Named) -> Vec<Blob> {
+        let found = named.handles.iter().filter_map(|handle| self.find(places, handle));
+        let found: Vec<Blob> = found.cloned().collect();
         self.taken.extend(found.iter().map(|blob| (blob.path.clone(), blob.size_bytes)));
-        Ok(found)
+        found
+    }
+
+    fn find(&self, places: &[BlobFolder], handle: &str) -> Option<&Blob> {
+        let mut stores = places.iter().filter_map(|place| self.stores.get(place.path()));
+        stores.find_map(|store| store.get(handle))
     }
 
     fn look_into<'a>(

@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-use crate::media::{Blobs, MediaError};
+use crate::media::{self, Blobs, MediaError};
 use crate::session::{Record, Session};
 
 /// How many handles an error names before it stops.
@@ -53,14 +53,17 @@ pub enum FetchError {
     Media(#[from] MediaError),
 }
 
-/// Gives a fork the bytes that it names, in its own place; where that is the same they are as good as new.
+/// Gives a fork what was put away for the session that it comes from: what stands beside that, and what
+/// that names. Where both share a store, it is as good as new there.
 ///
 /// # Errors
 ///
 /// [`MediaError`]; some of it may be there then.
 pub fn bring_along(session: &Session, from: &Blobs, fork: &Blobs) -> Result<(), MediaError> {
     let known = from.handles("")?.into_iter().collect();
-    for handle in media::mentioned(session.records().iter().map(Record::line), &known) {
+    let mut handles = media::mentioned(session.records().iter().map(Record::line), &known);
+    handles.extend(from.handles_beside()?);
+    for handle in handles {
         if let Some(bytes) = from.get(&handle)? {
             fork.put(&bytes)?;
         }
@@ -83,10 +86,13 @@ pub fn find(
     let entries = session.records().iter().filter(|record| record.to_entry().is_some());
     let mut entries: Vec<&Record> = entries.filter(|r| r.id().starts_with(handle)).collect();
     let mut blobs = stored.handles(handle)?;
-    let (named, other): (Vec<_>, Vec<_>) = blobs
-        .into_iter()
-        .partition(|blob| session.records().iter().any(|r| r.line().contains(blob)));
-    blobs = if entries.is_empty() && named.is_empty() { other } else { named };
+    if blobs.len() > 1 || !entries.is_empty() {
+        let known = blobs.iter().cloned().collect();
+        let named = media::mentioned(session.records().iter().map(Record::line), &known);
+        if !(named.is_empty() && entries.is_empty()) {
+            blobs.retain(|blob| named.contains(blob));
+        }
+    }
     if let Some(exact) = entries.iter().copied().find(|record| record.id() == handle) {
         (entries, blobs) = (vec![exact], Vec::new());
     }
