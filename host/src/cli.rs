@@ -13,6 +13,7 @@ mod export;
 mod failure;
 mod fetch;
 mod fsck;
+mod gc;
 mod moment;
 mod named;
 mod opening;
@@ -67,6 +68,7 @@ enum Command {
     Branch(branch::Branch),
     Bisect(bisect::Bisect),
     Export(export::Export),
+    Gc(gc::Gc),
     /// The engines that can fill the slot.
     #[command(subcommand)]
     Engines(engines::Engines),
@@ -102,6 +104,7 @@ pub fn run() -> ExitCode {
         Command::Branch(command) => command.run(&mut output),
         Command::Bisect(command) => command.run(&mut output),
         Command::Export(command) => command.run(&mut output),
+        Command::Gc(command) => command.run(arguments.config.as_deref(), &mut output),
         Command::Engines(command) => command.run(arguments.config.as_deref(), &mut output),
         Command::Config(command) => command.run(arguments.config.as_deref(), &mut output),
         Command::Use(command) => command.run(arguments.config.as_deref(), &mut output),

@@ -39,7 +39,7 @@ pub use error::{ConfigError, Mistake};
 pub use explain::{ExplainRow, explain};
 pub use failover::FailoverSettings;
 pub use plugins::{Entry, Plugins, SlotChoice, Slots};
-pub use session::SessionSettings;
+pub use session::{MediaPlace, RetentionSettings, SessionSettings};
 pub use tables::{ModelDefaults, ModelSettings, SummariserSettings};
 
 use places::Places;
@@ -74,6 +74,8 @@ pub struct Config {
     pub agent: AgentSettings,
     /// How sessions are kept.
     pub session: SessionSettings,
+    /// What may be cleared away.
+    pub retention: RetentionSettings,
     /// When compactions happen.
     pub compaction: CompactionSettings,
     /// How long models rest that gave no answer.
@@ -112,6 +114,7 @@ struct Written {
     model: ModelDefaults,
     agent: AgentSettings,
     session: SessionSettings,
+    retention: RetentionSettings,
     compaction: CompactionSettings,
     failover: FailoverSettings,
     accounting: AccountingSettings,
@@ -242,6 +245,7 @@ impl Written {
             model: self.model,
             agent: self.agent,
             session: self.session,
+            retention: self.retention,
             compaction: self.compaction,
             failover: self.failover,
             accounting: self.accounting,

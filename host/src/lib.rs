@@ -10,6 +10,7 @@
 pub mod session;
 
 pub mod law;
+pub mod media;
 pub mod provider;
 pub mod survival;
 pub mod tool;

@@ -9,7 +9,7 @@ use ctxhost_tests::root;
 
 /// Rooms of the host from the ground up. Rooms on one floor do not know each other.
 const FLOORS: [&[&str]; 8] = [
-    &["session", "law", "provider", "tool", "survival"],
+    &["session", "law", "media", "provider", "tool", "survival"],
     &["engine", "history"],
     &["store"],
     &["config"],

@@ -7,6 +7,7 @@ use std::path::Path;
 
 use ctxhost::engine::{EngineSpec, OnEngineError, Timeouts};
 use ctxhost::law::LawSettings;
+use ctxhost::media::MediaHome;
 use ctxhost::runtime::replay::replay;
 use ctxhost::runtime::{ByHand, CompactionOutcome, Setup, Verdict, compact_by_hand};
 use ctxhost::session::{RecordBody, Session};
@@ -53,7 +54,7 @@ fn setup(rules: &[&str]) -> Setup {
         legacy: EngineSpec::bundled("legacy", json!({})),
         timeouts: Timeouts::default(),
         completer: None,
-        blobs_folder: None,
+        media: MediaHome::default(),
         store_folder: None,
         gate: Gate::try_from(rules).unwrap(),
         stores: None,

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use ctxhost::engine::{EngineSpec, OnEngineError, Timeouts};
 use ctxhost::law::LawSettings;
+use ctxhost::media::MediaHome;
 use ctxhost::runtime::hook::{ComingCompaction, CompactionHook, HookDecision};
 use ctxhost::runtime::replay::replay;
 use ctxhost::runtime::replay::report::Run;
@@ -51,7 +52,7 @@ fn run(decision: HookDecision) -> (Run, Vec<String>) {
         legacy: legacy.clone(),
         timeouts: Timeouts::default(),
         completer: None,
-        blobs_folder: None,
+        media: MediaHome::default(),
         store_folder: None,
         gate: Gate::default(),
         stores: None,

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use ctxhost::engine::{EngineSpec, OnEngineError, Timeouts};
 use ctxhost::law::LawSettings;
+use ctxhost::media::MediaHome;
 use ctxhost::runtime::replay::replay;
 use ctxhost::runtime::replay::report::Run;
 use ctxhost::runtime::{RuntimeError, Setup};
@@ -31,7 +32,7 @@ fn setup(budget_tokens: u64, on_error: OnEngineError) -> Setup {
         legacy: EngineSpec::bundled("legacy", json!({})),
         timeouts: Timeouts { assemble_ms: 300, create_ms: 2_000, ..Timeouts::default() },
         completer: None,
-        blobs_folder: None,
+        media: MediaHome::default(),
         store_folder: None,
         gate: Gate::default(),
         stores: None,

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use super::chat::media_home;
 use super::failure::Failure;
 use super::moment::now_ms;
 use super::named::Named;
@@ -49,8 +50,8 @@ impl Branch {
             return Err(HistoryError::Taken { path }.into());
         }
         fork.kept_in(&path)?;
-        let brought = originals::bring_along(original, &path);
-        brought.map_err(|error| Failure::internal(error.to_string()))?;
+        let (from, own) = (media_home().of_session(original), media_home().of_session(&path));
+        originals::bring_along(&session, &from, &own)?;
         output.print(&format!("{}\n", path.display()))?;
         Ok(ExitCode::SUCCESS)
     }

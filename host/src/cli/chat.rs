@@ -15,7 +15,8 @@ use super::setup;
 use super::window::parse_tokens;
 use crate::config::Config;
 use crate::engine::{Clock, state_folder};
-use crate::runtime::{Runtime, RuntimeBuilder, SessionId, originals};
+use crate::media::MediaHome;
+use crate::runtime::{Runtime, RuntimeBuilder, SessionId};
 use crate::session::{Header, Session, SessionError, SessionFolder};
 use crate::store::{self, SessionStore, StoreKind};
 
@@ -58,7 +59,7 @@ impl Chat {
         threads.block_on(async {
             let store = store::open(&config.store, &sessions_root())?;
             let session = self.session(&config, &*store, &cwd)?;
-            let runtime = self.runtime(&config, store, &session, &cwd).await?;
+            let runtime = self.runtime(&config, store, &cwd).await?;
             let session = runtime.adopt_session(session)?;
             let show = Show::start(&runtime, output.style());
             let outcome = match &self.prompt {
@@ -75,15 +76,11 @@ impl Chat {
         &self,
         config: &Config,
         store: Arc<dyn SessionStore>,
-        session: &Session,
         cwd: &Path,
     ) -> Result<Runtime, Failure> {
         let folder = state_folder().join("store");
         let builder = RuntimeBuilder::of(config).store_folder(folder).store(store);
-        let mut builder = builder.workspace(cwd);
-        if let Some(path) = session.path() {
-            builder = builder.blobs_folder(originals::blobs_folder(path));
-        }
+        let mut builder = builder.media(media_home()).workspace(cwd);
         if let Some(model) = &self.model {
             builder = builder.model(model);
         }
@@ -139,6 +136,11 @@ pub(super) fn sessions_of(cwd: &Path) -> SessionFolder {
 /// Where all sessions are kept, in a folder for each working folder.
 pub(super) fn sessions_root() -> PathBuf {
     state_folder().join("sessions")
+}
+
+/// Where sessions put away large results and images.
+pub(super) fn media_home() -> MediaHome {
+    MediaHome::below(&state_folder())
 }
 
 /// The id that an argument is, where it is not the name of a file.

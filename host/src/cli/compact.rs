@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use super::chat::media_home;
 use super::failure::Failure;
 use super::moment::now_ms;
 use super::opening::unlisted;
@@ -11,7 +12,6 @@ use super::render::survival;
 use super::setup;
 use super::window::parse_tokens;
 use crate::engine::OnEngineError;
-use crate::runtime::originals;
 use crate::runtime::roster::Roster;
 use crate::runtime::{ByHand, CompactionOutcome, Verdict, compact_by_hand};
 use crate::session::{Recovered, Session};
@@ -59,7 +59,7 @@ impl Compact {
             let mut spec = spec.map_err(|error| unlisted(&config, &name, error))?;
             let (mut setup, window) = setup::of(&config, &roster, session.model(), self.window)?;
             setup::give_rules(&session, &mut spec, &mut setup, output);
-            setup.blobs_folder = session.path().map(originals::blobs_folder);
+            setup.media = media_home();
             if self.engine.is_some() {
                 // Who names an engine wants that one or none in their session.
                 setup.on_error = OnEngineError::Fail;

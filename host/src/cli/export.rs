@@ -3,10 +3,12 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use super::chat::media_home;
 use super::failure::Failure;
 use super::output::Output;
 use super::render::phrase::counted;
 use crate::history::{self, Replaced, write_new};
+use crate::media::Images;
 use crate::session::recording;
 
 /// Write down a whole branch, with its compactions and what they folded away.
@@ -44,7 +46,7 @@ impl Export {
         let session = recording::read(&self.session)?.session;
         let export = history::export(&session, self.redact);
         let text = match self.format {
-            Format::Json => export.json(),
+            Format::Json => self.with_images(&export.json()),
             Format::Markdown => export.markdown()?,
         };
         match &self.out {
@@ -53,6 +55,14 @@ impl Export {
         }
         output.remark(&told(&export));
         Ok(ExitCode::SUCCESS)
+    }
+}
+
+impl Export {
+    /// Whoever reads it has no store: images that were put away stand in their lines again.
+    fn with_images(&self, text: &str) -> String {
+        let images = Images::inline(media_home().of_session(&self.session));
+        text.split_inclusive('\n').map(|line| images.bring_back_in_line(line)).collect()
     }
 }
 

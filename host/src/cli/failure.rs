@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use crate::config::ConfigError;
 use crate::engine::{OpenError, SlotError};
 use crate::history::HistoryError;
+use crate::media::MediaError;
 use crate::runtime::originals::FetchError;
 use crate::runtime::roster::RosterError;
 use crate::runtime::{BuildError, RuntimeError, TurnError};
@@ -143,9 +144,15 @@ impl From<recording::OpenError> for Failure {
 impl From<FetchError> for Failure {
     fn from(error: FetchError) -> Self {
         match error {
-            FetchError::Store(error) => Failure::internal(error.to_string()),
+            FetchError::Media(error) => error.into(),
             asked => Failure::caller(asked.to_string()),
         }
+    }
+}
+
+impl From<MediaError> for Failure {
+    fn from(error: MediaError) -> Self {
+        Failure::internal(error.to_string())
     }
 }
 

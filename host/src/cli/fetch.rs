@@ -3,15 +3,16 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use super::chat::media_home;
 use super::failure::Failure;
 use super::output::Output;
-use crate::runtime::originals::{self, Original};
-use crate::session::recording;
+use crate::runtime::originals::{self, FetchError, Original};
+use crate::session::{Session, recording};
 
 /// Print what a notice such as `[truncated: …] … the original is entry a1b2c3d4 of the session`
 /// stands for.
 ///
-/// Reads every session that replay reads, and the files that an engine put away beside it.
+/// Reads every session that replay reads, and the results and images that were put away for it.
 #[derive(Debug, clap::Args)]
 pub(super) struct Fetch {
     /// The session.
@@ -29,7 +30,7 @@ pub(super) struct Fetch {
 impl Fetch {
     pub(super) fn run(self, output: &mut Output) -> Result<ExitCode, Failure> {
         let recorded = recording::read(&self.session)?;
-        let bytes = match originals::find(&self.session, &recorded.session, &self.handle)? {
+        let bytes = match self.find(&recorded.session)? {
             Original::Entry { line, .. } if self.json => format!("{}\n", line.trim_end()).into(),
             Original::Entry { text, .. } if text.is_empty() => {
                 let message = format!("entry {} holds no text", self.handle);
@@ -50,5 +51,10 @@ impl Fetch {
             None => output.print_bytes(&bytes)?,
         }
         Ok(ExitCode::SUCCESS)
+    }
+
+    fn find(&self, session: &Session) -> Result<Original, FetchError> {
+        let blobs = media_home().of_session(&self.session);
+        originals::find(&self.session, session, &blobs, &self.handle)
     }
 }

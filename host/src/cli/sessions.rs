@@ -1,5 +1,7 @@
 //! `ctxhost sessions`: the sessions that are kept, and what is in one.
 
+mod du;
+
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -13,6 +15,8 @@ use super::setup;
 use crate::history::{compactions, turns};
 use crate::session::{Kept, Record, Session, SessionError};
 use crate::store::{self, SessionStore, StoreKind};
+
+pub(super) use du::bytes_of;
 
 /// The sessions that `chat` keeps.
 #[derive(Debug, clap::Subcommand)]
@@ -29,6 +33,7 @@ pub(super) enum Sessions {
         #[arg(value_name = "FILE|ID")]
         session: PathBuf,
     },
+    Du(du::Du),
 }
 
 impl Sessions {
@@ -51,6 +56,7 @@ impl Sessions {
                 None => show(&Session::read(&session)?),
             },
             (Sessions::Show { session }, None) => show(&Session::read(&session)?),
+            (Sessions::Du(du), _) => du.run()?,
         };
         output.print(&text)?;
         Ok(ExitCode::SUCCESS)

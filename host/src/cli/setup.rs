@@ -12,6 +12,7 @@ use super::output::Output;
 use super::render::phrase::grouped;
 use crate::config::Config;
 use crate::engine::{EngineSpec, SlotError};
+use crate::media::MediaHome;
 use crate::provider::{Completer, ConnectError};
 use crate::runtime::replay::report::WindowFacts;
 use crate::runtime::roster::Roster;
@@ -39,7 +40,7 @@ pub(super) fn of(
         legacy: roster.legacy(config),
         timeouts: config.timeouts.clone(),
         completer: completer(config)?,
-        blobs_folder: None,
+        media: MediaHome::default(),
         store_folder: None,
         gate: config.compaction.gate.clone(),
         stores: None,

@@ -393,6 +393,30 @@ pub const SETTINGS: &[Setting] = &[
         "when a line is on the disk for certain: before it is acknowledged, at the end of the turn, or when the system likes; always, because what was said should survive a power cut. A compaction waits under `turn` too",
     ),
     setting(
+        "session.media",
+        "",
+        Allowed::Word(&["inline", "store"]),
+        "where images of new messages are kept: in the lines of the session, or each once in a file under its hash; inline, because Pi and every other reader of the session sees them then. What a model is sent is the same",
+    ),
+    setting(
+        "session.media_inline_bytes",
+        "bytes",
+        Allowed::Whole(0),
+        "with `store`, what an image may take in its line, in base64; a smaller one gains little from a file of its own, which takes 4 KiB of the disk at least",
+    ),
+    setting(
+        "retention.blob_days",
+        "days",
+        Allowed::Whole(1),
+        "how long `ctxhost gc` keeps bytes that no session names; a session that was moved away for a quarter of a year still finds them when it comes back",
+    ),
+    setting(
+        "retention.session_days",
+        "days",
+        Allowed::Whole(0),
+        "how long `ctxhost gc` leaves a session in its place that nobody touches, before it moves it to the trash, where it lies for 30 more; 0 leaves all where they are, because a session is somebody's work",
+    ),
+    setting(
         "compaction.timing",
         "",
         Allowed::Word(&["between-turns", "idle", "ask", "manual"]),

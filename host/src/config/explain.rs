@@ -153,6 +153,7 @@ fn resolved(config: &Config, path: &[String]) -> Value {
         "models" => serde_json::to_value(&config.models),
         "agent" => serde_json::to_value(&config.agent),
         "session" => serde_json::to_value(&config.session),
+        "retention" => serde_json::to_value(&config.retention),
         "compaction" => serde_json::to_value(&config.compaction),
         "failover" => serde_json::to_value(&config.failover),
         "accounting" => serde_json::to_value(&config.accounting),

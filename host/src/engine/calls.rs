@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-use ctxhost_engine_api::{CallId, Transcript};
+use ctxhost_engine_api::{CallId, SessionRef, Transcript};
 
 /// How long a call may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,6 +21,16 @@ impl Limit {
     pub(super) fn fixed(patience: Duration) -> Self {
         Limit { patience, cap: patience }
     }
+}
+
+tokio::task_local! {
+    /// The session that the running call is for: services that name none mean this one.
+    static SESSION: Arc<str>;
+}
+
+/// The session of the call that asks; `None` on a thread of the engine's own.
+pub(super) fn current_session() -> Option<Arc<str>> {
+    SESSION.try_with(Clone::clone).ok()
 }
 
 struct Call {
@@ -49,7 +59,7 @@ impl Calls {
             view,
         };
         self.running().insert(id, call);
-        CallGuard { id: CallId(id), calls: self.clone() }
+        CallGuard { id: CallId(id), calls: self.clone(), session: None }
     }
 
     /// When the call must have answered; `None` once it has ended.
@@ -83,9 +93,30 @@ impl Calls {
 pub(super) struct CallGuard {
     pub(super) id: CallId,
     calls: Arc<Calls>,
+    session: Option<Arc<str>>,
 }
 
 impl CallGuard {
+    /// The same call, known to be for a session.
+    pub(super) fn in_session(mut self, session: &SessionRef) -> Self {
+        self.session = Some(session.id.as_str().into());
+        self
+    }
+
+    /// Work of this call, which can be asked for its session.
+    pub(super) fn scope<T, W: Future<Output = T>>(
+        &self,
+        work: W,
+    ) -> impl Future<Output = T> + use<T, W> {
+        let session = self.session.clone();
+        async move {
+            match session {
+                Some(session) => SESSION.scope(session, work).await,
+                None => work.await,
+            }
+        }
+    }
+
     /// When the call must have answered.
     pub(super) fn deadline(&self) -> Instant {
         self.calls.deadline(self.id).unwrap_or_else(Instant::now)

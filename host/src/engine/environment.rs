@@ -12,8 +12,9 @@ use ctxhost_engine_api::{
     Transcript, capability,
 };
 
-use super::store::{BlobFolder, EngineStore, EngineStores, FileStore, MemoryStore, WithBlobs};
+use super::store::{BySession, EngineStore, EngineStores, FileStore, MemoryStore};
 use super::timeouts::Timeouts;
+use crate::media::Blobs;
 use crate::provider::Completer;
 
 /// The host's clock: the system's, or one that a replay sets to recorded time.
@@ -53,6 +54,8 @@ pub trait SessionView: Send + Sync {
     fn history(&self, request: &HistoryRequest) -> HistoryPage;
     /// What is known of the provider's cache.
     fn prompt_cache(&self, session: &SessionRef) -> PromptCache;
+    /// Where a session keeps what engines put away; `None` for one that is on no disk.
+    fn blobs(&self, session: &str) -> Option<Blobs>;
 }
 
 /// Compacts for engines that have no compaction of their own.
@@ -74,9 +77,6 @@ pub struct Environment {
     pub store_folder: Option<PathBuf>,
     /// Where engines keep what they store, instead of that folder.
     pub stores: Option<Arc<dyn EngineStores>>,
-    /// The folder for bytes that engines put away, beside the session they came from; `None` keeps
-    /// them with everything else an engine stores.
-    pub blobs_folder: Option<PathBuf>,
     /// How long calls may take.
     pub timeouts: Timeouts,
     /// The clock.
@@ -95,7 +95,6 @@ impl Environment {
             copies_folder: state_folder().join("engines").join("cache"),
             store_folder: None,
             stores: None,
-            blobs_folder: None,
             timeouts,
             clock,
             sessions: None,
@@ -135,8 +134,8 @@ impl Environment {
             (None, Some(folder)) => Arc::new(FileStore::new(folder, id)),
             (None, None) => Arc::new(MemoryStore::default()),
         };
-        match &self.blobs_folder {
-            Some(folder) => Arc::new(WithBlobs { values, blobs: BlobFolder::at(folder.clone()) }),
+        match &self.sessions {
+            Some(sessions) => Arc::new(BySession { values, sessions: sessions.clone() }),
             None => values,
         }
     }

@@ -67,6 +67,7 @@ impl Lane {
         call: &CallGuard,
         work: impl Future<Output = Result<T>> + Send + 'static,
     ) -> Result<T> {
+        let work = call.scope(work);
         match self {
             Lane::Inline => until_deadline(call, work).await.unwrap_or_else(|| Err(too_late())),
             Lane::Threads { runtime: Some(runtime), lost } => {

@@ -222,14 +222,14 @@ impl LiveEngine {
         view: Transcript,
         mut request: BootstrapRequest,
     ) -> Result<Bootstrapped> {
-        let call = self.begin(self.timeouts.bootstrap_ms, &view);
+        let call = self.begin(self.timeouts.bootstrap_ms, &view).in_session(&request.session);
         request.call = call.id;
         self.lane.run(&call, self.handle.bootstrap(view, request)).await
     }
 
     /// New entries.
     pub async fn ingest(&self, view: Transcript, mut request: IngestRequest) -> Result<Ingested> {
-        let call = self.begin(self.timeouts.ingest_ms, &view);
+        let call = self.begin(self.timeouts.ingest_ms, &view).in_session(&request.session);
         request.call = call.id;
         if request.entries.end.saturating_sub(request.entries.start) > 1 {
             self.lane.run(&call, self.handle.ingest_batch(view, request)).await
@@ -240,7 +240,7 @@ impl LiveEngine {
 
     /// What the model sees.
     pub async fn assemble(&self, view: Transcript, mut request: AssembleRequest) -> Result<Plan> {
-        let call = self.begin(self.timeouts.assemble_ms, &view);
+        let call = self.begin(self.timeouts.assemble_ms, &view).in_session(&request.session);
         request.call = call.id;
         self.lane.run(&call, self.handle.assemble(view, request)).await
     }
@@ -255,14 +255,14 @@ impl LiveEngine {
             patience: Duration::from_millis(self.timeouts.compact_ms),
             cap: Duration::from_millis(self.timeouts.compact_cap_ms),
         };
-        let call = self.calls.begin(limit, Some(view.clone()));
+        let call = self.calls.begin(limit, Some(view.clone())).in_session(&request.session);
         request.call = call.id;
         self.lane.run(&call, self.handle.compact(view, request)).await
     }
 
     /// A turn has ended well.
     pub async fn after_turn(&self, view: Transcript, mut request: AfterTurnRequest) -> Result<()> {
-        let call = self.begin(self.timeouts.after_turn_ms, &view);
+        let call = self.begin(self.timeouts.after_turn_ms, &view).in_session(&request.session);
         request.call = call.id;
         self.lane.run(&call, self.handle.after_turn(view, request)).await
     }
@@ -273,7 +273,7 @@ impl LiveEngine {
         view: Transcript,
         mut request: CommitTurnRequest,
     ) -> Result<Committed> {
-        let call = self.begin(self.timeouts.after_turn_ms, &view);
+        let call = self.begin(self.timeouts.after_turn_ms, &view).in_session(&request.session);
         request.call = call.id;
         self.lane.run(&call, self.handle.commit_turn(view, request)).await
     }
@@ -284,7 +284,7 @@ impl LiveEngine {
         view: Transcript,
         mut request: MaintainRequest,
     ) -> Result<Maintained> {
-        let call = self.begin(self.timeouts.maintain_ms, &view);
+        let call = self.begin(self.timeouts.maintain_ms, &view).in_session(&request.session);
         request.call = call.id;
         self.lane.run(&call, self.handle.maintain(view, request)).await
     }
@@ -295,7 +295,7 @@ impl LiveEngine {
         view: Transcript,
         mut request: SubagentSpawnRequest,
     ) -> Result<SpawnPrepared> {
-        let call = self.begin(self.timeouts.subagent_ms, &view);
+        let call = self.begin(self.timeouts.subagent_ms, &view).in_session(&request.parent);
         request.call = call.id;
         self.lane.run(&call, self.handle.prepare_subagent_spawn(view, request)).await
     }
@@ -322,7 +322,7 @@ impl LiveEngine {
     /// The tools it offers to the model of a session.
     pub async fn tools(&self, session: SessionRef) -> Result<Vec<ToolSpec>> {
         let limit = Limit::fixed(Duration::from_millis(self.timeouts.subagent_ms));
-        let call = self.calls.begin(limit, None);
+        let call = self.calls.begin(limit, None).in_session(&session);
         let handle = self.handle.clone();
         self.lane.run(&call, async move { handle.tools(&session) }).await
     }
@@ -333,7 +333,7 @@ impl LiveEngine {
         view: Transcript,
         mut request: ToolCallRequest,
     ) -> Result<ToolAnswer> {
-        let call = self.begin(self.timeouts.after_turn_ms, &view);
+        let call = self.begin(self.timeouts.after_turn_ms, &view).in_session(&request.session);
         request.call = call.id;
         self.lane.run(&call, self.handle.call_tool(view, request)).await
     }

@@ -37,7 +37,7 @@ pub async fn compact_by_hand(
     wish: &ByHand,
 ) -> Result<Vec<CompactionOutcome>, RuntimeError> {
     session.recover_compaction();
-    let known = Arc::new(KnownSession::of(&session));
+    let known = Arc::new(KnownSession::of(&session, &setup.media));
     let mut conversation = Conversation::new(session, &setup.law);
     // One moment for all of it, so that a run can be repeated.
     let clock = Clock::recorded();

@@ -8,6 +8,7 @@ use crate::engine::Serving;
 use crate::history::{self, HistoryError, Undone};
 use crate::law::progress::Breaker;
 use crate::law::{Anchors, LawSettings};
+use crate::media::Images;
 use crate::provider::ChatMessage;
 use crate::session::{NewCompaction, Record, RecordBody, Session, SessionError};
 
@@ -26,6 +27,7 @@ pub struct Conversation {
     /// Where what must stay is in the live transcript.
     anchors: Anchors,
     reference: SessionRef,
+    images: Images,
 }
 
 impl Conversation {
@@ -43,7 +45,19 @@ impl Conversation {
             ahead: Ahead::default(),
             anchors: Anchors::default(),
             reference,
+            images: Images::default(),
         }
+    }
+
+    /// The same conversation, whose images are kept there.
+    #[must_use]
+    pub fn with_images(self, images: Images) -> Self {
+        Conversation { images, ..self }
+    }
+
+    /// Its images.
+    pub fn images(&self) -> &Images {
+        &self.images
     }
 
     /// How engines name it.
@@ -115,6 +129,7 @@ impl Conversation {
     ///
     /// Whatever the session's file answers; nothing is appended then.
     pub(super) fn hear(&mut self, body: RecordBody, now_ms: i64) -> Result<String, SessionError> {
+        let body = body.with_message(|message| self.images.put_away(message))?;
         let id = self.session.append_at(body, now_ms)?;
         if let Some(entry) = self.session.entry(&id) {
             self.log.append(entry);

@@ -11,6 +11,7 @@ use ctxhost_engine_api::{
 
 use super::conversation::Conversation;
 use crate::engine::SessionView;
+use crate::media::{Blobs, MediaHome};
 use crate::session::Session;
 
 /// The most entries a page holds, whatever is asked for.
@@ -24,6 +25,7 @@ const CACHE_TTL_MS: i64 = 300_000;
 #[derive(Default)]
 pub(super) struct KnownSession {
     known: Mutex<Known>,
+    blobs: Option<Blobs>,
 }
 
 #[derive(Default)]
@@ -34,8 +36,9 @@ struct Known {
 
 impl KnownSession {
     /// All that was ever said on the branch where a session stands, folded away or not.
-    pub(super) fn of(session: &Session) -> KnownSession {
-        let known = KnownSession::default();
+    pub(super) fn of(session: &Session, home: &MediaHome) -> KnownSession {
+        let blobs = session.path().map(|path| home.of_session(path));
+        let known = KnownSession { blobs, ..KnownSession::default() };
         let entries = session.branch().into_iter().filter_map(|record| record.to_entry());
         let said = entries.filter(|entry| entry.kind != Kind::CompactionSummary);
         known.known().entries.extend(said.map(remembered));
@@ -78,6 +81,10 @@ impl SessionView for KnownSession {
         let expires_ms = last_touch_ms.map(|touch| touch + CACHE_TTL_MS);
         PromptCache { last_touch_ms, expires_ms, ..PromptCache::default() }
     }
+
+    fn blobs(&self, _session: &str) -> Option<Blobs> {
+        self.blobs.clone()
+    }
 }
 
 fn remembered(entry: NewEntry) -> HistoryEntry {
@@ -91,15 +98,20 @@ fn remembered(entry: NewEntry) -> HistoryEntry {
 }
 
 /// The sessions of a runtime, by id.
-#[derive(Default)]
 pub(super) struct KnownSessions {
+    home: MediaHome,
     sessions: Mutex<HashMap<String, Arc<KnownSession>>>,
 }
 
 impl KnownSessions {
+    /// None yet; each will put bytes away where its home says.
+    pub(super) fn new(home: MediaHome) -> KnownSessions {
+        KnownSessions { home, sessions: Mutex::default() }
+    }
+
     /// A session is opened.
     pub(super) fn opened(&self, session: &Session) {
-        let known = Arc::new(KnownSession::of(session));
+        let known = Arc::new(KnownSession::of(session, &self.home));
         self.sessions().insert(session.header().id().to_owned(), known);
     }
 
@@ -141,5 +153,9 @@ impl SessionView for KnownSessions {
 
     fn prompt_cache(&self, session: &SessionRef) -> PromptCache {
         self.get(&session.id).map(|known| known.prompt_cache(session)).unwrap_or_default()
+    }
+
+    fn blobs(&self, session: &str) -> Option<Blobs> {
+        self.get(session)?.blobs(session)
     }
 }

@@ -1,12 +1,11 @@
 //! Originals: what a notice stands for, found again by the handle that the notice names.
 //!
-//! A handle is the id of an entry of the session, or the hash of bytes that an engine put away beside
-//! it. Its beginning is enough where no other handle begins so.
+//! A handle is the id of an entry of the session, or the hash of bytes that were put away. Its beginning
+//! is enough where no other handle begins so.
 
-use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use crate::engine::store::{BlobFolder, StoreError};
+use crate::media::{self, Blobs, MediaError};
 use crate::session::{Record, Session};
 
 /// How many handles an error names before it stops.
@@ -22,7 +21,7 @@ pub enum Original {
         /// Its line in the session.
         line: String,
     },
-    /// Bytes that an engine put away.
+    /// Bytes that were put away: a large result, an image.
     Bytes(Vec<u8>),
 }
 
@@ -49,43 +48,51 @@ pub enum FetchError {
         /// Some of them.
         examples: Vec<String>,
     },
-    /// The folder beside the session failed.
+    /// The store of bytes failed.
     #[error(transparent)]
-    Store(#[from] StoreError),
+    Media(#[from] MediaError),
 }
 
-/// The folder beside a session file for what engines put away.
-pub fn blobs_folder(session: &Path) -> PathBuf {
-    let mut name = session.file_name().map_or_else(OsString::new, OsString::from);
-    name.push(".blobs");
-    session.with_file_name(name)
-}
-
-/// Gives a fork what engines put away beside the session that it comes from.
+/// Gives a fork what was put away for the session that it comes from: what stands beside that, and what
+/// that names. Where both share a store, it is as good as new there.
 ///
 /// # Errors
 ///
-/// [`StoreError`]; some of it may be there then.
-pub fn bring_along(from: &Path, fork: &Path) -> Result<(), StoreError> {
-    let (originals, own) = (BlobFolder::at(blobs_folder(from)), BlobFolder::at(blobs_folder(fork)));
-    for handle in originals.handles("")? {
-        if let Some(bytes) = originals.get(&handle)? {
-            own.put(&bytes)?;
+/// [`MediaError`]; some of it may be there then.
+pub fn bring_along(session: &Session, from: &Blobs, fork: &Blobs) -> Result<(), MediaError> {
+    let known = from.handles("")?.into_iter().collect();
+    let mut handles = media::mentioned(session.records().iter().map(Record::line), &known);
+    handles.extend(from.handles_beside()?);
+    for handle in handles {
+        if let Some(bytes) = from.get(&handle)? {
+            fork.put(&bytes)?;
         }
     }
     Ok(())
 }
 
-/// Finds an original of a session file by its handle or the beginning of one.
+/// Finds an original of a session by its handle or the beginning of one. The store may be that of many
+/// sessions: what this one names goes before everything else.
 ///
 /// # Errors
 ///
 /// [`FetchError`].
-pub fn find(path: &Path, session: &Session, handle: &str) -> Result<Original, FetchError> {
-    let folder = BlobFolder::at(blobs_folder(path));
+pub fn find(
+    path: &Path,
+    session: &Session,
+    stored: &Blobs,
+    handle: &str,
+) -> Result<Original, FetchError> {
     let entries = session.records().iter().filter(|record| record.to_entry().is_some());
     let mut entries: Vec<&Record> = entries.filter(|r| r.id().starts_with(handle)).collect();
-    let mut blobs = folder.handles(handle)?;
+    let mut blobs = stored.handles(handle)?;
+    if blobs.len() > 1 || !entries.is_empty() {
+        let known = blobs.iter().cloned().collect();
+        let named = media::mentioned(session.records().iter().map(Record::line), &known);
+        if !(named.is_empty() && entries.is_empty()) {
+            blobs.retain(|blob| named.contains(blob));
+        }
+    }
     if let Some(exact) = entries.iter().copied().find(|record| record.id() == handle) {
         (entries, blobs) = (vec![exact], Vec::new());
     }
@@ -94,7 +101,7 @@ pub fn find(path: &Path, session: &Session, handle: &str) -> Result<Original, Fe
     match (entries.as_slice(), blobs.as_slice()) {
         _ if handle.is_empty() => Err(unknown()),
         ([record], []) => Ok(entry(record)),
-        ([], [blob]) => Ok(Original::Bytes(folder.get(blob)?.ok_or_else(unknown)?)),
+        ([], [blob]) => Ok(Original::Bytes(stored.get(blob)?.ok_or_else(unknown)?)),
         ([], []) => Err(unknown()),
         _ => {
             let ids = entries.iter().map(|record| record.id().to_owned());
@@ -113,6 +120,7 @@ fn entry(record: &Record) -> Original {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::media::{BlobFolder, MediaHome};
 
     const SESSION: &str = concat!(
         r#"{"type":"session","version":3,"id":"s","timestamp":"2026-01-01T00:00:00.000Z","cwd":"/w"}"#,
@@ -130,23 +138,26 @@ mod tests {
         }
     }
 
+    fn found(path: &Path, handle: &str) -> Result<Original, FetchError> {
+        let session = Session::parse("s", SESSION.as_bytes()).unwrap();
+        find(path, &session, &MediaHome::default().of_session(path), handle)
+    }
+
     #[test]
     fn an_original_is_found_by_the_head_of_its_id() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("s.jsonl");
-        let session = Session::parse("s", SESSION.as_bytes()).unwrap();
-        assert_eq!(text_of(find(&path, &session, "ab12cd34")), "one");
-        assert_eq!(text_of(find(&path, &session, "ab9")), "two");
-        let handle = BlobFolder::at(blobs_folder(&path)).put(b"output").unwrap();
-        assert_eq!(text_of(find(&path, &session, &handle)), "output");
-        assert_eq!(text_of(find(&path, &session, &handle[..8])), "output");
+        assert_eq!(text_of(found(&path, "ab12cd34")), "one");
+        assert_eq!(text_of(found(&path, "ab9")), "two");
+        let handle = BlobFolder::beside(&path).put(b"output").unwrap();
+        assert_eq!(text_of(found(&path, &handle)), "output");
+        assert_eq!(text_of(found(&path, &handle[..8])), "output");
         assert_eq!(folder.path().read_dir().unwrap().count(), 1, "s.jsonl.blobs alone");
     }
 
     #[test]
     fn an_unknown_and_an_ambiguous_handle_are_told_apart() {
-        let session = Session::parse("s", SESSION.as_bytes()).unwrap();
-        let error = |handle| find(Path::new("s.jsonl"), &session, handle).unwrap_err().to_string();
+        let error = |handle| found(Path::new("s.jsonl"), handle).unwrap_err().to_string();
         assert_eq!(
             error("ab"),
             "\"ab\" is the beginning of 2 handles, such as ab12cd34, ab99cd34; give more of it"

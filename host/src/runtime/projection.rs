@@ -2,6 +2,7 @@
 
 use ctxhost_engine_api::{Entry, Item, Kind, Role};
 
+use crate::media::Images;
 use crate::provider::message::{AssistantMessage, ToolResultMessage, UserMessage};
 use crate::provider::{ChatMessage, Content};
 
@@ -17,14 +18,14 @@ pub(super) struct Projection {
 }
 
 impl Projection {
-    /// Of the items of a lawful plan.
-    pub(super) fn of(items: &[Item<'_>]) -> Projection {
+    /// Of the items of a lawful plan, with the images that were put away.
+    pub(super) fn of(items: &[Item<'_>], images: &Images) -> Projection {
         let mut projection = Projection::default();
         for item in items {
             match item.role() {
                 Role::System => projection.system.push(item.text().into_owned()),
                 _ => {
-                    projection.messages.push(message_of(item));
+                    projection.messages.push(message_of(item, images));
                     projection.tokens.push(item.tokens());
                 }
             }
@@ -33,11 +34,14 @@ impl Projection {
     }
 }
 
-fn message_of(item: &Item<'_>) -> ChatMessage {
+fn message_of(item: &Item<'_>, images: &Images) -> ChatMessage {
     match item {
-        Item::Kept(entry) => of_entry(entry),
-        Item::Rewritten { entry, raw } => parsed(raw).unwrap_or_else(|| of_entry(entry)),
-        Item::Retold { entry, text } => retold(of_entry(entry), text),
+        Item::Kept(entry) => of_entry(entry, images),
+        Item::Rewritten { entry, raw } => {
+            parsed(&images.bring_back(raw)).unwrap_or_else(|| of_entry(entry, images))
+        }
+        // Its images go, so none is fetched.
+        Item::Retold { entry, text } => retold(of_entry(entry, &Images::default()), text),
         Item::MissingResult { call_id, tool } => ChatMessage::ToolResult(ToolResultMessage {
             tool_call_id: call_id.to_string(),
             tool_name: tool.to_string(),
@@ -50,8 +54,9 @@ fn message_of(item: &Item<'_>) -> ChatMessage {
 }
 
 /// Only messages are sent as they stand; summaries, commands and the like are told by their text.
-fn of_entry(entry: &Entry<'_>) -> ChatMessage {
-    let verbatim = if entry.kind() == Kind::Message { parsed(entry.raw()) } else { None };
+fn of_entry(entry: &Entry<'_>, images: &Images) -> ChatMessage {
+    let is_message = entry.kind() == Kind::Message;
+    let verbatim = if is_message { parsed(&images.bring_back(entry.raw())) } else { None };
     verbatim.unwrap_or_else(|| said(entry.role(), entry.text()))
 }
 

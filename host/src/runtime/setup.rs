@@ -13,6 +13,7 @@ use crate::engine::{
     Timeouts,
 };
 use crate::law::LawSettings;
+use crate::media::MediaHome;
 use crate::provider::{
     Completer, CompleterSettings, ConnectError, ModelCompleter, Prefixes, connect,
 };
@@ -37,8 +38,8 @@ pub struct Setup {
     pub timeouts: Timeouts,
     /// The model for summaries; `None` for the offline summariser.
     pub completer: Option<Arc<dyn Completer>>,
-    /// Where large results are put away: beside the session. `None` forgets them with the process.
-    pub blobs_folder: Option<PathBuf>,
+    /// Where sessions put away large results.
+    pub media: MediaHome,
     /// The folder below which engines keep what they store; `None` forgets it with the process.
     pub store_folder: Option<PathBuf>,
     /// The least that a compaction has to keep.
@@ -64,7 +65,6 @@ impl Setup {
         let mut environment = Environment::new(self.timeouts.clone(), clock.clone());
         environment.sessions = Some(sessions);
         environment.completer = self.completer.clone();
-        environment.blobs_folder = self.blobs_folder.clone();
         environment.store_folder = self.store_folder.clone();
         environment.stores = self.stores.clone();
         Slot::open(engine, &self.legacy, self.on_error, &environment)

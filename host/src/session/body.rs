@@ -29,6 +29,21 @@ impl RecordBody {
         Ok(RecordBody::of(RecordKind::Message).with("message", on_one_line(json)))
     }
 
+    /// The same with another message, where it has one and `change` answers one.
+    ///
+    /// # Errors
+    ///
+    /// As [`message`](Self::message).
+    pub fn with_message(
+        self,
+        change: impl FnOnce(&str) -> Option<String>,
+    ) -> Result<RecordBody, SessionError> {
+        match self.fields.get("message").and_then(change) {
+            Some(json) => RecordBody::message(&json),
+            None => Ok(self),
+        }
+    }
+
     /// Any record from an object with its `type` and its own fields.
     ///
     /// # Errors

@@ -38,6 +38,20 @@ pub(in crate::cli) fn counted(number: u64, word: &str) -> String {
     }
 }
 
+/// Bytes as people read them: `512 B`, `1.2 MiB`.
+pub(in crate::cli) fn size(size_bytes: u64) -> String {
+    const UNITS: [&str; 4] = ["KiB", "MiB", "GiB", "TiB"];
+    let mut size = size_bytes as f64;
+    let mut unit = "B";
+    for larger in UNITS {
+        if size < 1_024.0 {
+            break;
+        }
+        (size, unit) = (size / 1_024.0, larger);
+    }
+    if unit == "B" { format!("{size_bytes} B") } else { format!("{size:.1} {unit}") }
+}
+
 /// `guard 2 · prune 5`; empty where no layer did anything.
 pub(super) fn layers(layers: &BTreeMap<String, u64>) -> String {
     let touched = layers.iter().filter(|(_, entries)| **entries > 0);
@@ -68,6 +82,8 @@ mod tests {
     fn numbers() {
         let numbers = [0, 999, 1_000, 20_480, 1_234_567, u64::MAX].map(grouped);
         insta::assert_snapshot!(numbers.join(" "), @"0 999 1,000 20,480 1,234,567 18,446,744,073,709,551,615");
+        let sizes = [0, 1_023, 1_024, 1_258_291, u64::MAX].map(size);
+        insta::assert_snapshot!(sizes.join(", "), @"0 B, 1023 B, 1.0 KiB, 1.2 MiB, 16777216.0 TiB");
         let times = [0, 4, 9_994, 10_000, 99_949, 1_234_567].map(milliseconds);
         insta::assert_snapshot!(times.join(" "), @"0.00 0.00 9.99 10.0 99.9 1,235");
     }

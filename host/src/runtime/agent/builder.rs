@@ -13,6 +13,7 @@ use tokio_util::task::TaskTracker;
 use super::{Runtime, Shared};
 use crate::config::Config;
 use crate::engine::{Clock, EngineSpec, SlotError, state_folder};
+use crate::media::MediaHome;
 use crate::provider::{Client, Completer, ConnectError, connect};
 use crate::runtime::failover::Failover;
 use crate::runtime::hook::CompactionHook;
@@ -85,7 +86,7 @@ pub struct RuntimeBuilder {
     hooks: Vec<Arc<dyn CompactionHook>>,
     tools: Vec<Arc<dyn Tool>>,
     builtin_tools: bool,
-    blobs_folder: Option<PathBuf>,
+    media: MediaHome,
     store_folder: Option<PathBuf>,
     store: Option<Arc<dyn SessionStore>>,
     memory_folder: Option<PathBuf>,
@@ -107,7 +108,7 @@ impl RuntimeBuilder {
             hooks: Vec::new(),
             tools: Vec::new(),
             builtin_tools: true,
-            blobs_folder: None,
+            media: MediaHome::default(),
             store_folder: None,
             store: None,
             memory_folder: None,
@@ -193,10 +194,10 @@ impl RuntimeBuilder {
         self
     }
 
-    /// The folder for large results that engines put away.
+    /// Where sessions put away large results and images; without it, each in a folder beside its file.
     #[must_use]
-    pub fn blobs_folder(mut self, folder: impl Into<PathBuf>) -> Self {
-        self.blobs_folder = Some(folder.into());
+    pub fn media(mut self, home: MediaHome) -> Self {
+        self.media = home;
         self
     }
 
@@ -238,7 +239,7 @@ impl RuntimeBuilder {
         let windows: HashMap<ModelName, u64> = chain.iter().map(window).collect();
         let prefixes = Arc::new(LivePrefixes::default());
         let setup = self.setup(&chain, &windows, &prefixes)?;
-        let known = Arc::new(KnownSessions::default());
+        let known = Arc::new(KnownSessions::new(self.media.clone()));
         let slot = setup.open_slot(&self.spec()?, &self.clock, known.clone())?;
         let shared = Shared {
             clients,
@@ -353,7 +354,7 @@ impl RuntimeBuilder {
             legacy: self.legacy(),
             timeouts: config.timeouts.clone(),
             completer,
-            blobs_folder: self.blobs_folder.clone(),
+            media: self.media.clone(),
             store_folder: self.store_folder.clone(),
             gate: config.compaction.gate.clone(),
             stores: self.store.as_ref().and_then(|store| store.engines()),

@@ -9,6 +9,8 @@ use std::task::Poll;
 use tokio::sync::Mutex as AsyncMutex;
 
 use super::{Runtime, Shared};
+use crate::config::MediaPlace;
+use crate::media::Images;
 use crate::provider::ChatMessage;
 use crate::provider::message::UserMessage;
 use crate::provider::truncation::Counts;
@@ -230,13 +232,14 @@ impl Shared {
         let inbox = Inbox::open(&session)?;
         let shared_lane = session.shared_lane();
         self.known.opened(&session);
+        let images = self.images_of(&session);
         let cwd = session.header().cwd();
         let recall = |notes: &Notes| notes.recall(cwd, self.settings.notes_chars);
         let recalled = self.notes.as_ref().map(recall).unwrap_or_default();
         let open = OpenSession {
             memory: SessionMemory::recalling(recalled),
             children: Children::of(&session),
-            conversation: Conversation::new(session, &self.law),
+            conversation: Conversation::new(session, &self.law).with_images(images),
             accounting: Accounting::new(self.accounting.clone(), ModelName::default(), 0),
             counts: Counts::default(),
         };
@@ -245,6 +248,21 @@ impl Shared {
         let held = HeldSession { inbox, open, queueing, waiting, shared_lane };
         self.sessions().insert(id.clone(), Arc::new(held));
         Ok(id)
+    }
+
+    /// A session on no disk has no place to put images.
+    fn images_of(&self, session: &Session) -> Images {
+        let Some(path) = session.path() else { return Images::default() };
+        let home = &self.setup.media;
+        let own = home.of_session(path);
+        let blobs = match session.header().parent_session() {
+            Some(parent) => own.or(home.of_session(Path::new(parent))),
+            None => own,
+        };
+        match self.session.media {
+            MediaPlace::Inline => Images::inline(blobs),
+            MediaPlace::Store => Images::stored(blobs, self.session.media_inline_bytes),
+        }
     }
 
     fn sessions(&self) -> MutexGuard<'_, HashMap<SessionId, Arc<HeldSession>>> {

@@ -101,7 +101,7 @@ impl Turn<'_> {
         };
         let lawful = law::enforce(&view, plan, room_tokens, &self.shared.law)
             .map_err(|violation| violation.to_string())?;
-        let projection = Projection::of(&lawful.items(&view));
+        let projection = Projection::of(&lawful.items(&view), self.conversation.images());
         let mut messages = projection.messages;
         if self.pressure.plain {
             messages.iter_mut().for_each(ChatMessage::make_plain);

@@ -42,7 +42,8 @@ fn slow_child() -> std::sync::Arc<Scripted> {
 
 fn child_files(folder: &tempfile::TempDir) -> Vec<PathBuf> {
     let files = std::fs::read_dir(folder.path().join("session.agents")).unwrap();
-    files.map(|file| file.unwrap().path()).collect()
+    let files = files.map(|file| file.unwrap().path());
+    files.filter(|path| path.extension().is_some_and(|it| it == "jsonl")).collect()
 }
 
 #[tokio::test]

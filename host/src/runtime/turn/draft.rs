@@ -90,7 +90,7 @@ impl Turn<'_> {
         });
         self.engine.clone_from(&shaped.engine);
         shared.known.touched(&self.conversation.reference().id, ask.now_ms);
-        let projection = Projection::of(&shaped.items());
+        let projection = Projection::of(&shaped.items(), self.conversation.images());
         let mut messages = projection.messages;
         if self.pressure.plain {
             messages.iter_mut().for_each(ChatMessage::make_plain);

@@ -7,7 +7,8 @@ use tokio_postgres::types::{ToSql, Type};
 
 use super::Core;
 use crate::engine::EngineStores;
-use crate::engine::store::{EngineStore, StoreError, check_key, hash};
+use crate::engine::store::{EngineStore, StoreError, check_key};
+use crate::media::hash;
 
 /// Storage for engines.
 #[derive(Debug)]

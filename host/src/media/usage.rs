@@ -1,0 +1,206 @@
+//! What sessions take: with everything inline, and as they are.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::fs::File;
+use std::io::{BufRead as _, BufReader};
+use std::path::{Path, PathBuf};
+
+use memchr::memmem;
+
+use super::folder::{Blob, BlobFolder};
+use super::home::MediaHome;
+use super::images::{BLOB_FIELD, reference_bytes};
+use super::mention::{Mentions, files_below, is_session, owner};
+use super::{HANDLE_CHARS, MediaError, disk_error};
+
+/// What the sessions of a folder take.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Usage {
+    /// Each of them, the largest first.
+    pub sessions: Vec<SessionUsage>,
+    /// What they would take with everything inline, in bytes.
+    pub logical_bytes: u64,
+    /// What they take, in bytes: each file once, whoever names it.
+    pub stored_bytes: u64,
+    /// Files by hash that none of them names.
+    pub unnamed: Vec<Blob>,
+}
+
+/// What one session takes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SessionUsage {
+    /// Its file.
+    pub path: PathBuf,
+    /// What it would take with everything inline, in bytes.
+    pub logical_bytes: u64,
+    /// What it takes with all that it names, in bytes, shared with others or not.
+    pub stored_bytes: u64,
+}
+
+impl Usage {
+    /// What the sessions below a folder take.
+    ///
+    /// # Errors
+    ///
+    /// [`MediaError::Disk`].
+    pub fn below(folder: &Path, home: &MediaHome) -> Result<Usage, MediaError> {
+        let mut shelf = Shelf::default();
+        let mut usage = Usage::default();
+        for (path, own_bytes) in sessions_in(folder)? {
+            let places: Vec<BlobFolder> = home.of_session(&path).places().cloned().collect();
+            shelf.look_into(places.iter())?;
+            let named = named_in(&path, |handle| shelf.find(&places, handle).is_some())?;
+            let blobs = shelf.take(&places, &named);
+            let inline_bytes: u64 = blobs.iter().map(|blob| named.inline_bytes(blob)).sum();
+            let blob_bytes: u64 = blobs.iter().map(|blob| blob.size_bytes).sum();
+            let stored_bytes = own_bytes + blob_bytes;
+            let logical_bytes =
+                (own_bytes + inline_bytes).saturating_sub(named.reference_bytes(&blobs));
+            usage.logical_bytes += logical_bytes;
+            usage.stored_bytes += own_bytes;
+            usage.sessions.push(SessionUsage { path, logical_bytes, stored_bytes });
+        }
+        if home.sessions().is_some_and(|root| root == folder) {
+            shelf.look_into(home.shared().iter())?;
+        }
+        usage.stored_bytes += shelf.taken_bytes();
+        usage.unnamed = shelf.untaken();
+        usage
+            .sessions
+            .sort_by(|a, b| b.stored_bytes.cmp(&a.stored_bytes).then_with(|| a.path.cmp(&b.path)));
+        Ok(usage)
+    }
+
+    /// How many times more they would take with everything inline.
+    pub fn dedup(&self) -> f64 {
+        factor(self.logical_bytes, self.stored_bytes)
+    }
+}
+
+impl SessionUsage {
+    /// How many times more it would take with everything inline.
+    pub fn dedup(&self) -> f64 {
+        factor(self.logical_bytes, self.stored_bytes)
+    }
+}
+
+fn factor(logical_bytes: u64, stored_bytes: u64) -> f64 {
+    match stored_bytes {
+        0 => 1.0,
+        stored => logical_bytes as f64 / stored as f64,
+    }
+}
+
+/// The sessions below a folder, with what their files and those beside them take.
+fn sessions_in(folder: &Path) -> Result<BTreeMap<PathBuf, u64>, MediaError> {
+    let files = files_below(folder, None)?;
+    let size = |path: &Path| path.metadata().map_or(0, |found| found.len());
+    let mut sessions: BTreeMap<PathBuf, u64> = files
+        .iter()
+        .filter(|path| is_session(path))
+        .map(|path| (path.clone(), size(path)))
+        .collect();
+    for path in files.iter().filter(|path| !is_session(path)) {
+        if let Some(own_bytes) = owner(path).and_then(|owner| sessions.get_mut(&owner)) {
+            *own_bytes += size(path);
+        }
+    }
+    Ok(sessions)
+}
+
+/// The handles that a session names.
+#[derive(Debug, Default)]
+struct Named {
+    /// Anywhere.
+    handles: HashSet<String>,
+    /// In the place of an image, and how often.
+    images: HashMap<String, u64>,
+}
+
+impl Named {
+    /// What bytes would take in the session: an image wherever it is, anything else once.
+    fn inline_bytes(&self, blob: &Blob) -> u64 {
+        match self.images.get(&blob.handle) {
+            Some(times) => times * base64_bytes(blob.size_bytes),
+            None => blob.size_bytes,
+        }
+    }
+
+    /// What stands in the place of those images now, beside the quotes that would stand there anyway.
+    fn reference_bytes(&self, blobs: &[Blob]) -> u64 {
+        let times = blobs.iter().filter_map(|blob| self.images.get(&blob.handle));
+        times.sum::<u64>() * (reference_bytes() - 2)
+    }
+}
+
+fn base64_bytes(size_bytes: u64) -> u64 {
+    size_bytes.div_ceil(3) * 4
+}
+
+fn named_in(session: &Path, is_kept: impl Fn(&str) -> bool) -> Result<Named, MediaError> {
+    let failed = |error| disk_error("read", session)(error);
+    let mut reader = BufReader::new(File::open(session).map_err(failed)?);
+    let field = format!("\"{BLOB_FIELD}\":\"");
+    let (finder, mut named, mut line) = (memmem::Finder::new(&field), Named::default(), Vec::new());
+    while reader.read_until(b'\n', &mut line).map_err(failed)? > 0 {
+        Mentions::default().read(&line, |handle| {
+            if !named.handles.contains(handle) && is_kept(handle) {
+                named.handles.insert(handle.to_owned());
+            }
+        });
+        for at in finder.find_iter(&line).map(|at| at + field.len()) {
+            let handle =
+                line.get(at..at + HANDLE_CHARS).and_then(|it| std::str::from_utf8(it).ok());
+            *named.images.entry(handle.unwrap_or_default().to_owned()).or_default() += 1;
+        }
+        line.clear();
+    }
+    Ok(named)
+}
+
+/// The stores that were looked into, and which of their files somebody names.
+#[derive(Debug, Default)]
+struct Shelf {
+    stores: HashMap<PathBuf, HashMap<String, Blob>>,
+    taken: HashMap<PathBuf, u64>,
+}
+
+impl Shelf {
+    /// The bytes that a session names, each from the first place that has them.
+    fn take(&mut self, places: &[BlobFolder], named: &Named) -> Vec<Blob> {
+        let found = named.handles.iter().filter_map(|handle| self.find(places, handle));
+        let found: Vec<Blob> = found.cloned().collect();
+        self.taken.extend(found.iter().map(|blob| (blob.path.clone(), blob.size_bytes)));
+        found
+    }
+
+    fn find(&self, places: &[BlobFolder], handle: &str) -> Option<&Blob> {
+        let mut stores = places.iter().filter_map(|place| self.stores.get(place.path()));
+        stores.find_map(|store| store.get(handle))
+    }
+
+    fn look_into<'a>(
+        &mut self,
+        places: impl Iterator<Item = &'a BlobFolder>,
+    ) -> Result<(), MediaError> {
+        for place in places {
+            if !self.stores.contains_key(place.path()) {
+                let blobs = place.blobs()?.into_iter().map(|blob| (blob.handle.clone(), blob));
+                self.stores.insert(place.path().to_owned(), blobs.collect());
+            }
+        }
+        Ok(())
+    }
+
+    fn taken_bytes(&self) -> u64 {
+        self.taken.values().sum()
+    }
+
+    fn untaken(self) -> Vec<Blob> {
+        let blobs = self.stores.into_values().flat_map(HashMap::into_values);
+        let mut untaken: Vec<Blob> =
+            blobs.filter(|blob| !self.taken.contains_key(&blob.path)).collect();
+        untaken.sort_by(|a, b| a.path.cmp(&b.path));
+        untaken
+    }
+}
