@@ -15,7 +15,7 @@ mod letters;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::VecDeque;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
 use std::path::PathBuf;
@@ -24,11 +24,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::session::{Record, RecordBody, Session, SessionError};
+use crate::session::{Delivered, LETTER_KEY, RecordBody, Session, SessionError};
 use letters::LetterFile;
-
-/// The field of a delivered message that holds the id of its letter.
-pub const DELIVERY_KEY: &str = "inboxId";
 
 /// Why a message could not be kept.
 #[derive(Debug, thiserror::Error)]
@@ -67,7 +64,7 @@ struct State {
     file: Option<LetterFile>,
     waiting: VecDeque<Letter>,
     /// Ids of letters that wait or are in the session.
-    known: HashSet<String>,
+    known: Delivered,
 }
 
 impl Inbox {
@@ -77,7 +74,7 @@ impl Inbox {
     ///
     /// Where the file is there and cannot be read.
     pub fn open(session: &Session) -> Result<Inbox, InboxError> {
-        let known: HashSet<String> = session.records().iter().filter_map(delivered_id).collect();
+        let known = session.delivered();
         let file = session.path().map(LetterFile::beside);
         let found = file.as_ref().map(LetterFile::read).transpose()?.unwrap_or_default();
         let mut state = State { file, waiting: VecDeque::new(), known };
@@ -183,23 +180,10 @@ impl Letter {
     fn record(&self) -> Result<RecordBody, SessionError> {
         let mut message = self.message.clone();
         if let Some(fields) = message.as_object_mut() {
-            fields.insert(DELIVERY_KEY.to_owned(), Value::String(self.id.clone()));
+            fields.insert(LETTER_KEY.to_owned(), Value::String(self.id.clone()));
         }
         RecordBody::message(&message.to_string())
     }
-}
-
-/// The id of the letter that a record was.
-fn delivered_id(record: &Record) -> Option<String> {
-    #[derive(Deserialize)]
-    struct Delivered {
-        #[serde(rename = "inboxId")]
-        id: String,
-    }
-    // Most records were no letters, and parsing each would make opening a long session slow.
-    let may_be = record.line().contains(DELIVERY_KEY);
-    let message = may_be.then(|| record.message_raw()).flatten()?;
-    serde_json::from_str::<Delivered>(message).ok().map(|delivered| delivered.id)
 }
 
 /// An id that no other letter has: 128 bits from the seeds of the standard library's hash maps.

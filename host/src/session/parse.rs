@@ -43,7 +43,20 @@ pub(super) fn contents(name: &str, bytes: &[u8]) -> Result<Contents, SessionErro
     }
     reader.contents.problems.sort_by_key(|problem| problem.line);
     cut_short::leave_half_undone(&mut reader.contents);
+    reader.contents.find_first_task();
     Ok(reader.contents)
+}
+
+/// Adds lines that stand behind the known ones in a file of this version.
+pub(super) fn more(contents: &mut Contents, bytes: &[u8]) {
+    let known = std::mem::replace(contents, Contents::new(contents.header.clone()));
+    let first = known.lines.len();
+    let mut reader = Reader { contents: known, migration: Migration::new(SESSION_VERSION) };
+    for (at, (line, ending)) in split(bytes).enumerate() {
+        reader.line(first + at, line, ending);
+    }
+    *contents = reader.contents;
+    contents.find_first_task();
 }
 
 struct Reader {

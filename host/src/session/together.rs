@@ -38,9 +38,10 @@ impl Session {
     /// As [`append`](Self::append); none of them is appended then.
     pub(super) fn append_together(&mut self, together: Together) -> Result<(), SessionError> {
         self.check_writable()?;
+        let contents = self.contents.complete()?;
         if let Store::File(journal) = &mut self.store {
             let lines: Vec<&str> = together.coming.iter().map(Record::line).collect();
-            journal.append_milestone(&mut self.contents, &lines)?;
+            journal.append_milestone(contents, &lines)?;
         }
         together.coming.into_iter().for_each(|record| self.push(record));
         Ok(())
