@@ -101,7 +101,7 @@ impl Inbox {
             let new = session.records().get(state.seen..).unwrap_or_default();
             let delivered: HashSet<String> = new.iter().filter_map(Record::letter_id).collect();
             state.waiting.retain(|letter| !delivered.contains(&letter.id));
-            delivered.into_iter().for_each(|id| drop(state.known.insert(id)));
+            state.known.extend(delivered);
             state.seen = count;
         }
         let found = state.letters.found_again()?;

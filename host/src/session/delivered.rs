@@ -21,6 +21,11 @@ impl Delivered {
         self.ids.contains(id) || self.older.as_ref().is_some_and(|older| older.has_letter(id))
     }
 
+    /// Adds letters.
+    pub fn extend(&mut self, ids: impl IntoIterator<Item = String>) {
+        self.ids.extend(ids);
+    }
+
     /// Adds a letter; whether it is new.
     pub fn insert(&mut self, id: String) -> bool {
         !self.contains(&id) && self.ids.insert(id)
