@@ -126,6 +126,8 @@ fn sessions_share_pictures_until_none_of_them_names_one() {
     for session in &sessions {
         assert_eq!(run(folder, &["fetch", session.to_str().unwrap(), &handle[..12]]), picture(1));
     }
+    let exported = say(folder, &["export", sessions[0].to_str().unwrap()]);
+    assert!(exported.contains("iVBOR") && !exported.contains("ctxhostBlob"), "images go along");
     let du = say(folder, &["sessions", "du"]);
     let last = du.lines().last().unwrap();
     assert!(last.starts_with("2 sessions  logical ") && !last.ends_with(" 1.0x"), "{du}");

@@ -42,7 +42,8 @@ impl Images {
     /// could not be kept stays, and the log says so.
     pub fn put_away(&self, message: &str) -> Option<String> {
         let (blobs, most_bytes) = (self.blobs.as_ref()?, self.most_inline_bytes?);
-        let is_large = |data: &str| data.len() as u64 > most_bytes;
+        // The quotes are none of its bytes.
+        let is_large = |data: &str| data.trim_matches('"').len() as u64 > most_bytes;
         let edit = |block: Block<'_>| {
             let data = block.data.filter(|data| is_large(data.get()) && block.blob.is_none())?;
             let handle = blobs.put(&decoded(data)?);

@@ -41,6 +41,9 @@ fn large_images_go_once_and_come_back() {
         "whatever is set now, what was put away is found"
     );
     assert_eq!(images(&state).put_away(&away), None, "once is enough");
+    let line = |message: &str| format!("{{\"type\":\"message\",\"message\":{message},\"z\":1}}\n");
+    assert_eq!(inline.bring_back_in_line(&line(&away)), line(&message));
+    assert_eq!(inline.bring_back_in_line("no record ctxhostBlob"), "no record ctxhostBlob");
 }
 
 #[test]
