@@ -25,4 +25,5 @@ pub use library::{Inspected, LoadError, inspect};
 pub use live::{EngineSpec, LinkedEngine, LiveEngine, OpenError, Source};
 pub use quarantine::{Quarantine, QuarantineRecord};
 pub use slot::{OnEngineError, Served, Serving, Slot, SlotError};
+pub use store::EngineStores;
 pub use timeouts::Timeouts;

@@ -17,6 +17,8 @@ pub mod tool;
 pub mod engine;
 pub mod history;
 
+pub mod store;
+
 pub mod config;
 
 pub mod runtime;

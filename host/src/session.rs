@@ -22,6 +22,7 @@ mod header;
 mod identity;
 mod items;
 mod journal;
+pub mod keeper;
 mod lines;
 mod live;
 mod migrate;
@@ -38,6 +39,7 @@ mod wording;
 mod tests;
 
 use std::path::Path;
+use std::sync::Arc;
 
 use ctxhost_engine_api::Flags;
 use ctxhost_engine_api::transcript::log::{NewEntry, TranscriptLog};
@@ -50,6 +52,7 @@ pub use error::{LineFault, LineProblem, SessionError};
 pub use folder::{Kept, SessionFolder};
 pub use header::{Header, SESSION_VERSION};
 pub use journal::{Holder, SyncPolicy};
+pub use keeper::{Founding, Keeper};
 pub use pending::{Intent, Recovered, pending_file};
 pub use record::{Record, RecordKind};
 pub use undo::UNDO;
@@ -57,6 +60,7 @@ pub use undo::UNDO;
 use compaction::Draft;
 use contents::Contents;
 use journal::Journal;
+use keeper::{LetterBox, SharedLane};
 
 /// A session: its header, its tree of records, and the file it is written to, if any.
 #[derive(Debug)]
@@ -72,6 +76,7 @@ enum Store {
     Memory,
     ReadOnly,
     File(Journal),
+    Kept(Box<dyn Keeper>),
 }
 
 impl Session {
@@ -138,6 +143,97 @@ impl Session {
         Ok(Session { store: Store::File(journal), ..self })
     }
 
+    /// The session that a keeper has opened, from all of its bytes.
+    ///
+    /// # Errors
+    ///
+    /// As [`open`](Self::open).
+    pub fn of_keeper(
+        name: &str,
+        bytes: &[u8],
+        keeper: Box<dyn Keeper>,
+    ) -> Result<Session, SessionError> {
+        let session = Session::of(parse::contents(name, bytes)?, Store::Kept(keeper));
+        session.check_writable()?;
+        Ok(session)
+    }
+
+    /// The same session for reading alone: appending is refused.
+    #[must_use]
+    pub fn read_only(self) -> Session {
+        Session { store: Store::ReadOnly, ..self }
+    }
+
+    /// The same session where `found` keeps it. What a file lacked is put right: an older version is
+    /// migrated, and a last line that was cut short stays behind.
+    ///
+    /// # Errors
+    ///
+    /// Those of `found`.
+    pub fn kept_by(
+        mut self,
+        found: impl FnOnce(&Founding<'_>) -> Result<Box<dyn Keeper>, SessionError>,
+    ) -> Result<Session, SessionError> {
+        self.contents.settle();
+        let header = self.header();
+        let (id, cwd) = (header.id(), header.cwd());
+        let keeper = found(&Founding { id, cwd, bytes: &self.contents.to_bytes() })?;
+        Ok(Session { store: Store::Kept(keeper), ..self })
+    }
+
+    /// All of it as another place would keep it: see [`kept_by`](Self::kept_by).
+    pub fn settled_bytes(&self) -> Vec<u8> {
+        let mut contents = self.contents.clone();
+        contents.settle();
+        contents.to_bytes()
+    }
+
+    /// The same session beside another one, where that is kept by a keeper; otherwise as it is.
+    ///
+    /// # Errors
+    ///
+    /// As [`Keeper::found`].
+    pub fn kept_beside(self, other: &Session) -> Result<Session, SessionError> {
+        match &other.store {
+            Store::Kept(keeper) => self.kept_by(|founding| keeper.found(founding)),
+            Store::Memory | Store::ReadOnly | Store::File(_) => Ok(self),
+        }
+    }
+
+    /// Takes in what other machines have added; whether there was anything. Call [`live`](Self::live)
+    /// afterwards.
+    ///
+    /// # Errors
+    ///
+    /// As [`Keeper::refresh`]; the session is as it was.
+    pub fn refresh(&mut self) -> Result<bool, SessionError> {
+        let Store::Kept(keeper) = &mut self.store else { return Ok(false) };
+        let bytes = keeper.refresh()?;
+        if bytes.is_empty() {
+            return Ok(false);
+        }
+        parse::more(&mut self.contents, &bytes);
+        self.first_task = self.find_first_task();
+        Ok(true)
+    }
+
+    /// The lane that all machines share; `None` for a session that only this one can have.
+    pub fn shared_lane(&self) -> Option<Arc<dyn SharedLane>> {
+        self.keeper().map(Keeper::lane)
+    }
+
+    /// Where words wait for this session, if not in a file beside it.
+    pub fn letters(&self) -> Option<Arc<dyn LetterBox>> {
+        self.keeper().map(Keeper::letters)
+    }
+
+    fn keeper(&self) -> Option<&dyn Keeper> {
+        match &self.store {
+            Store::Kept(keeper) => Some(&**keeper),
+            Store::Memory | Store::ReadOnly | Store::File(_) => None,
+        }
+    }
+
     fn of(contents: Contents, store: Store) -> Session {
         let mut session = Session { contents, store, first_task: None };
         session.first_task = session.find_first_task();
@@ -153,7 +249,7 @@ impl Session {
     pub fn path(&self) -> Option<&Path> {
         match &self.store {
             Store::File(journal) => Some(journal.path()),
-            Store::Memory | Store::ReadOnly => None,
+            Store::Memory | Store::ReadOnly | Store::Kept(_) => None,
         }
     }
 
@@ -320,16 +416,25 @@ impl Session {
     }
 
     fn append_record(&mut self, record: Record) -> Result<(), SessionError> {
-        if let Store::File(journal) = &mut self.store {
-            match record.kind() {
-                RecordKind::Compaction => {
-                    journal.append_milestone(&mut self.contents, &[record.line()])?;
-                }
-                _ => journal.append(&mut self.contents, record.line())?,
-            }
-        }
+        let is_milestone = *record.kind() == RecordKind::Compaction;
+        self.write(&[record.line()], is_milestone)?;
         self.push(record);
         Ok(())
+    }
+
+    /// Writes lines where the session is kept. Lines of a milestone are written at once, or not at all
+    /// as far as the place can.
+    fn write(&mut self, lines: &[&str], is_milestone: bool) -> Result<(), SessionError> {
+        match &mut self.store {
+            Store::Memory | Store::ReadOnly => Ok(()),
+            Store::File(journal) if is_milestone => {
+                journal.append_milestone(&mut self.contents, lines)
+            }
+            Store::File(journal) => {
+                lines.iter().try_for_each(|line| journal.append(&mut self.contents, line))
+            }
+            Store::Kept(keeper) => keeper.append(lines),
+        }
     }
 
     fn push(&mut self, record: Record) {
@@ -356,7 +461,8 @@ impl Session {
     pub fn sync(&mut self) -> Result<(), SessionError> {
         match &mut self.store {
             Store::File(journal) => journal.sync(),
-            Store::Memory | Store::ReadOnly => Ok(()),
+            // A keeper has kept each line when it answers.
+            Store::Memory | Store::ReadOnly | Store::Kept(_) => Ok(()),
         }
     }
 
@@ -369,7 +475,7 @@ impl Session {
         }
         match self.store {
             Store::ReadOnly => Err(SessionError::ReadOnly { id: header.id().to_owned() }),
-            Store::Memory | Store::File(_) => Ok(()),
+            Store::Memory | Store::File(_) | Store::Kept(_) => Ok(()),
         }
     }
 

@@ -3,6 +3,8 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)]
 
+pub mod cutter;
+pub mod postgres;
 pub mod rules;
 pub mod scripted;
 pub mod stage;

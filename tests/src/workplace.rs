@@ -141,13 +141,18 @@ pub fn model_of(wire: Wire) -> &'static str {
 /// A session that opens without a bad line, and of which the whole live transcript can be sent.
 pub fn lawful_session(path: &Path) -> Session {
     let session = Session::read(path).unwrap_or_else(|error| panic!("{error}"));
+    assert_lawful(&session);
+    session
+}
+
+/// A session without a bad line, of which the whole live transcript can be sent.
+pub fn assert_lawful(session: &Session) {
     assert!(session.problems().is_empty(), "{:?}", session.problems());
     let view = session.live(0).snapshot();
     let lawful = enforce(&view, Plan::keep_all(view.len()), u64::MAX, &LawSettings::default())
         .unwrap_or_else(|violation| panic!("{violation}"));
     let breaches = audit(&view, &lawful.items(&view), u64::MAX);
     assert!(breaches.is_empty(), "{breaches:?}");
-    session
 }
 
 /// All messages of a session file, oldest first, whatever was compacted since.

@@ -42,6 +42,7 @@ pub(super) fn of(
         blobs_folder: None,
         store_folder: None,
         gate: config.compaction.gate.clone(),
+        stores: None,
         hooks: Vec::new(),
     };
     Ok((setup, window))

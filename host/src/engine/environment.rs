@@ -12,7 +12,7 @@ use ctxhost_engine_api::{
     Transcript, capability,
 };
 
-use super::store::{BlobFolder, EngineStore, FileStore, MemoryStore, WithBlobs};
+use super::store::{BlobFolder, EngineStore, EngineStores, FileStore, MemoryStore, WithBlobs};
 use super::timeouts::Timeouts;
 use crate::provider::Completer;
 
@@ -72,6 +72,8 @@ pub struct Environment {
     pub copies_folder: PathBuf,
     /// The folder below which engines keep what they store; `None` forgets it with the process.
     pub store_folder: Option<PathBuf>,
+    /// Where engines keep what they store, instead of that folder.
+    pub stores: Option<Arc<dyn EngineStores>>,
     /// The folder for bytes that engines put away, beside the session they came from; `None` keeps
     /// them with everything else an engine stores.
     pub blobs_folder: Option<PathBuf>,
@@ -92,6 +94,7 @@ impl Environment {
         Environment {
             copies_folder: state_folder().join("engines").join("cache"),
             store_folder: None,
+            stores: None,
             blobs_folder: None,
             timeouts,
             clock,
@@ -127,9 +130,10 @@ impl Environment {
     }
 
     pub(super) fn store(&self, id: &str) -> Arc<dyn EngineStore> {
-        let values: Arc<dyn EngineStore> = match &self.store_folder {
-            Some(folder) => Arc::new(FileStore::new(folder, id)),
-            None => Arc::new(MemoryStore::default()),
+        let values: Arc<dyn EngineStore> = match (&self.stores, &self.store_folder) {
+            (Some(stores), _) => stores.of(id),
+            (None, Some(folder)) => Arc::new(FileStore::new(folder, id)),
+            (None, None) => Arc::new(MemoryStore::default()),
         };
         match &self.blobs_folder {
             Some(folder) => Arc::new(WithBlobs { values, blobs: BlobFolder::at(folder.clone()) }),

@@ -23,6 +23,14 @@ pub enum StoreError {
         /// The file.
         path: PathBuf,
     },
+    /// The database did not answer, or said no.
+    #[error("the store cannot {action}: {reason}")]
+    Database {
+        /// What was tried.
+        action: &'static str,
+        /// What it said.
+        reason: String,
+    },
     /// The disk failed.
     #[error("cannot {action} {}: {source}", path.display())]
     Disk {
@@ -52,6 +60,12 @@ pub trait EngineStore: Send + Sync + std::fmt::Debug {
     fn put_blob(&self, bytes: &[u8]) -> Result<String, StoreError>;
     /// The bytes of a hash.
     fn get_blob(&self, handle: &str) -> Result<Option<Vec<u8>>, StoreError>;
+}
+
+/// Storage for engines by their ids, in one place that several machines may share.
+pub trait EngineStores: Send + Sync + std::fmt::Debug {
+    /// The store of an engine, which sees no other's values.
+    fn of(&self, engine: &str) -> Arc<dyn EngineStore>;
 }
 
 /// A store that forgets at the end of the process: for replays and tests.
@@ -256,12 +270,14 @@ fn names_in(folder: &Path) -> Result<Vec<String>, StoreError> {
     Ok(entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect())
 }
 
-fn check_key(key: &str) -> Result<(), StoreError> {
+/// Refuses a key that not every store takes.
+pub fn check_key(key: &str) -> Result<(), StoreError> {
     let fits = !key.is_empty() && key.len() <= MAX_KEY_BYTES;
     fits.then_some(()).ok_or_else(|| StoreError::BadKey { key: key.into() })
 }
 
-fn hash(bytes: &[u8]) -> String {
+/// The handle of bytes: their SHA-256 in hex.
+pub fn hash(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 

@@ -50,6 +50,7 @@ use crate::law::LawSettings;
 use crate::provider::Client;
 use crate::provider::Content;
 use crate::provider::message::UserMessage;
+use crate::store::SessionStore;
 use crate::tool::Toolbox;
 
 pub use builder::{BuildError, RuntimeBuilder};
@@ -104,6 +105,8 @@ pub(super) struct Shared {
     /// What another slot is opened with.
     setup: Setup,
     sessions: Mutex<HashMap<SessionId, Arc<HeldSession>>>,
+    /// Where sessions are kept that are opened by their ids.
+    store: Option<Arc<dyn SessionStore>>,
     /// The program ends.
     pub(super) closing: CancellationToken,
     /// Who remembers across sessions.
@@ -156,7 +159,7 @@ impl Runtime {
     ) -> Result<Vec<CompactionOutcome>, TurnError> {
         let shared = &*self.shared;
         let held = shared.session(session)?;
-        let lane = shared.enter(session, &held).await;
+        let lane = shared.enter(session, &held).await?;
         let mut open = held.open.lock().await;
         let mut turn = Turn::new(shared, &lane, &mut open)?;
         turn.compact(Trigger::Manual, focus).await
@@ -185,7 +188,7 @@ impl Runtime {
     pub async fn undo_at(&self, session: &SessionId, number: i64) -> Result<Undone, TurnError> {
         let shared = &*self.shared;
         let held = shared.session(session)?;
-        let _lane = shared.enter(session, &held).await;
+        let _lane = shared.enter(session, &held).await?;
         let mut open = held.open.lock().await;
         let undone = open.conversation.undo_compaction(Some(number))?;
         open.accounting.compacted();
@@ -221,7 +224,7 @@ impl Runtime {
     pub async fn occupancy(&self, session: &SessionId) -> Result<Occupancy, TurnError> {
         let shared = &*self.shared;
         let held = shared.session(session)?;
-        let lane = shared.enter(session, &held).await;
+        let lane = shared.enter(session, &held).await?;
         let mut open = held.open.lock().await;
         let mut turn = Turn::new(shared, &lane, &mut open)?;
         let budget = turn.budget().await;
@@ -273,6 +276,10 @@ impl Shared {
             let waiting = held.waiting.begin();
             let lane = lane.await;
             drop(waiting);
+            let lane = self.hold(session, &held, lane).await?;
+            if !held.inbox.waits(&id) {
+                return Err(TurnError::AnsweredElsewhere);
+            }
             let mut open = held.open.lock().await;
             let mut turn = Turn::new(self, &lane, &mut open)?;
             let outcome = turn::run(&mut turn, Letter { inbox: &held.inbox, id: &id }).await;

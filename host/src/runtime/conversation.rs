@@ -143,6 +143,21 @@ impl Conversation {
         Ok(undone)
     }
 
+    /// Takes in what other machines have added to the session; whether there was anything.
+    ///
+    /// # Errors
+    ///
+    /// Whatever the store answers; the live transcript is as before then.
+    pub(super) fn refresh(&mut self) -> Result<bool, SessionError> {
+        let grew = self.session.refresh()?;
+        if grew {
+            self.log = self.session.live(self.log.epoch() + 1);
+            (self.ingested, self.told) = (0, None);
+            self.ahead = Ahead::default();
+        }
+        Ok(grew)
+    }
+
     /// What the live transcript takes, in bytes of its messages.
     pub(super) fn live_bytes(&self) -> u64 {
         self.view().iter().map(|entry| entry.raw().len() as u64).sum()

@@ -10,6 +10,7 @@
 //! after its record is in the session, and a letter whose id the session holds is not delivered
 //! again. The session's own lock keeps a second inbox of the same session away.
 
+mod file;
 mod letters;
 
 #[cfg(test)]
@@ -25,7 +26,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::session::{Record, RecordBody, Session, SessionError};
-use letters::LetterFile;
+use letters::Letters;
 
 /// The field of a delivered message that holds the id of its letter.
 pub const DELIVERY_KEY: &str = "inboxId";
@@ -43,6 +44,9 @@ pub enum InboxError {
         /// What the system said.
         source: io::Error,
     },
+    /// The store of the session did not take it.
+    #[error("{0}; the message was not taken")]
+    Store(SessionError),
     /// It is no message.
     #[error("the inbox takes messages only: {0}")]
     NoMessage(SessionError),
@@ -63,11 +67,12 @@ pub struct Inbox {
 
 #[derive(Debug)]
 struct State {
-    /// `None` for a session that is on no disk.
-    file: Option<LetterFile>,
+    letters: Letters,
     waiting: VecDeque<Letter>,
     /// Ids of letters that wait or are in the session.
     known: HashSet<String>,
+    /// Records of the session that were looked at for letters.
+    seen: usize,
 }
 
 impl Inbox {
@@ -78,16 +83,39 @@ impl Inbox {
     /// Where the file is there and cannot be read.
     pub fn open(session: &Session) -> Result<Inbox, InboxError> {
         let known: HashSet<String> = session.records().iter().filter_map(delivered_id).collect();
-        let file = session.path().map(LetterFile::beside);
-        let found = file.as_ref().map(LetterFile::read).transpose()?.unwrap_or_default();
-        let mut state = State { file, waiting: VecDeque::new(), known };
-        for letter in found {
-            if state.known.insert(letter.id.clone()) {
-                state.waiting.push_back(letter);
-            }
-        }
-        state.tidy();
+        let letters = Letters::of(session);
+        let found = letters.found()?;
+        let seen = session.records().len();
+        let mut state = State { letters, waiting: VecDeque::new(), known, seen };
+        let stale = state.take_in(found);
+        state.tidy(&stale);
         Ok(Inbox { state: Mutex::new(state) })
+    }
+
+    /// Takes in what other machines did while this one did not have the session: letters that they have
+    /// delivered, and letters of machines that are gone.
+    ///
+    /// # Errors
+    ///
+    /// Where letters cannot be read.
+    pub(super) fn catch_up(&self, session: &Session) -> Result<(), InboxError> {
+        let mut state = self.state();
+        let new = session.records().get(state.seen..).unwrap_or_default();
+        let delivered: HashSet<String> = new.iter().filter_map(delivered_id).collect();
+        state.seen = session.records().len();
+        state.waiting.retain(|letter| !delivered.contains(&letter.id));
+        state.known.extend(delivered);
+        let found = state.letters.found_again()?;
+        let stale = state.take_in(found);
+        if !stale.is_empty() {
+            state.tidy(&stale);
+        }
+        Ok(())
+    }
+
+    /// Whether this letter still waits.
+    pub(super) fn waits(&self, id: &str) -> bool {
+        self.state().waiting.iter().any(|letter| letter.id == id)
     }
 
     /// Keeps a message, a JSON object with a `role`, and answers the id of its letter. It is on the
@@ -117,9 +145,7 @@ impl Inbox {
             return Ok(false);
         }
         let letter = Letter { id: id.to_owned(), message };
-        if let Some(file) = &state.file {
-            file.append(&letter)?;
-        }
+        state.letters.keep(&letter)?;
         state.known.insert(letter.id.clone());
         state.waiting.push_back(letter);
         Ok(true)
@@ -145,18 +171,17 @@ impl Inbox {
         mut append: impl FnMut(RecordBody) -> Result<(), E>,
     ) -> Result<usize, E> {
         let mut state = self.state();
-        let mut delivered = 0;
+        let mut delivered = Vec::new();
         while let Some(letter) = state.waiting.front() {
             let is_last = through == Some(letter.id.as_str());
             append(letter.record()?)?;
-            state.waiting.pop_front();
-            delivered += 1;
+            delivered.extend(state.waiting.pop_front().map(|letter| letter.id));
             if is_last {
                 break;
             }
         }
-        state.tidy();
-        Ok(delivered)
+        state.tidy(&delivered);
+        Ok(delivered.len())
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -165,15 +190,25 @@ impl Inbox {
 }
 
 impl State {
-    /// Removes the file once nothing in it waits.
-    ///
-    /// If that fails, what stays in the file is known from the session, and is passed over.
-    fn tidy(&self) {
-        if !self.waiting.is_empty() {
-            return;
+    /// Answers the ids of those that are in the session already.
+    fn take_in(&mut self, found: Vec<Letter>) -> Vec<String> {
+        let mut stale = Vec::new();
+        for letter in found {
+            if self.known.insert(letter.id.clone()) {
+                self.waiting.push_back(letter);
+            } else if !self.waiting.iter().any(|waiting| waiting.id == letter.id) {
+                stale.push(letter.id);
+            }
         }
-        if let Some(Err(error)) = self.file.as_ref().map(LetterFile::clear) {
-            tracing::warn!(%error, "an empty inbox could not be removed");
+        stale
+    }
+
+    /// Forgets what is delivered.
+    ///
+    /// If that fails, what stays is known from the session, and is passed over.
+    fn tidy(&self, delivered: &[String]) {
+        if let Err(error) = self.letters.forget(delivered, self.waiting.is_empty()) {
+            tracing::warn!(%error, "delivered words could not be removed from the inbox");
         }
     }
 }

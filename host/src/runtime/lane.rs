@@ -56,6 +56,8 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use crate::session::keeper::Hold;
+
 /// All lanes of a process. Clones are the same lanes.
 #[derive(Clone, Debug)]
 pub struct Lanes {
@@ -84,6 +86,7 @@ impl Lanes {
             away: AtomicUsize::new(0),
             place: tokio::sync::Mutex::new(Some(global)),
             global: Arc::clone(&self.global),
+            hold: None,
             _session: session,
         }
     }
@@ -115,6 +118,8 @@ pub struct LaneGuard {
     /// The place in the global lane; `None` while a model call is out.
     place: tokio::sync::Mutex<Option<Place>>,
     global: Arc<Semaphore>,
+    /// The session on all machines, where it is one of several.
+    hold: Option<Box<dyn Hold>>,
     // Dropped last, so that the next run of the session finds the global place free.
     _session: Place,
 }
@@ -130,6 +135,16 @@ impl LaneGuard {
     /// The session it stands for.
     pub fn session_id(&self) -> &str {
         &self.session_id
+    }
+
+    /// The same with the session held on all machines, until either is dropped.
+    pub(super) fn holding(self, hold: Box<dyn Hold>) -> LaneGuard {
+        LaneGuard { hold: Some(hold), ..self }
+    }
+
+    /// Lets other machines have the session, while this one looks at what it knows of it.
+    pub(super) fn let_others_in(&mut self) {
+        self.hold = None;
     }
 
     /// Waits for a model, or for another session, without a place in the global lane; the session

@@ -9,7 +9,8 @@ use super::hook::CompactionHook;
 use super::request::Shaper;
 use crate::config::Config;
 use crate::engine::{
-    Clock, EngineSpec, Environment, OnEngineError, SessionView, Slot, SlotError, Timeouts,
+    Clock, EngineSpec, EngineStores, Environment, OnEngineError, SessionView, Slot, SlotError,
+    Timeouts,
 };
 use crate::law::LawSettings;
 use crate::provider::{
@@ -42,6 +43,8 @@ pub struct Setup {
     pub store_folder: Option<PathBuf>,
     /// The least that a compaction has to keep.
     pub gate: Gate,
+    /// Where engines keep what they store, instead of that folder.
+    pub stores: Option<Arc<dyn EngineStores>>,
     /// Who wants to know of compactions, in the order they are asked.
     pub hooks: Vec<Arc<dyn CompactionHook>>,
 }
@@ -63,6 +66,7 @@ impl Setup {
         environment.completer = self.completer.clone();
         environment.blobs_folder = self.blobs_folder.clone();
         environment.store_folder = self.store_folder.clone();
+        environment.stores = self.stores.clone();
         Slot::open(engine, &self.legacy, self.on_error, &environment)
     }
 

@@ -177,7 +177,7 @@ impl Runtime {
         let shared = self.shared();
         let begun = {
             let held = shared.session(parent)?;
-            let _lane = shared.enter(parent, &held).await;
+            let _lane = shared.enter(parent, &held).await?;
             let mut open = held.open.lock().await;
             let slot = shared.slot();
             Parent::of(shared, &slot, &mut open).begin(task, &options).await?
@@ -226,7 +226,7 @@ impl Runtime {
             return Ok(true);
         }
         let held = shared.session(parent)?;
-        let _lane = shared.enter(parent, &held).await;
+        let _lane = shared.enter(parent, &held).await?;
         let mut open = held.open.lock().await;
         if !open.children.live(&shared.running).any(|live| live.id == child) {
             return Ok(false);

@@ -106,6 +106,16 @@ impl Contents {
         }
     }
 
+    /// Puts right what another place must not take over: a torn last line, one without its line break,
+    /// an older version.
+    pub(super) fn settle(&mut self) {
+        self.drop_torn();
+        if let Some(last) = self.lines.last_mut().filter(|line| line.ending == Ending::Missing) {
+            last.ending = Ending::Lf;
+        }
+        self.migrated_from = None;
+    }
+
     /// The whole file.
     pub(super) fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::new();

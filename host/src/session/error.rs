@@ -66,6 +66,64 @@ pub enum SessionError {
         /// Its length now.
         found_bytes: u64,
     },
+    /// Another machine has the session, and had it all the time that was waited.
+    #[error(
+        "session {id} is held by {holder}; it was waited for {waited_ms} ms (store.wait_ms), try again later"
+    )]
+    Held {
+        /// The id of the session.
+        id: String,
+        /// Who has it.
+        holder: String,
+        /// How long was waited.
+        waited_ms: u64,
+    },
+    /// Another machine took the session over; nothing was written.
+    #[error(
+        "session {id} was taken over by {holder}, nothing more is written here; send the message again"
+    )]
+    Fenced {
+        /// The id of the session.
+        id: String,
+        /// Who has it now.
+        holder: String,
+    },
+    /// Somebody else added to the session outside of a lane.
+    #[error("session {id} has more entries than this machine knows; open it again")]
+    Behind {
+        /// The id of the session.
+        id: String,
+    },
+    /// A session of this id is in the store already.
+    #[error("the store has a session {id} already; open that one, or take another id")]
+    Taken {
+        /// The id.
+        id: String,
+    },
+    /// There is no session of this id in the store.
+    #[error("the store has no session {id}; `ctxhost sessions list` shows those it has")]
+    Missing {
+        /// The id.
+        id: String,
+    },
+    /// The store did not answer, or said no.
+    #[error("the store cannot {action}: {reason}")]
+    Store {
+        /// What was tried, as a verb and its object.
+        action: String,
+        /// What it said.
+        reason: String,
+    },
+    /// The store went away between a line and the word that it is kept.
+    #[error(
+        "nobody knows whether the last line of session {id} is kept, the store went away: {reason}; the next turn finds out"
+    )]
+    Unsure {
+        /// The id of the session.
+        id: String,
+        /// What the store said.
+        reason: String,
+    },
     /// A failed write or sync could not be undone, so memory, file and disk may differ.
     #[error("an earlier failed write to {} could not be undone; open it again", path.display())]
     Broken {

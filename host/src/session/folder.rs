@@ -30,6 +30,11 @@ impl SessionFolder {
         SessionFolder { path: root.join(format!("--{name}--")) }
     }
 
+    /// A folder that holds session files itself.
+    pub fn at(path: &Path) -> SessionFolder {
+        SessionFolder { path: path.to_owned() }
+    }
+
     /// Where it is.
     pub fn path(&self) -> &Path {
         &self.path
@@ -41,10 +46,19 @@ impl SessionFolder {
     ///
     /// [`SessionError`] where folder or file cannot be made.
     pub fn create(&self, cwd: &Path) -> Result<Session, SessionError> {
-        make_folders(&RealDisk, &self.path).map_err(io_error("make the folder", &self.path))?;
         let header = Header::new(None, &cwd.display().to_string(), clock::now_ms());
-        let path = self.path.join(header.file_name());
-        Session::in_memory(header).kept_in(&path)
+        self.keep(Session::in_memory(header))
+    }
+
+    /// Keeps a session there that is in memory. The folder is made, for its owner alone.
+    ///
+    /// # Errors
+    ///
+    /// [`SessionError`] where folder or file cannot be made.
+    pub fn keep(&self, session: Session) -> Result<Session, SessionError> {
+        make_folders(&RealDisk, &self.path).map_err(io_error("make the folder", &self.path))?;
+        let path = self.path.join(session.header().file_name());
+        session.kept_in(&path)
     }
 
     /// The sessions in it, the newest first. None where there is no folder yet.

@@ -114,7 +114,9 @@ impl Header {
     /// The name that a file of this session gets: when it began, and its id.
     pub fn file_name(&self) -> String {
         let time = clock::iso(self.timestamp_ms()).replace([':', '.'], "-");
-        format!("{time}_{}.jsonl", self.id())
+        // Ids of other programs may be anything.
+        let id = self.id().replace(['/', '\\', '\0'], "-");
+        format!("{time}_{id}.jsonl")
     }
 
     /// The working directory of the agent; empty where the file has none.

@@ -46,6 +46,17 @@ pub(super) fn contents(name: &str, bytes: &[u8]) -> Result<Contents, SessionErro
     Ok(reader.contents)
 }
 
+/// Adds lines that were written behind the known ones.
+pub(super) fn more(contents: &mut Contents, bytes: &[u8]) {
+    let known = std::mem::replace(contents, Contents::new(contents.header.clone()));
+    let first = known.lines.len();
+    let mut reader = Reader { contents: known, migration: Migration::new(SESSION_VERSION) };
+    for (at, (line, ending)) in split(bytes).enumerate() {
+        reader.line(first + at, line, ending);
+    }
+    *contents = reader.contents;
+}
+
 struct Reader {
     contents: Contents,
     migration: Migration,

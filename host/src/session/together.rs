@@ -3,7 +3,7 @@
 use super::body::RecordBody;
 use super::error::SessionError;
 use super::record::Record;
-use super::{Session, Store, clock};
+use super::{Session, clock};
 
 /// Records that are about to be appended, each behind the one before it.
 #[derive(Debug, Default)]
@@ -38,10 +38,8 @@ impl Session {
     /// As [`append`](Self::append); none of them is appended then.
     pub(super) fn append_together(&mut self, together: Together) -> Result<(), SessionError> {
         self.check_writable()?;
-        if let Store::File(journal) = &mut self.store {
-            let lines: Vec<&str> = together.coming.iter().map(Record::line).collect();
-            journal.append_milestone(&mut self.contents, &lines)?;
-        }
+        let lines: Vec<&str> = together.coming.iter().map(Record::line).collect();
+        self.write(&lines, true)?;
         together.coming.into_iter().for_each(|record| self.push(record));
         Ok(())
     }

@@ -25,6 +25,7 @@ use crate::runtime::roster::{Roster, RosterError};
 use crate::runtime::setup::{Setup, summariser};
 use crate::runtime::subagent::Running;
 use crate::runtime::workspace::WorkspaceRules;
+use crate::store::SessionStore;
 use crate::tool::{Tool, ToolError, Toolbox};
 
 /// Events that a slow listener may be behind before it misses some.
@@ -86,6 +87,7 @@ pub struct RuntimeBuilder {
     builtin_tools: bool,
     blobs_folder: Option<PathBuf>,
     store_folder: Option<PathBuf>,
+    store: Option<Arc<dyn SessionStore>>,
     memory_folder: Option<PathBuf>,
     workspace: Option<PathBuf>,
     clock: Clock,
@@ -107,6 +109,7 @@ impl RuntimeBuilder {
             builtin_tools: true,
             blobs_folder: None,
             store_folder: None,
+            store: None,
             memory_folder: None,
             workspace: None,
             clock: Clock::default(),
@@ -183,6 +186,13 @@ impl RuntimeBuilder {
         self
     }
 
+    /// Where sessions are kept that are opened by their ids, and what engines keep if it takes that too.
+    #[must_use]
+    pub fn store(mut self, store: Arc<dyn SessionStore>) -> Self {
+        self.store = Some(store);
+        self
+    }
+
     /// The folder for large results that engines put away.
     #[must_use]
     pub fn blobs_folder(mut self, folder: impl Into<PathBuf>) -> Self {
@@ -252,6 +262,7 @@ impl RuntimeBuilder {
             setup,
             sessions: Mutex::default(),
             notes: self.notes()?,
+            store: self.store.clone(),
             running: Running::default(),
             background: TaskTracker::new(),
             closing: CancellationToken::new(),
@@ -345,6 +356,7 @@ impl RuntimeBuilder {
             blobs_folder: self.blobs_folder.clone(),
             store_folder: self.store_folder.clone(),
             gate: config.compaction.gate.clone(),
+            stores: self.store.as_ref().and_then(|store| store.engines()),
             hooks: self.hooks.clone(),
         })
     }

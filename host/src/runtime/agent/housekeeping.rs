@@ -38,8 +38,10 @@ async fn look_after(shared: &Shared, session: &SessionId) -> Result<(), TurnErro
         }
     }
     let lane = shared.lanes.enter(session.as_str()).await;
+    let mut lane = shared.hold(session, &held, lane).await?;
     let job = tend(shared, &lane, &mut *held.open.lock().await).await?;
     if let Some(job) = job {
+        lane.let_others_in();
         shared.work_out(&held, &lane, job).await;
     }
     Ok(())

@@ -21,7 +21,9 @@ use crate::runtime::model_name::ModelName;
 use crate::runtime::precompute::Waiting;
 use crate::runtime::subagent::Children;
 use crate::runtime::turn::TurnError;
-use crate::session::Session;
+use crate::session::keeper::SharedLane;
+use crate::session::{Header, Session};
+use crate::store::SessionStore;
 
 /// The id of a session. Opaque: never a path.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -51,6 +53,8 @@ pub(in crate::runtime) struct HeldSession {
     queueing: AsyncMutex<()>,
     /// Who waits for its lane.
     pub(in crate::runtime) waiting: Waiting,
+    /// Its lane across machines, where it may be on several.
+    shared_lane: Option<Arc<dyn SharedLane>>,
 }
 
 impl HeldSession {
@@ -112,6 +116,32 @@ impl Runtime {
         self.adopt_session(Session::create(path, &cwd.display().to_string(), None)?)
     }
 
+    /// Opens a session of the store by its id. Other machines may have it open too; a turn waits for
+    /// theirs.
+    ///
+    /// # Errors
+    ///
+    /// [`TurnError::NoStore`], or as [`SessionStore::open`].
+    pub fn open_stored_session(&self, id: &str) -> Result<SessionId, TurnError> {
+        self.adopt_session(self.store()?.open(id)?)
+    }
+
+    /// Begins a session in the store. Tools work in `cwd`.
+    ///
+    /// # Errors
+    ///
+    /// [`TurnError::NoStore`], or as [`SessionStore::create`].
+    pub fn create_stored_session(&self, cwd: &Path) -> Result<SessionId, TurnError> {
+        let cwd = std::path::absolute(cwd).unwrap_or_else(|_| cwd.to_owned());
+        let now_ms = self.shared.clock.now_ms();
+        let header = Header::new(None, &cwd.display().to_string(), now_ms);
+        self.adopt_session(self.store()?.create(header)?)
+    }
+
+    fn store(&self) -> Result<&dyn SessionStore, TurnError> {
+        self.shared.store.as_deref().ok_or(TurnError::NoStore)
+    }
+
     /// Takes over a session that is open already, such as one in memory.
     ///
     /// # Errors
@@ -124,7 +154,9 @@ impl Runtime {
     /// Closes a session once its turns have ended. Its file can be opened again afterwards.
     pub async fn close_session(&self, session: &SessionId) {
         let Ok(held) = self.shared.session(session) else { return };
-        let _lane = self.shared.enter(session, &held).await;
+        let _waiting = held.waiting.begin();
+        // Nothing is written, so it is closed whether other machines are at work in it or not.
+        let _lane = self.shared.lanes.enter(session.as_str()).await;
         self.shared.close(session.as_str());
     }
 
@@ -158,9 +190,30 @@ impl Shared {
         &self,
         session: &SessionId,
         held: &HeldSession,
-    ) -> LaneGuard {
+    ) -> Result<LaneGuard, TurnError> {
         let _waiting = held.waiting.begin();
-        self.lanes.enter(session.as_str()).await
+        let lane = self.lanes.enter(session.as_str()).await;
+        self.hold(session, held, lane).await
+    }
+
+    /// Holds a session against other machines and catches up with what they wrote.
+    pub(in crate::runtime) async fn hold(
+        &self,
+        session: &SessionId,
+        held: &HeldSession,
+        lane: LaneGuard,
+    ) -> Result<LaneGuard, TurnError> {
+        let Some(shared_lane) = &held.shared_lane else { return Ok(lane) };
+        let hold = lane.during_model_call(shared_lane.enter()).await?;
+        let mut open = held.open.lock().await;
+        if open.conversation.refresh()? {
+            open.children = open.children.renewed(open.conversation.session());
+            self.known.opened(open.conversation.session());
+            self.prefixes.forget(session.as_str());
+        }
+        held.inbox.catch_up(open.conversation.session())?;
+        drop(open);
+        Ok(lane.holding(hold))
     }
 
     /// Closes a session that nobody is at work in.
@@ -175,6 +228,7 @@ impl Shared {
         session.recover_compaction();
         let id = SessionId(session.header().id().into());
         let inbox = Inbox::open(&session)?;
+        let shared_lane = session.shared_lane();
         self.known.opened(&session);
         let cwd = session.header().cwd();
         let recall = |notes: &Notes| notes.recall(cwd, self.settings.notes_chars);
@@ -188,7 +242,7 @@ impl Shared {
         };
         let open = AsyncMutex::new(open);
         let (queueing, waiting) = (AsyncMutex::new(()), Waiting::default());
-        let held = HeldSession { inbox, open, queueing, waiting };
+        let held = HeldSession { inbox, open, queueing, waiting, shared_lane };
         self.sessions().insert(id.clone(), Arc::new(held));
         Ok(id)
     }

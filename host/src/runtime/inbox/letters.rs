@@ -1,124 +1,77 @@
-//! The file of an inbox: a JSON line for each letter, readable by its owner only.
+//! Where letters are kept: in a file beside a session, where the store keeps the session, or nowhere.
 
-use std::ffi::OsString;
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use super::file::LetterFile;
 use super::{InboxError, Letter};
+use crate::session::Session;
+use crate::session::keeper::{KeptLetter, LetterBox};
 
-/// The file `<session>.inbox`. It is there only while a letter waits.
+/// Where letters of one session are kept.
 #[derive(Debug)]
-pub(super) struct LetterFile {
-    path: PathBuf,
+pub(super) enum Letters {
+    /// The session is in memory alone.
+    Nowhere,
+    /// In a file beside it.
+    File(LetterFile),
+    /// Where the session is kept.
+    Box(Arc<dyn LetterBox>),
 }
 
-impl LetterFile {
-    /// The file beside a session.
-    pub(super) fn beside(session: &Path) -> LetterFile {
-        LetterFile { path: with_suffix(session, "inbox") }
+impl Letters {
+    /// The place that belongs to a session.
+    pub(super) fn of(session: &Session) -> Letters {
+        let beside = || session.path().map(LetterFile::beside).map(Letters::File);
+        let with_it = session.letters().map(Letters::Box);
+        with_it.or_else(beside).unwrap_or(Letters::Nowhere)
     }
 
-    /// The letters in it, oldest first. A torn last line is cut off: its sender was never told that
-    /// it had been taken.
-    pub(super) fn read(&self) -> Result<Vec<Letter>, InboxError> {
-        let bytes = match fs::read(&self.path) {
-            Ok(bytes) => bytes,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-            Err(error) => return Err(self.error("read")(error)),
-        };
-        let whole_bytes = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
-        if whole_bytes < bytes.len() {
-            self.cut(whole_bytes as u64).map_err(self.error("cut the torn line off"))?;
-        }
-        let lines = bytes.get(..whole_bytes).unwrap_or_default().split(|byte| *byte == b'\n');
-        Ok(lines.filter_map(|line| serde_json::from_slice(line).ok()).collect())
-    }
-
-    /// Appends a letter and waits until it is on the disk. If that fails, the file is as before.
-    pub(super) fn append(&self, letter: &Letter) -> Result<(), InboxError> {
-        let lead = if self.is_torn() { "\n" } else { "" };
-        let line = format!("{lead}{}\n", serde_json::json!(letter));
-        let is_new = !self.path.exists();
-        let mut file = self.open().map_err(self.error("open"))?;
-        let before_bytes = file.metadata().map_err(self.error("look at"))?.len();
-        let written = file.write_all(line.as_bytes()).and_then(|()| file.sync_data());
-        let named = written.and_then(|()| if is_new { sync_folder(&self.path) } else { Ok(()) });
-        named.map_err(|error| {
-            // If this fails too, the line may be delivered although its sender was told otherwise;
-            // an id of the sender's own makes even that harmless.
-            let _ = file.set_len(before_bytes);
-            self.error("append to")(error)
-        })
-    }
-
-    /// Removes the file, or sets it aside where lines in it could not be read.
-    pub(super) fn clear(&self) -> Result<(), InboxError> {
-        let cleared = match self.unreadable_lines() {
-            Ok(0) => fs::remove_file(&self.path),
-            Ok(lines) => {
-                let aside = self.aside();
-                tracing::warn!(file = %aside.display(), lines, "lines of the inbox are unreadable");
-                fs::rename(&self.path, aside)
+    /// The letters that are there when a session is opened, oldest first.
+    pub(super) fn found(&self) -> Result<Vec<Letter>, InboxError> {
+        match self {
+            Letters::Nowhere => Ok(Vec::new()),
+            Letters::File(file) => file.read(),
+            Letters::Box(letters) => {
+                let kept = letters.take_over().map_err(InboxError::Store)?;
+                Ok(kept.iter().filter_map(letter).collect())
             }
-            Err(error) => Err(error),
-        };
-        match cleared {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-            cleared => cleared.and_then(|()| sync_folder(&self.path)).map_err(self.error("clear")),
         }
     }
 
-    fn unreadable_lines(&self) -> io::Result<usize> {
-        let bytes = fs::read(&self.path)?;
-        let lines = bytes.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
-        Ok(lines.filter(|line| serde_json::from_slice::<Letter>(line).is_err()).count())
+    /// The letters that may have come in from elsewhere since. Nobody else writes to a file.
+    pub(super) fn found_again(&self) -> Result<Vec<Letter>, InboxError> {
+        match self {
+            Letters::Nowhere | Letters::File(_) => Ok(Vec::new()),
+            Letters::Box(_) => self.found(),
+        }
     }
 
-    /// A name beside it that is free.
-    fn aside(&self) -> PathBuf {
-        let names =
-            (1_u32..).map(|number| with_suffix(&self.path, &format!("unreadable.{number}")));
-        names.into_iter().find(|name| !name.exists()).unwrap_or_else(|| self.path.clone())
+    /// Keeps a letter for good.
+    pub(super) fn keep(&self, letter: &Letter) -> Result<(), InboxError> {
+        match self {
+            Letters::Nowhere => Ok(()),
+            Letters::File(file) => file.append(letter),
+            Letters::Box(letters) => {
+                let kept =
+                    KeptLetter { id: letter.id.clone(), message: letter.message.to_string() };
+                letters.keep(&kept).map_err(InboxError::Store)
+            }
+        }
     }
 
-    /// Whether an append that failed could not be taken back: the next line may not stick to it.
-    fn is_torn(&self) -> bool {
-        fs::read(&self.path).is_ok_and(|bytes| bytes.last().is_some_and(|last| *last != b'\n'))
-    }
-
-    fn open(&self) -> io::Result<File> {
-        let mut options = OpenOptions::new();
-        options.append(true).create(true);
-        #[cfg(unix)]
-        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-        options.open(&self.path)
-    }
-
-    fn cut(&self, length_bytes: u64) -> io::Result<()> {
-        let file = OpenOptions::new().write(true).open(&self.path)?;
-        file.set_len(length_bytes)?;
-        file.sync_data()
-    }
-
-    fn error(&self, action: &'static str) -> impl FnOnce(io::Error) -> InboxError {
-        let path = self.path.clone();
-        move |source| InboxError::Io { action, path, source }
+    /// Forgets letters that are delivered; a file goes once none waits.
+    pub(super) fn forget(&self, delivered: &[String], is_empty: bool) -> Result<(), InboxError> {
+        match self {
+            Letters::File(file) if is_empty => file.clear(),
+            Letters::Box(letters) if !delivered.is_empty() => {
+                letters.forget(delivered).map_err(InboxError::Store)
+            }
+            Letters::Nowhere | Letters::File(_) | Letters::Box(_) => Ok(()),
+        }
     }
 }
 
-/// `<name>.<suffix>` in the same folder.
-fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
-    let mut name = path.file_name().map_or_else(OsString::new, OsString::from);
-    name.push(".");
-    name.push(suffix);
-    path.with_file_name(name)
-}
-
-/// Makes a new name in a folder last.
-fn sync_folder(path: &Path) -> io::Result<()> {
-    match path.parent() {
-        Some(folder) if cfg!(unix) => File::open(folder)?.sync_all(),
-        _ => Ok(()),
-    }
+fn letter(kept: &KeptLetter) -> Option<Letter> {
+    let message = serde_json::from_str(&kept.message).ok()?;
+    Some(Letter { id: kept.id.clone(), message })
 }

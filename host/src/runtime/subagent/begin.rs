@@ -125,7 +125,7 @@ impl<'a> Parent<'a> {
         let session = self.child_session(header, birth, options.context)?;
         let session = match &file {
             Some(path) => session.kept_in(path)?,
-            None => session,
+            None => session.kept_beside(self.conversation.session())?,
         };
         let child = self.shared.take_in(session)?;
         let spawned = Spawned {
@@ -233,7 +233,7 @@ impl Shared {
     /// Records the ends of the children of a session, between two of its turns.
     pub(super) async fn tidy_children(&self, parent: &SessionId) -> Result<(), TurnError> {
         let held = self.session(parent)?;
-        let _lane = self.lanes.enter(parent.as_str()).await;
+        let _lane = self.enter(parent, &held).await?;
         let mut open = held.open.lock().await;
         let slot = self.slot();
         Parent::of(self, &slot, &mut open).tidy().await

@@ -136,6 +136,16 @@ impl Children {
         children
     }
 
+    /// The same after other machines have added to the session: what works here still does.
+    pub(in crate::runtime) fn renewed(&self, session: &Session) -> Children {
+        let mut children = Children::of(session);
+        for child in &mut children.live {
+            let known = self.live.iter().find(|known| known.id == child.id);
+            child.state = known.map_or(child.state, |known| known.state);
+        }
+        children
+    }
+
     /// One more; the same one never twice.
     pub(super) fn add(&mut self, spawned: Spawned, spawned_ms: i64, state: ChildState) {
         if self.live.iter().any(|live| live.id == spawned.child) {

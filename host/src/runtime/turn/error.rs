@@ -52,6 +52,12 @@ pub enum TurnError {
         /// The id.
         id: String,
     },
+    /// Another machine has taken the words over and answers them.
+    #[error("the words were taken over by another machine; its answer stands in the session")]
+    AnsweredElsewhere,
+    /// The runtime was built without a store.
+    #[error("this runtime has no store; build it with one, or open a session by its file")]
+    NoStore,
     /// Nothing to ask.
     #[error("no model is configured; write model = \"provider/id\" under [agent] in ctxhost.toml")]
     NoModel,

@@ -1,0 +1,19 @@
+-- Who waits for a session, in order, and the words that wait to be heard in it.
+create table @.waiters (
+    ticket     bigint generated always as identity primary key,
+    session    text not null references @.sessions (id),
+    hold       text not null unique,
+    polled_at  timestamptz not null default clock_timestamp()
+);
+create index waiters_by_session on @.waiters (session, ticket);
+
+create table @.letters (
+    ticket      bigint generated always as identity,
+    session     text not null references @.sessions (id),
+    id          text not null,
+    message     bytea not null,
+    -- The open session that will deliver it, and until when nobody else may.
+    keeper      text not null,
+    expires_at  timestamptz not null,
+    primary key (session, id)
+);
