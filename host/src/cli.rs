@@ -23,6 +23,7 @@ mod restore;
 mod sessions;
 mod setup;
 mod statusline;
+mod store;
 mod undo;
 mod use_engine;
 mod window;
@@ -76,6 +77,9 @@ enum Command {
     /// Experiments that try to lose something.
     #[command(subcommand)]
     Chaos(chaos::Chaos),
+    /// The database that sessions are kept in, where [store] names one.
+    #[command(subcommand)]
+    Store(store::Store),
 }
 
 /// Runs the command that the process was started with.
@@ -86,7 +90,7 @@ pub fn run() -> ExitCode {
     let outcome = match arguments.command {
         Command::Replay(command) => command.run(arguments.config.as_deref(), &mut output),
         Command::Chat(command) => command.run(arguments.config.as_deref(), &mut output),
-        Command::Sessions(command) => command.run(&mut output),
+        Command::Sessions(command) => command.run(arguments.config.as_deref(), &mut output),
         Command::Compact(command) => command.run(arguments.config.as_deref(), &mut output),
         Command::Diff(command) => command.run(&mut output),
         Command::Context(command) => command.run(arguments.config.as_deref(), &mut output),
@@ -102,6 +106,7 @@ pub fn run() -> ExitCode {
         Command::Config(command) => command.run(arguments.config.as_deref(), &mut output),
         Command::Use(command) => command.run(arguments.config.as_deref(), &mut output),
         Command::Chaos(command) => command.run(&mut output),
+        Command::Store(command) => command.run(arguments.config.as_deref(), &mut output),
     };
     match outcome {
         Ok(code) => code,

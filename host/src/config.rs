@@ -47,6 +47,7 @@ use places::Places;
 use crate::engine::Timeouts;
 use crate::law::LawSettings;
 use crate::provider::ProviderSettings;
+use crate::store::StoreSettings;
 use crate::tool::{McpSettings, ToolSettings};
 
 /// The name of the file that [`Config::discover`] looks for.
@@ -79,6 +80,8 @@ pub struct Config {
     pub failover: FailoverSettings,
     /// How the sizes of requests are learned.
     pub accounting: AccountingSettings,
+    /// Where sessions are kept.
+    pub store: StoreSettings,
     /// The model behind `Host::complete`, where there is one.
     pub summariser: Option<SummariserSettings>,
     /// Which tools there are, and what they may do.
@@ -112,6 +115,7 @@ struct Written {
     compaction: CompactionSettings,
     failover: FailoverSettings,
     accounting: AccountingSettings,
+    store: StoreSettings,
     summariser: Option<SummariserSettings>,
     tools: ToolSettings,
     mcp: BTreeMap<String, McpSettings>,
@@ -241,6 +245,7 @@ impl Written {
             compaction: self.compaction,
             failover: self.failover,
             accounting: self.accounting,
+            store: self.store,
             summariser: self.summariser,
             tools: self.tools.with_paths_from(&folder),
             mcp: servers.map(|(name, it)| (name, it.with_paths_from(&folder))).collect(),

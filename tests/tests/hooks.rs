@@ -54,6 +54,7 @@ fn run(decision: HookDecision) -> (Run, Vec<String>) {
         blobs_folder: None,
         store_folder: None,
         gate: Gate::default(),
+        stores: None,
         hooks: vec![witness.clone()],
     };
     let session = Session::parse("recorded", &recorded_session()).unwrap();

@@ -34,6 +34,7 @@ fn setup(budget_tokens: u64, on_error: OnEngineError) -> Setup {
         blobs_folder: None,
         store_folder: None,
         gate: Gate::default(),
+        stores: None,
         hooks: Vec::new(),
     }
 }

@@ -6,6 +6,7 @@ mod talk;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use self::show::Show;
 use super::failure::Failure;
@@ -13,9 +14,10 @@ use super::output::Output;
 use super::setup;
 use super::window::parse_tokens;
 use crate::config::Config;
-use crate::engine::state_folder;
+use crate::engine::{Clock, state_folder};
 use crate::runtime::{Runtime, RuntimeBuilder, SessionId, originals};
-use crate::session::{Session, SessionFolder};
+use crate::session::{Header, Session, SessionError, SessionFolder};
+use crate::store::{self, SessionStore, StoreKind};
 
 /// Talk to a model that works in this folder with tools.
 ///
@@ -26,8 +28,9 @@ pub(super) struct Chat {
     /// Say this, print the answer and end.
     #[arg(short, long, value_name = "TEXT")]
     prompt: Option<String>,
-    /// The session file to go on with; made where it is not there yet.
-    #[arg(long, value_name = "FILE", conflicts_with = "resume")]
+    /// The session to go on with: a file, or an id where [store] keeps sessions in a database. It is made
+    /// where it is not there yet.
+    #[arg(long, value_name = "FILE|ID", conflicts_with = "resume")]
     session: Option<PathBuf>,
     /// Go on with the newest session of this folder.
     #[arg(short = 'c', long = "continue")]
@@ -53,8 +56,9 @@ impl Chat {
         let config = setup::find_config(config_path, &cwd, output)?;
         let threads = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
         threads.block_on(async {
-            let session = self.session(&cwd)?;
-            let runtime = self.runtime(&config, &session, &cwd).await?;
+            let store = store::open(&config.store, &sessions_root())?;
+            let session = self.session(&config, &*store, &cwd)?;
+            let runtime = self.runtime(&config, store, &session, &cwd).await?;
             let session = runtime.adopt_session(session)?;
             let show = Show::start(&runtime, output.style());
             let outcome = match &self.prompt {
@@ -70,11 +74,13 @@ impl Chat {
     async fn runtime(
         &self,
         config: &Config,
+        store: Arc<dyn SessionStore>,
         session: &Session,
         cwd: &Path,
     ) -> Result<Runtime, Failure> {
-        let store = state_folder().join("store");
-        let mut builder = RuntimeBuilder::of(config).store_folder(store).workspace(cwd);
+        let folder = state_folder().join("store");
+        let builder = RuntimeBuilder::of(config).store_folder(folder).store(store);
+        let mut builder = builder.workspace(cwd);
         if let Some(path) = session.path() {
             builder = builder.blobs_folder(originals::blobs_folder(path));
         }
@@ -90,7 +96,26 @@ impl Chat {
         Ok(builder.build().await?)
     }
 
-    fn session(&self, cwd: &Path) -> Result<Session, Failure> {
+    fn session(
+        &self,
+        config: &Config,
+        store: &dyn SessionStore,
+        cwd: &Path,
+    ) -> Result<Session, Failure> {
+        let is_stored = config.store.kind != StoreKind::Files;
+        if let Some(id) = self.session.as_deref().filter(|_| is_stored).and_then(stored_id) {
+            return Ok(match store.open(id) {
+                Err(SessionError::Missing { .. }) => store.create(header(Some(id), cwd))?,
+                opened => opened?,
+            });
+        }
+        if self.session.is_none() && is_stored {
+            let newest = if self.resume { store.list(Some(cwd))?.into_iter().next() } else { None };
+            return Ok(match newest {
+                Some(kept) => store.open(&kept.id)?,
+                None => store.create(header(None, cwd))?,
+            });
+        }
         if let Some(path) = &self.session {
             return Ok(match path.exists() {
                 true => Session::open(path)?,
@@ -114,6 +139,16 @@ pub(super) fn sessions_of(cwd: &Path) -> SessionFolder {
 /// Where all sessions are kept, in a folder for each working folder.
 pub(super) fn sessions_root() -> PathBuf {
     state_folder().join("sessions")
+}
+
+/// The id that an argument is, where it is not the name of a file.
+pub(super) fn stored_id(argument: &Path) -> Option<&str> {
+    let is_file = argument.extension().is_some_and(|it| it == "jsonl") || argument.exists();
+    if is_file { None } else { argument.to_str() }
+}
+
+fn header(id: Option<&str>, cwd: &Path) -> Header {
+    Header::new(id, &cwd.display().to_string(), Clock::default().now_ms())
 }
 
 async fn say_once(runtime: &Runtime, session: &SessionId, text: &str) -> Result<ExitCode, Failure> {

@@ -10,6 +10,7 @@ use crate::runtime::roster::RosterError;
 use crate::runtime::{BuildError, RuntimeError, TurnError};
 use crate::session::SessionError;
 use crate::session::recording;
+use crate::store;
 
 use super::output::Output;
 
@@ -118,6 +119,17 @@ impl From<HistoryError> for Failure {
             HistoryError::Session(error) => error.into(),
             HistoryError::Unwritable { .. } => Failure::internal(error.to_string()),
             asked => Failure::caller(asked.to_string()),
+        }
+    }
+}
+
+impl From<store::OpenError> for Failure {
+    fn from(error: store::OpenError) -> Self {
+        match error {
+            store::OpenError::Unreachable { .. } | store::OpenError::Thread { .. } => {
+                Failure::internal(error.to_string())
+            }
+            other => Failure::caller(other.to_string()),
         }
     }
 }

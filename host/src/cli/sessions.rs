@@ -5,12 +5,14 @@ use std::process::ExitCode;
 
 use ctxhost_engine_api::Role;
 
-use super::chat::sessions_of;
+use super::chat::{sessions_of, sessions_root, stored_id};
 use super::failure::Failure;
 use super::output::Output;
 use super::render::phrase::grouped;
+use super::setup;
 use crate::history::{compactions, turns};
-use crate::session::{Kept, Record, Session};
+use crate::session::{Kept, Record, Session, SessionError};
+use crate::store::{self, SessionStore, StoreKind};
 
 /// The sessions that `chat` keeps.
 #[derive(Debug, clap::Subcommand)]
@@ -23,16 +25,32 @@ pub(super) enum Sessions {
     },
     /// Show what was said in one, turn by turn, and where it was compacted.
     Show {
-        /// The session file.
-        file: PathBuf,
+        /// The session file, or an id where [store] keeps sessions in a database.
+        #[arg(value_name = "FILE|ID")]
+        session: PathBuf,
     },
 }
 
 impl Sessions {
-    pub(super) fn run(self, output: &mut Output) -> Result<ExitCode, Failure> {
-        let text = match self {
-            Sessions::List { cwd } => list(&cwd.map_or_else(std::env::current_dir, Ok)?),
-            Sessions::Show { file } => show(&Session::read(&file)?),
+    pub(super) fn run(
+        self,
+        config_path: Option<&Path>,
+        output: &mut Output,
+    ) -> Result<ExitCode, Failure> {
+        let here = std::env::current_dir()?;
+        let config = setup::find_config(config_path, &here, output)?;
+        let database = match config.store.kind {
+            StoreKind::Files => None,
+            StoreKind::Postgres => Some(store::open(&config.store, &sessions_root())?),
+        };
+        let text = match (self, database) {
+            (Sessions::List { cwd }, None) => list(&cwd.unwrap_or(here)),
+            (Sessions::List { cwd }, Some(store)) => list_stored(&*store, &cwd.unwrap_or(here))?,
+            (Sessions::Show { session }, Some(store)) => match stored_id(&session) {
+                Some(id) => show(&store.read(id)?),
+                None => show(&Session::read(&session)?),
+            },
+            (Sessions::Show { session }, None) => show(&Session::read(&session)?),
         };
         output.print(&text)?;
         Ok(ExitCode::SUCCESS)
@@ -47,10 +65,21 @@ fn list(cwd: &Path) -> String {
     kept.iter().map(line).collect()
 }
 
+fn list_stored(store: &dyn SessionStore, cwd: &Path) -> Result<String, Failure> {
+    let kept = store.list(Some(cwd))?;
+    if kept.is_empty() {
+        return Ok("no sessions of this folder yet; `ctxhost chat` begins one\n".into());
+    }
+    Ok(kept.iter().map(|kept| summary(&kept.id, store.read(&kept.id))).collect())
+}
+
 /// One session: its file, its size, how it began.
 fn line(kept: &Kept) -> String {
-    let path = kept.path.display();
-    match Session::read(&kept.path) {
+    summary(&kept.path.display().to_string(), Session::read(&kept.path))
+}
+
+fn summary(path: &str, session: Result<Session, SessionError>) -> String {
+    match session {
         Ok(session) => {
             let view = session.live(0).snapshot();
             let task = view.iter().find(|entry| entry.role() == Role::User);

@@ -85,7 +85,7 @@ fn value_and_note(config: &Config, setting: &Setting, path: &[String]) -> (Strin
 
 /// An address in which a name and a password stand is not shown.
 fn without_password(value: String) -> String {
-    let is_secret = value.contains("://") && value.contains('@');
+    let is_secret = value.contains("://") && value.contains('@') || value.contains("password=");
     if is_secret { NOT_SHOWN.to_owned() } else { value }
 }
 
@@ -158,6 +158,7 @@ fn resolved(config: &Config, path: &[String]) -> Value {
         "accounting" => serde_json::to_value(&config.accounting),
         "model" => serde_json::to_value(&config.model),
         "summariser" => serde_json::to_value(&config.summariser),
+        "store" => serde_json::to_value(&config.store),
         "tools" => serde_json::to_value(&config.tools),
         "mcp" => serde_json::to_value(&config.mcp),
         _ => return Value::Null,

@@ -93,7 +93,7 @@ async fn two_machines_on_wires_that_are_cut_by_chance_lose_nothing() {
 #[tokio::test]
 async fn a_wire_that_stalls_ends_in_an_error_and_the_next_turn_finds_out() {
     let Some(server) = PostgresServer::shared() else { return };
-    let (cutter, store, direct) = wired(server, 900);
+    let (cutter, store, direct) = wired(server, 3_000);
     let mut session = store.create(header("s", "/w")).unwrap();
     let hold = session.shared_lane().unwrap().enter().await.unwrap();
     session.append(said("before")).unwrap();
@@ -101,7 +101,7 @@ async fn a_wire_that_stalls_ends_in_an_error_and_the_next_turn_finds_out() {
     let begun = Instant::now();
     let unsure = session.append(said("into the dark"));
     assert!(matches!(unsure, Err(SessionError::Unsure { .. })), "{unsure:?}");
-    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < Duration::from_secs(8), "{:?}", begun.elapsed());
     drop(hold);
     cutter.stall(false);
     let _hold = session.shared_lane().unwrap().enter().await.unwrap();

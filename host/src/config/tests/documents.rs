@@ -53,7 +53,7 @@ fn the_catalogue_holds_every_field_and_no_other() {
         "law": config.law, "timeouts": config.timeouts, "models": config.models,
         "model": config.model, "agent": config.agent,
         "session": config.session, "compaction": config.compaction, "failover": config.failover,
-        "accounting": config.accounting, "summariser": config.summariser,
+        "accounting": config.accounting, "store": config.store, "summariser": config.summariser,
         "tools": config.tools, "mcp": config.mcp, "providers": config.providers,
     });
     let mut fields = BTreeSet::new();
