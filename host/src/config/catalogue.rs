@@ -558,7 +558,7 @@ pub const SETTINGS: &[Setting] = &[
         "store.lease_ms",
         MS,
         Allowed::Whole(100),
-        "how long a machine that says nothing keeps its sessions; three renewals may fail in a row, and a person still waits for the next machine",
+        "how long a machine that says nothing keeps its sessions; two renewals may fail in a row, and a person still waits for the next machine",
     ),
     setting(
         "store.wait_ms",

@@ -5,7 +5,7 @@
 pub enum OpenError {
     /// Nobody says where the database is.
     #[error(
-        "store.kind is \"postgres\", and no address is given; write url or url_env under [store] in ctxhost.toml"
+        "no address of a database is given; write url or url_env under [store] in ctxhost.toml"
     )]
     NoUrl,
     /// The variable that should hold the address holds nothing.

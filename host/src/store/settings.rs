@@ -18,7 +18,7 @@ pub struct StoreSettings {
     pub sslmode: SslMode,
     /// Connections at the same time. Default 4: a statement takes a millisecond, a turn many seconds.
     pub connections: usize,
-    /// How long a machine that says nothing keeps its sessions, in milliseconds. Default 15,000: three
+    /// How long a machine that says nothing keeps its sessions, in milliseconds. Default 15,000: two
     /// renewals may fail in a row, and a person still waits for the next machine.
     pub lease_ms: u64,
     /// How long a turn waits for one on another machine, in milliseconds. Default 300,000: most turns

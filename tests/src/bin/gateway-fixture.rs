@@ -55,7 +55,9 @@ async fn main() {
     let mut number = 0;
     while Instant::now() < until {
         number += 1;
-        let words = format!("{} {number}.", arguments.name);
+        // Long enough that windows fill up and both sides compact.
+        let padding = " More about the ledger of the harbour.".repeat(40);
+        let words = format!("{} {number}.{padding}", arguments.name);
         tell("said", &words);
         match runtime.send(&session, &words).await {
             Ok(_) => tell("answered", &words),
