@@ -12,7 +12,10 @@ use ctxhost_tests::postgres::PostgresServer;
 use ctxhost_tests::recorded_session;
 use serde_json::json;
 
-const CHECKS: [(&str, fn(&dyn SessionStore)); 9] = [
+/// What a store must do, in words and as a test.
+type Check = (&'static str, fn(&dyn SessionStore));
+
+const CHECKS: [Check; 9] = [
     ("what is appended is there again, byte for byte", round_trip),
     ("an id is given once", doubles),
     ("a session that is not there is missing", missing),
