@@ -375,7 +375,7 @@ impl Session {
                 journal.append_milestone(contents, &[line])?;
             }
             Store::File(journal) => journal.append(contents, line)?,
-            Store::Kept(keeper) => keeper.append(line)?,
+            Store::Kept(keeper) => keeper.append(&[line])?,
         }
         self.push(record);
         Ok(())

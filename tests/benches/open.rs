@@ -3,7 +3,7 @@
 //! that none has the memory of another. `cargo bench -p ctxhost-tests --bench open -- 100000` takes
 //! another number of entries.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::print_stdout)]
 
 use std::fs::{self, File};
 use std::io::{BufWriter, Write as _};

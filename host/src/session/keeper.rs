@@ -17,13 +17,13 @@ use super::error::SessionError;
 
 /// Where one session is kept, open for writing.
 pub trait Keeper: Debug + Send + Sync {
-    /// Keeps one more line, given without its line break; it is kept for good when this returns. Lines with
-    /// line breaks between them are kept all together or not at all.
+    /// Keeps more lines, given without their line breaks, all of them or none; they are kept for good when
+    /// this returns.
     ///
     /// # Errors
     ///
-    /// The line is not kept then, except where the error says that nobody knows.
-    fn append(&mut self, line: &str) -> Result<(), SessionError>;
+    /// Nothing is kept then, except where the error says that nobody knows.
+    fn append(&mut self, lines: &[&str]) -> Result<(), SessionError>;
 
     /// The bytes that others have added since this keeper last knew all of them.
     ///

@@ -43,7 +43,7 @@ impl Session {
         match &mut self.store {
             Store::Memory | Store::ReadOnly => {}
             Store::File(journal) => journal.append_milestone(contents, &lines)?,
-            Store::Kept(keeper) => keeper.append(&lines.join("\n"))?,
+            Store::Kept(keeper) => keeper.append(&lines)?,
         }
         together.coming.into_iter().for_each(|record| self.push(record));
         Ok(())

@@ -23,17 +23,18 @@ impl Rows {
         Rows { place }
     }
 
-    fn append_with(&self, held: Held, line: &str) -> Result<(), SessionError> {
+    fn append_with(&self, held: Held, lines: &[&str]) -> Result<(), SessionError> {
         let (pool, id) = (self.place.core.pool.clone(), self.place.id.clone());
-        let line = format!("{line}\n").into_bytes();
+        let count = i64::try_from(lines.len()).unwrap_or(i64::MAX);
+        let lines = lines.iter().map(|line| format!("{line}\n").into_bytes()).collect();
         let asked = self.place.core.link.wait(async move {
-            let line = Line { session: &id, held: &held, bytes: &line };
-            line.append(&pool).await
+            let lines = Lines { session: id, held, lines, count };
+            lines.append(&pool).await
         });
         let id = || self.place.id.clone();
         match self.place.core.answer(asked) {
             Ok(Appended::Kept) => {
-                self.place.grew();
+                self.place.grew(count);
                 Ok(())
             }
             Ok(Appended::Fenced(holder)) => Err(SessionError::Fenced { id: id(), holder }),
@@ -46,16 +47,16 @@ impl Rows {
 }
 
 impl Keeper for Rows {
-    /// Outside of a lane the session is taken for this one line.
-    fn append(&mut self, line: &str) -> Result<(), SessionError> {
+    /// Outside of a lane the session is taken for these lines alone.
+    fn append(&mut self, lines: &[&str]) -> Result<(), SessionError> {
         if let Some(held) = self.place.held() {
-            return self.append_with(held, line);
+            return self.append_with(held, lines);
         }
         let entering = self.place.core.link.wait(self.place.clone().enter());
         let _hold = entering.unwrap_or_else(|| Err(closed(&self.place.id)))?;
         let held = self.place.held().filter(|_| !self.place.is_behind());
         let behind = || SessionError::Behind { id: self.place.id.clone() };
-        self.append_with(held.ok_or_else(behind)?, line)
+        self.append_with(held.ok_or_else(behind)?, lines)
     }
 
     fn refresh(&mut self) -> Result<Vec<u8>, SessionError> {
@@ -75,14 +76,15 @@ impl Keeper for Rows {
     }
 }
 
-/// A line on its way.
-struct Line<'a> {
-    session: &'a str,
-    held: &'a Held,
-    bytes: &'a [u8],
+/// Lines on their way.
+struct Lines {
+    session: String,
+    held: Held,
+    lines: Vec<Vec<u8>>,
+    count: i64,
 }
 
-/// What became of a line.
+/// What became of lines.
 enum Appended {
     Kept,
     Fenced(String),
@@ -90,23 +92,26 @@ enum Appended {
     Missing,
 }
 
-impl Line<'_> {
-    /// One statement takes the line or leaves everything as it is. Where its answer was lost it is asked
-    /// again, and finds the line that it has taken already: same number, same fence, same bytes.
+impl Lines {
+    /// One statement takes the lines or leaves everything as it is. Where its answer was lost it is asked
+    /// again, and finds the lines that it has taken already: same numbers, same fence, same bytes.
     async fn append(&self, pool: &Pool) -> Result<Appended, Trouble> {
         let statement = "with held as ( \
-                update @.sessions set next_seq = $3 + 1, changed_at = clock_timestamp() \
+                update @.sessions set next_seq = next_seq + $6, changed_at = clock_timestamp() \
                 where id = $1 and fence = $2 and next_seq = $3 returning id \
             ) \
             insert into @.entries (session, seq, fence, line, crc) \
-            select id, $3, $2, $4, $5 from held returning seq";
-        let crc = checksum(self.bytes);
-        let values: [(&(dyn ToSql + Sync), Type); 5] = [
+            select id, $3 + number - 1, $2, line, crc \
+            from held, unnest($4, $5) with ordinality as given (line, crc, number) \
+            returning seq";
+        let crcs: Vec<i64> = self.lines.iter().map(|line| checksum(line)).collect();
+        let values: [(&(dyn ToSql + Sync), Type); 6] = [
             (&self.session, Type::TEXT),
             (&self.held.fence, Type::INT8),
             (&self.held.next_seq, Type::INT8),
-            (&self.bytes, Type::BYTEA),
-            (&crc, Type::INT8),
+            (&self.lines, Type::BYTEA_ARRAY),
+            (&crcs, Type::INT8_ARRAY),
+            (&self.count, Type::INT8),
         ];
         match pool.rows(statement, &values).await?.is_empty() {
             false => Ok(Appended::Kept),
@@ -114,25 +119,29 @@ impl Line<'_> {
         }
     }
 
-    /// Why it was not taken.
+    /// Why they were not taken.
     async fn look(&self, pool: &Pool) -> Result<Appended, Trouble> {
-        let statement = "select s.fence = $2, s.hold, e.fence = $2 and e.line = $4 \
-            from @.sessions s left join @.entries e on e.session = s.id and e.seq = $3 \
-            where s.id = $1";
-        let values: [(&(dyn ToSql + Sync), Type); 4] = [
+        let statement = "select s.fence = $2, s.hold, ( \
+                select count(*) from @.entries e, unnest($4) with ordinality as given (line, number) \
+                where e.session = $1 and e.seq = $3 + given.number - 1 \
+                    and e.fence = $2 and e.line = given.line \
+            ) = $5 \
+            from @.sessions s where s.id = $1";
+        let values: [(&(dyn ToSql + Sync), Type); 5] = [
             (&self.session, Type::TEXT),
             (&self.held.fence, Type::INT8),
             (&self.held.next_seq, Type::INT8),
-            (&self.bytes, Type::BYTEA),
+            (&self.lines, Type::BYTEA_ARRAY),
+            (&self.count, Type::INT8),
         ];
         let rows = pool.rows(statement, &values).await?;
         let Some(row) = rows.first() else { return Ok(Appended::Missing) };
-        let (is_newest, hold, is_there): (bool, Option<String>, Option<bool>) =
+        let (is_newest, hold, are_there): (bool, Option<String>, bool) =
             (row.get(0), row.get(1), row.get(2));
-        Ok(match (is_there, is_newest) {
-            (Some(true), _) => Appended::Kept,
-            (_, true) => Appended::Behind,
-            (_, false) => {
+        Ok(match (are_there, is_newest) {
+            (true, _) => Appended::Kept,
+            (false, true) => Appended::Behind,
+            (false, false) => {
                 Appended::Fenced(hold.as_deref().map_or_else(|| "another machine".into(), holder))
             }
         })

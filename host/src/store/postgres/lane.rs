@@ -85,9 +85,9 @@ impl Place {
         !self.state().fresh.is_empty()
     }
 
-    /// A line was taken.
-    pub(super) fn grew(&self) {
-        self.state().next_seq += 1;
+    /// Lines were taken.
+    pub(super) fn grew(&self, lines: i64) {
+        self.state().next_seq += lines;
     }
 
     /// Waits for the session and reads what others wrote meanwhile.
