@@ -6,12 +6,14 @@
 
 mod adoption;
 mod body;
+mod checkpoint;
 pub mod checkup;
 mod clock;
 mod compacted;
 mod compaction;
 mod contents;
 mod cut_short;
+mod delivered;
 mod digest;
 mod earlier;
 mod entry;
@@ -28,6 +30,7 @@ mod live;
 mod migrate;
 mod parse;
 mod pending;
+mod reading;
 mod record;
 pub mod recording;
 mod together;
@@ -43,10 +46,12 @@ use std::sync::Arc;
 
 use ctxhost_engine_api::Flags;
 use ctxhost_engine_api::transcript::log::{NewEntry, TranscriptLog};
+use serde_json::Value;
 
 pub use body::RecordBody;
 pub use compacted::Compacted;
 pub use compaction::NewCompaction;
+pub use delivered::Delivered;
 pub use digest::digest;
 pub use error::{LineFault, LineProblem, SessionError};
 pub use folder::{Kept, SessionFolder};
@@ -54,21 +59,27 @@ pub use header::{Header, SESSION_VERSION};
 pub use journal::{Holder, SyncPolicy};
 pub use keeper::{Founding, Keeper};
 pub use pending::{Intent, Recovered, pending_file};
-pub use record::{Record, RecordKind};
+pub use record::{LETTER_KEY, Record, RecordKind};
 pub use undo::UNDO;
 
+use checkpoint::Sealed;
 use compaction::Draft;
 use contents::Contents;
 use journal::Journal;
 use keeper::{LetterBox, SharedLane};
+use reading::Reading;
 
 /// A session: its header, its tree of records, and the file it is written to, if any.
 #[derive(Debug)]
 pub struct Session {
-    contents: Contents,
+    contents: Reading,
     store: Store,
-    /// The first message of the person on the current branch.
-    first_task: Option<usize>,
+    /// How far the fingerprints beside the file reach.
+    sealed: Option<Sealed>,
+    /// Whether the checkpoint beside the file has to be written with the next record.
+    owes_checkpoint: bool,
+    /// Bytes before the newest compaction from which on one is kept.
+    checkpoint_from_bytes: u64,
 }
 
 #[derive(Debug)]
@@ -82,6 +93,9 @@ enum Store {
 impl Session {
     /// Opens a session file for writing. One writer at a time may have it open.
     ///
+    /// Of a long session that was compacted, only what the next turn needs is read; whoever asks for more
+    /// reads the rest without noticing, except by the time it takes.
+    ///
     /// Nothing in the file changes before the first append. Then the bytes of a torn last line are
     /// moved to `<name>.torn`, and a file of version 1 or 2 is replaced by one of version 3 with the
     /// original kept as `<name>.v1.bak` or `<name>.v2.bak`.
@@ -91,13 +105,17 @@ impl Session {
     /// Where the file cannot be read, is locked or a link, is no session, or is newer than
     /// [`SESSION_VERSION`]. Bad lines are no error: see [`problems`](Self::problems).
     pub fn open(path: &Path) -> Result<Session, SessionError> {
-        let (journal, bytes) = Journal::open(path)?;
-        let session = Session::of(
-            parse::contents(&path.display().to_string(), &bytes)?,
-            Store::File(journal),
-        );
+        let mut journal = Journal::open(path)?;
+        let excerpt = checkpoint::open(journal.path(), journal.length_bytes());
+        if let Some((contents, sealed)) = excerpt {
+            let contents = Reading::excerpt(contents, journal.path().to_owned());
+            let session = Session::reading(contents, Store::File(journal));
+            return Ok(Session { sealed: Some(sealed), ..session });
+        }
+        let contents = parse::contents(&path.display().to_string(), &journal.read()?)?;
+        let session = Session::of(contents, Store::File(journal));
         session.check_writable()?;
-        Ok(session)
+        Ok(Session { owes_checkpoint: true, ..session })
     }
 
     /// Reads a session file; nothing on the disk changes, and appending is refused.
@@ -138,9 +156,9 @@ impl Session {
     /// # Errors
     ///
     /// As [`create`](Self::create).
-    pub fn kept_in(self, path: &Path) -> Result<Session, SessionError> {
-        let journal = Journal::create(path, &self.contents.to_bytes())?;
-        Ok(Session { store: Store::File(journal), ..self })
+    pub fn kept_in(mut self, path: &Path) -> Result<Session, SessionError> {
+        let journal = Journal::create(path, &self.contents.complete()?.to_bytes())?;
+        Ok(Session { store: Store::File(journal), sealed: None, owes_checkpoint: true, ..self })
     }
 
     /// The session that a keeper has opened, from all of its bytes.
@@ -174,7 +192,7 @@ impl Session {
         mut self,
         found: impl FnOnce(&Founding<'_>) -> Result<Box<dyn Keeper>, SessionError>,
     ) -> Result<Session, SessionError> {
-        self.contents.settle();
+        self.contents.complete()?.settle();
         let header = self.header();
         let (id, cwd) = (header.id(), header.cwd());
         let keeper = found(&Founding { id, cwd, bytes: &self.contents.to_bytes() })?;
@@ -212,8 +230,7 @@ impl Session {
         if bytes.is_empty() {
             return Ok(false);
         }
-        parse::more(&mut self.contents, &bytes);
-        self.first_task = self.find_first_task();
+        parse::more(self.contents.at_hand_mut(), &bytes);
         Ok(true)
     }
 
@@ -235,14 +252,27 @@ impl Session {
     }
 
     fn of(contents: Contents, store: Store) -> Session {
-        let mut session = Session { contents, store, first_task: None };
-        session.first_task = session.find_first_task();
-        session
+        Session::reading(Reading::of(contents), store)
+    }
+
+    fn reading(contents: Reading, store: Store) -> Session {
+        let checkpoint_from_bytes = checkpoint::LEAST_BYTES;
+        Session { contents, store, sealed: None, owes_checkpoint: false, checkpoint_from_bytes }
     }
 
     /// The header.
     pub fn header(&self) -> &Header {
-        &self.contents.header
+        &self.contents.at_hand().header
+    }
+
+    /// How many records it has, read or not.
+    pub fn record_count(&self) -> usize {
+        self.contents.at_hand().record_count()
+    }
+
+    /// Whether records of this session were not read yet, because the next turn does not need them.
+    pub fn has_unread(&self) -> bool {
+        self.contents.is_excerpt()
     }
 
     /// The file it is written to; `None` for a session in memory or opened for reading.
@@ -255,7 +285,7 @@ impl Session {
 
     /// The version of the file where it is an older one that was migrated in memory only.
     pub fn migrated_from(&self) -> Option<u32> {
-        self.contents.migrated_from
+        self.contents.at_hand().migrated_from
     }
 
     /// What was wrong with lines when the session was opened, by line.
@@ -270,12 +300,22 @@ impl Session {
 
     /// The record with this id.
     pub fn record(&self, id: &str) -> Option<&Record> {
-        self.contents.record(id)
+        self.contents.at_hand().record(id).or_else(|| self.contents.record(id))
+    }
+
+    /// The records in which ctxhost keeps state of its own under this custom type, which begins with
+    /// `ctxhost.`: on whatever branch, in file order.
+    pub fn own_records(&self, custom_type: &str) -> impl Iterator<Item = (&Record, Value)> {
+        // Those of other types are not all at hand.
+        let is_own = custom_type.starts_with(record::OWN_TYPES);
+        let contents = if is_own { self.contents.at_hand() } else { &self.contents };
+        let records = contents.records.iter();
+        records.filter_map(move |record| Some((record, record.custom_data(custom_type)?)))
     }
 
     /// The record where the session stands: the next one follows it.
     pub fn leaf(&self) -> Option<&Record> {
-        self.contents.leaf()
+        self.contents.at_hand().leaf()
     }
 
     /// The last records of all branches, in file order.
@@ -300,14 +340,14 @@ impl Session {
     ///
     /// [`SessionError::UnknownRecord`].
     pub fn set_leaf(&mut self, id: &str) -> Result<(), SessionError> {
+        self.contents.complete()?;
         self.stand_at(Some(self.position(id)?));
         Ok(())
     }
 
-    /// Goes to a record, or before the first one.
+    /// Goes to a record, or before the first one, of a session that was read whole.
     fn stand_at(&mut self, position: Option<usize>) {
-        self.contents.tree.set_leaf(position);
-        self.first_task = self.find_first_task();
+        self.contents.at_hand_mut().set_leaf(position);
     }
 
     fn position(&self, id: &str) -> Result<usize, SessionError> {
@@ -348,13 +388,15 @@ impl Session {
     /// [`SessionError::Plan`] where the view is not the live transcript of this branch or the plan
     /// is out of order; otherwise as [`append`](Self::append).
     pub fn compact(&mut self, compaction: NewCompaction<'_>) -> Result<String, SessionError> {
-        let draft = Draft::of(&self.contents, self.first_task, &compaction)?;
+        let contents = self.contents.at_hand();
+        let draft = Draft::of(contents, contents.first_task, &compaction)?;
         let timestamp_ms = compaction.timestamp_ms.unwrap_or_else(clock::now_ms);
         let id = self.next_id(&draft.seed(), timestamp_ms);
         let record = self.record_of(&id, draft.into_body(&id), timestamp_ms)?;
         self.put_aside(&compaction, &record);
         self.append_record(record)?;
         self.forget_pending();
+        self.keep_checkpoint();
         Ok(id)
     }
 
@@ -366,7 +408,7 @@ impl Session {
     /// As [`append`](Self::append).
     pub fn adopt(&mut self, record: &Record) -> Result<String, SessionError> {
         let body = RecordBody::of_record(record)?;
-        let id = match self.contents.tree.contains(record.id()) {
+        let id = match self.contents.at_hand().is_taken(record.id()) {
             true => self.next_id(&body.seed(), record.timestamp_ms()),
             false => record.id().to_owned(),
         };
@@ -379,13 +421,13 @@ impl Session {
 
     /// The id of a record that follows others which are not appended yet.
     fn next_id_behind(&self, coming: &[Record], seed: &str, timestamp_ms: i64) -> String {
-        let tree = &self.contents.tree;
-        let number = (self.contents.records.len() + coming.len()).to_string();
+        let contents = self.contents.at_hand();
+        let number = (contents.record_count() + coming.len()).to_string();
         let time = timestamp_ms.to_string();
-        let parent = coming.last().or_else(|| self.contents.leaf()).map_or("", Record::id);
+        let parent = coming.last().or_else(|| contents.leaf()).map_or("", Record::id);
         let seed = [self.header().id(), &number, parent, &time, seed];
         let is_coming = |id: &str| coming.iter().any(|record| record.id() == id);
-        identity::record_id(&seed, |id| tree.contains(id) || is_coming(id))
+        identity::record_id(&seed, |id| contents.is_taken(id) || is_coming(id))
     }
 
     fn append_as(
@@ -407,7 +449,7 @@ impl Session {
         timestamp_ms: i64,
     ) -> Result<Record, SessionError> {
         self.check_writable()?;
-        let parent = self.contents.leaf().map(Record::id);
+        let parent = self.contents.at_hand().leaf().map(Record::id);
         Session::record_of_line(&body.into_line(id, parent, &clock::iso(timestamp_ms)))
     }
 
@@ -416,13 +458,14 @@ impl Session {
     }
 
     fn append_record(&mut self, record: Record) -> Result<(), SessionError> {
-        let line = record.line();
+        self.contents.prepare_for(&record)?;
+        let (contents, line) = (self.contents.at_hand_mut(), record.line());
         match &mut self.store {
             Store::Memory | Store::ReadOnly => {}
             Store::File(journal) if *record.kind() == RecordKind::Compaction => {
-                journal.append_milestone(&mut self.contents, &[line])?;
+                journal.append_milestone(contents, &[line])?;
             }
-            Store::File(journal) => journal.append(&mut self.contents, line)?,
+            Store::File(journal) => journal.append(contents, line)?,
             Store::Kept(keeper) => keeper.append(line)?,
         }
         self.push(record);
@@ -430,9 +473,9 @@ impl Session {
     }
 
     fn push(&mut self, record: Record) {
-        self.contents.push(record);
-        if self.first_task.is_none() && self.contents.leaf().is_some_and(entry::is_user_message) {
-            self.first_task = self.contents.tree.leaf();
+        self.contents.at_hand_mut().push(record);
+        if self.owes_checkpoint {
+            self.keep_checkpoint();
         }
     }
 
@@ -458,6 +501,25 @@ impl Session {
         }
     }
 
+    /// Notes beside the file what the next turn needs of it, where the file is long enough to be worth it.
+    fn keep_checkpoint(&mut self) {
+        self.owes_checkpoint = false;
+        let contents = self.contents.at_hand_mut();
+        let (Some(compaction), Store::File(journal)) = (contents.stand(), &self.store) else {
+            return;
+        };
+        if journal.length_bytes() < self.checkpoint_from_bytes {
+            return;
+        }
+        match checkpoint::keep(journal.path(), contents, compaction, self.sealed) {
+            Ok(sealed) => self.sealed = Some(sealed),
+            // It is never needed: the next one who opens the session reads all of it.
+            Err(error) => {
+                tracing::warn!(file = %journal.path().display(), %error, "no checkpoint for this session");
+            }
+        }
+    }
+
     fn check_writable(&self) -> Result<(), SessionError> {
         let header = self.header();
         if header.version() > SESSION_VERSION {
@@ -476,15 +538,17 @@ impl Session {
     /// Costs a walk over the branch. Between compactions a caller appends
     /// [`entry`](Self::entry) of each new record instead.
     pub fn live(&self, epoch: u64) -> TranscriptLog {
-        live::log(&self.contents, self.first_task, epoch)
+        let contents = self.contents.at_hand();
+        live::log(contents, contents.first_task, epoch)
     }
 
     /// What a record puts into the context, with the first task of the branch marked as pinned.
     pub fn entry(&self, id: &str) -> Option<NewEntry> {
-        let position = self.contents.tree.position(id)?;
-        let record = self.contents.at(position)?;
-        let mut entry = adoption::adopt(&self.contents, record, record.to_entry()?);
-        if self.first_task == Some(position) {
+        let contents = self.contents.telling_of(id);
+        let position = contents.tree.position(id)?;
+        let record = contents.at(position)?;
+        let mut entry = adoption::adopt(contents, record, record.to_entry()?);
+        if contents.first_task == Some(position) {
             entry.flags = entry.flags.with(Flags::PINNED);
         }
         Some(entry)
@@ -492,8 +556,9 @@ impl Session {
 
     /// The newest model of the current branch: provider and model id.
     pub fn model(&self) -> Option<(String, String)> {
-        let newest_first = self.contents.tree.path_backwards();
-        let of_record = newest_first.filter_map(|at| self.contents.at(at)).find_map(Record::model);
+        let contents = self.contents.at_hand();
+        let newest_first = contents.tree.path_backwards();
+        let of_record = newest_first.filter_map(|at| contents.at(at)).find_map(Record::model);
         let of_header = || {
             let (provider, id) = self.header().model()?;
             Some((provider.to_owned(), id.to_owned()))
@@ -504,14 +569,5 @@ impl Session {
     /// The whole file: for a file of version 3 byte for byte what was read and appended.
     pub fn to_bytes(&self) -> Vec<u8> {
         self.contents.to_bytes()
-    }
-
-    fn find_first_task(&self) -> Option<usize> {
-        self.first_task_on(&self.contents.tree.path())
-    }
-
-    fn first_task_on(&self, path: &[usize]) -> Option<usize> {
-        let is_task = |at: &usize| self.contents.at(*at).is_some_and(entry::is_user_message);
-        path.iter().copied().find(is_task)
     }
 }

@@ -16,7 +16,7 @@ mod letters;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::VecDeque;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
 use std::path::PathBuf;
@@ -25,11 +25,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::session::{Record, RecordBody, Session, SessionError};
+use crate::session::{Delivered, LETTER_KEY, Record, RecordBody, Session, SessionError};
 use letters::Letters;
-
-/// The field of a delivered message that holds the id of its letter.
-pub const DELIVERY_KEY: &str = "inboxId";
 
 /// Why a message could not be kept.
 #[derive(Debug, thiserror::Error)]
@@ -70,7 +67,7 @@ struct State {
     letters: Letters,
     waiting: VecDeque<Letter>,
     /// Ids of letters that wait or are in the session.
-    known: HashSet<String>,
+    known: Delivered,
     /// Records of the session that were looked at for letters.
     seen: usize,
 }
@@ -82,10 +79,9 @@ impl Inbox {
     ///
     /// Where the file is there and cannot be read.
     pub fn open(session: &Session) -> Result<Inbox, InboxError> {
-        let known: HashSet<String> = session.records().iter().filter_map(delivered_id).collect();
         let letters = Letters::of(session);
         let found = letters.found()?;
-        let seen = session.records().len();
+        let (known, seen) = (session.delivered(), session.record_count());
         let mut state = State { letters, waiting: VecDeque::new(), known, seen };
         let stale = state.take_in(found);
         state.tidy(&stale);
@@ -101,7 +97,7 @@ impl Inbox {
     pub(super) fn catch_up(&self, session: &Session) -> Result<(), InboxError> {
         let mut state = self.state();
         let new = session.records().get(state.seen..).unwrap_or_default();
-        let delivered: HashSet<String> = new.iter().filter_map(delivered_id).collect();
+        let delivered: HashSet<String> = new.iter().filter_map(Record::letter_id).collect();
         state.seen = session.records().len();
         state.waiting.retain(|letter| !delivered.contains(&letter.id));
         state.known.extend(delivered);
@@ -218,23 +214,10 @@ impl Letter {
     fn record(&self) -> Result<RecordBody, SessionError> {
         let mut message = self.message.clone();
         if let Some(fields) = message.as_object_mut() {
-            fields.insert(DELIVERY_KEY.to_owned(), Value::String(self.id.clone()));
+            fields.insert(LETTER_KEY.to_owned(), Value::String(self.id.clone()));
         }
         RecordBody::message(&message.to_string())
     }
-}
-
-/// The id of the letter that a record was.
-fn delivered_id(record: &Record) -> Option<String> {
-    #[derive(Deserialize)]
-    struct Delivered {
-        #[serde(rename = "inboxId")]
-        id: String,
-    }
-    // Most records were no letters, and parsing each would make opening a long session slow.
-    let may_be = record.line().contains(DELIVERY_KEY);
-    let message = may_be.then(|| record.message_raw()).flatten()?;
-    serde_json::from_str::<Delivered>(message).ok().map(|delivered| delivered.id)
 }
 
 /// An id that no other letter has: 128 bits from the seeds of the standard library's hash maps.

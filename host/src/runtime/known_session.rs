@@ -2,6 +2,7 @@
 //! provider's cache was last touched.
 
 use std::collections::HashMap;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use ctxhost_engine_api::transcript::log::NewEntry;
@@ -12,7 +13,7 @@ use ctxhost_engine_api::{
 use super::conversation::Conversation;
 use crate::engine::SessionView;
 use crate::media::{Blobs, MediaHome};
-use crate::session::Session;
+use crate::session::{Session, SessionError};
 
 /// The most entries a page holds, whatever is asked for.
 const MAX_PAGE_ENTRIES: usize = 1_000;
@@ -30,8 +31,46 @@ pub(super) struct KnownSession {
 
 #[derive(Default)]
 struct Known {
+    /// What was said before `entries`, while nobody has asked for it.
+    unread: Option<Unread>,
     entries: Vec<HistoryEntry>,
     last_touch_ms: Option<i64>,
+}
+
+/// The branch of a session file up to a record.
+struct Unread {
+    file: PathBuf,
+    leaf: String,
+}
+
+impl Unread {
+    /// Of a session of which only what the next turn needs was read.
+    fn of(session: &Session) -> Option<Unread> {
+        let file = session.path().filter(|_| session.has_unread())?;
+        Some(Unread { file: file.to_owned(), leaf: session.leaf()?.id().to_owned() })
+    }
+
+    fn read(&self) -> Result<Vec<HistoryEntry>, SessionError> {
+        let mut session = Session::read(&self.file)?;
+        session.set_leaf(&self.leaf)?;
+        Ok(said(&session))
+    }
+}
+
+impl Known {
+    /// All entries. They are read when an engine asks for them the first time: most never do, and a long
+    /// session takes seconds.
+    fn entries(&mut self) -> &[HistoryEntry] {
+        match self.unread.as_ref().map(Unread::read) {
+            None => {}
+            Some(Ok(older)) => {
+                self.entries.splice(..0, older);
+                self.unread = None;
+            }
+            Some(Err(error)) => tracing::warn!(%error, "the history of a session cannot be read"),
+        }
+        &self.entries
+    }
 }
 
 impl KnownSession {
@@ -39,9 +78,10 @@ impl KnownSession {
     pub(super) fn of(session: &Session, home: &MediaHome) -> KnownSession {
         let blobs = session.path().map(|path| home.of_session(path));
         let known = KnownSession { blobs, ..KnownSession::default() };
-        let entries = session.branch().into_iter().filter_map(|record| record.to_entry());
-        let said = entries.filter(|entry| entry.kind != Kind::CompactionSummary);
-        known.known().entries.extend(said.map(remembered));
+        match Unread::of(session) {
+            Some(unread) => known.known().unread = Some(unread),
+            None => known.known().entries = said(session),
+        }
         known
     }
 
@@ -68,9 +108,10 @@ impl KnownSession {
 
 impl SessionView for KnownSession {
     fn history(&self, request: &HistoryRequest) -> HistoryPage {
-        let known = self.known();
-        let after = known.entries.iter().position(|entry| entry.id == request.after_id);
-        let rest = known.entries.get(after.map_or(0, |at| at + 1)..).unwrap_or(&[]);
+        let mut known = self.known();
+        let entries = known.entries();
+        let after = entries.iter().position(|entry| entry.id == request.after_id);
+        let rest = entries.get(after.map_or(0, |at| at + 1)..).unwrap_or(&[]);
         let limit = usize::try_from(request.limit).unwrap_or(MAX_PAGE_ENTRIES);
         let page = rest.iter().take(limit.min(MAX_PAGE_ENTRIES)).cloned().collect::<Vec<_>>();
         HistoryPage { more: page.len() < rest.len(), entries: page }
@@ -85,6 +126,12 @@ impl SessionView for KnownSession {
     fn blobs(&self, _session: &str) -> Option<Blobs> {
         self.blobs.clone()
     }
+}
+
+/// What was said on the branch where a session stands.
+fn said(session: &Session) -> Vec<HistoryEntry> {
+    let entries = session.branch().into_iter().filter_map(|record| record.to_entry());
+    entries.filter(|entry| entry.kind != Kind::CompactionSummary).map(remembered).collect()
 }
 
 fn remembered(entry: NewEntry) -> HistoryEntry {

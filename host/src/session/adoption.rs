@@ -10,13 +10,13 @@ use super::record::Record;
 /// A result without an id answers the one open call before it, where the tool agrees. Nobody knows
 /// what went wrong when it was written, so it counts as an error. Any other entry stays as it is.
 pub(super) fn adopt(contents: &Contents, record: &Record, entry: NewEntry) -> NewEntry {
-    let is_nameless = entry.answers.as_deref().is_none_or(|id| id.trim().is_empty());
-    if entry.role != Role::Tool || !is_nameless {
+    if !is_nameless(&entry) {
         return entry;
     }
     let Some(mut fields) = Fields::parse(&entry.raw) else { return entry };
     let tool = fields.get("toolName").and_then(|json| serde_json::from_str::<String>(json).ok());
-    let Some((id, name)) = only_open_call(contents, record) else { return entry };
+    let search = Search::before(contents, contents.parent_of(record));
+    let Some((id, name)) = search.only_open_call() else { return entry };
     match tool.as_deref().map(str::trim) {
         None | Some("") => fields.set("toolName", json_string(&name)),
         Some(tool) if tool == name => {}
@@ -32,31 +32,74 @@ pub(super) fn adopt(contents: &Contents, record: &Record, entry: NewEntry) -> Ne
     }
 }
 
-/// Id and tool of the one call of the nearest calling message before a record that no result between
-/// them answers.
-fn only_open_call(contents: &Contents, record: &Record) -> Option<(String, String)> {
-    let mut answered: Vec<String> = Vec::new();
-    let mut nameless = 0;
-    let before = |record: &Record| contents.record(record.parent_id()?);
-    let mut at = before(record);
-    while let Some(earlier) = at {
-        let entry = earlier.to_entry();
-        match entry.filter(|entry| entry.role == Role::Tool || !entry.calls.is_empty()) {
-            Some(result) if result.role == Role::Tool => match result.answers {
-                Some(id) if !id.trim().is_empty() => answered.push(id),
-                _ => nameless += 1,
-            },
-            Some(calling) => return only_call(&calling, &answered).filter(|_| nameless == 0),
-            None => {}
-        }
-        at = before(earlier);
+/// The records that say whose result a record behind `parent` is; `None` where some of them are left
+/// out of an excerpt. None but for a result without an id.
+pub(super) fn leans_on(
+    contents: &Contents,
+    record: &Record,
+    parent: Option<usize>,
+) -> Option<Vec<usize>> {
+    if !record.to_entry().is_some_and(|entry| is_nameless(&entry)) {
+        return Some(Vec::new());
     }
-    None
+    let search = Search::before(contents, parent);
+    (!search.is_cut).then_some(search.seen)
 }
 
-fn only_call(calling: &NewEntry, answered: &[String]) -> Option<(String, String)> {
-    let calls = Message::parse(&calling.raw, "").tool_calls();
-    let mut open = calls.into_iter().filter(|call| !answered.iter().any(|id| *id == call.id));
-    let only = open.next()?;
-    open.next().is_none().then(|| (only.id.into_owned(), only.name.into_owned()))
+fn is_nameless(entry: &NewEntry) -> bool {
+    let is_named = entry.answers.as_deref().is_some_and(|id| !id.trim().is_empty());
+    entry.role == Role::Tool && !is_named
+}
+
+/// A look back for the nearest calling message.
+#[derive(Default)]
+struct Search {
+    seen: Vec<usize>,
+    calling: Option<NewEntry>,
+    /// Ids of the calls that results on the way answer.
+    answered: Vec<String>,
+    /// How many results on the way do not say what they answer.
+    nameless: usize,
+    /// Whether it ended where an excerpt leaves records out.
+    is_cut: bool,
+}
+
+impl Search {
+    fn before(contents: &Contents, parent: Option<usize>) -> Search {
+        let mut search = Search::default();
+        let back = parent.into_iter().flat_map(|at| contents.tree.path_backwards_from(at));
+        for at in back {
+            search.seen.push(at);
+            match contents.at(at).and_then(Record::to_entry) {
+                Some(entry) if entry.role == Role::Tool => search.result(entry),
+                Some(entry) if !entry.calls.is_empty() => {
+                    search.calling = Some(entry);
+                    return search;
+                }
+                _ => {}
+            }
+            if contents.older.as_ref().is_some_and(|older| older.is_cut_before(at)) {
+                search.is_cut = true;
+                return search;
+            }
+        }
+        search
+    }
+
+    fn result(&mut self, entry: NewEntry) {
+        match entry.answers {
+            Some(id) if !id.trim().is_empty() => self.answered.push(id),
+            _ => self.nameless += 1,
+        }
+    }
+
+    /// Id and tool of the one call that no result on the way answers.
+    fn only_open_call(&self) -> Option<(String, String)> {
+        let calling = self.calling.as_ref().filter(|_| self.nameless == 0)?;
+        let calls = Message::parse(&calling.raw, "").tool_calls();
+        let mut open =
+            calls.into_iter().filter(|call| !self.answered.iter().any(|id| *id == call.id));
+        let only = open.next()?;
+        open.next().is_none().then(|| (only.id.into_owned(), only.name.into_owned()))
+    }
 }

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 
 pub use fault::{Fault, FaultKind, Note, NoteKind};
 
+use super::checkpoint::STAGED as CHECKPOINT_STAGED;
 use super::contents::{Content, Contents};
 use super::error::{LineFault, LineProblem, SessionError};
 use super::journal::aside::{MADE, STAGED};
@@ -191,7 +192,7 @@ fn is_kept(suffix: &str) -> bool {
 
 /// What only stands there while somebody is at work.
 fn is_left_over(suffix: &str) -> bool {
-    suffix == STAGED || suffix == NOTE || suffix.starts_with(MADE)
+    [STAGED, NOTE, CHECKPOINT_STAGED].contains(&suffix) || suffix.starts_with(MADE)
 }
 
 /// Whether somebody has it open for writing.

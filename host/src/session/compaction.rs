@@ -175,7 +175,10 @@ fn tail_start<'a>(contents: &Contents, kept: &[Entry<'a>]) -> Option<&'a str> {
     };
     let is_between = |first: usize, next: usize| {
         let between = path.get(first + 1..next).unwrap_or_default();
-        between.iter().filter_map(|at| contents.at(*at)).any(is_in_context)
+        let hides =
+            |at: &usize| contents.older.as_ref().is_some_and(|older| older.hides_before(*at));
+        between.iter().chain(path.get(next)).any(hides)
+            || between.iter().filter_map(|at| contents.at(*at)).any(is_in_context)
     };
     let mut start: Option<(Entry<'a>, usize)> = None;
     for entry in kept.iter().rev() {
@@ -191,7 +194,8 @@ fn tail_start<'a>(contents: &Contents, kept: &[Entry<'a>]) -> Option<&'a str> {
     start.map(|(entry, _)| entry.id())
 }
 
-fn is_in_context(record: &Record) -> bool {
+/// Whether Pi would find an entry there.
+pub(super) fn is_in_context(record: &Record) -> bool {
     *record.kind() != RecordKind::Compaction && record.to_entry().is_some()
 }
 

@@ -1,10 +1,13 @@
 //! All that a session file holds, in memory: header, records and the lines that are neither.
 
+use super::checkpoint::Older;
 use super::error::LineProblem;
 use super::header::Header;
 use super::lines::Ending;
-use super::record::Record;
+use super::live::{Live, Standing};
+use super::record::{Record, RecordKind};
 use super::tree::Tree;
+use super::{adoption, entry, items};
 
 /// The contents of a session file.
 #[derive(Clone, Debug)]
@@ -16,6 +19,12 @@ pub(super) struct Contents {
     pub(super) lines: Vec<Line>,
     /// The version on disk where it is an older one.
     pub(super) migrated_from: Option<u32>,
+    /// The first message of the person on the current branch.
+    pub(super) first_task: Option<usize>,
+    /// What was live behind a compaction, where that is known already.
+    pub(super) standing: Option<Standing>,
+    /// What is left out, where these are not all contents of the file but what the next turn needs.
+    pub(super) older: Option<Older>,
 }
 
 /// One line of the file.
@@ -49,7 +58,54 @@ impl Contents {
             problems: Vec::new(),
             lines,
             migrated_from: None,
+            first_task: None,
+            standing: None,
+            older: None,
         }
+    }
+
+    /// How many records the file has, those that are left out included.
+    pub(super) fn record_count(&self) -> usize {
+        self.records.len() + self.left_out_records()
+    }
+
+    /// How many of them are left out.
+    pub(super) fn left_out_records(&self) -> usize {
+        self.older.as_ref().map_or(0, Older::left_out_records)
+    }
+
+    /// Whether an excerpt can tell a record right that is about to follow the newest one.
+    pub(super) fn can_take(&self, record: &Record) -> bool {
+        let is_projected = || {
+            let items = items::of(record);
+            let live = Live::of(self, self.first_task);
+            items.is_some_and(|items| live.project(self.records.len(), &items).is_some())
+        };
+        adoption::leans_on(self, record, self.tree.leaf()).is_some()
+            && (*record.kind() != RecordKind::Compaction || is_projected())
+    }
+
+    /// Whether an id is that of a record, be it one that is left out.
+    pub(super) fn is_taken(&self, id: &str) -> bool {
+        self.tree.contains(id)
+            || self.older.as_ref().is_some_and(|older| older.marks.has_record(id))
+    }
+
+    /// Goes to a record, or before the first one.
+    pub(super) fn set_leaf(&mut self, position: Option<usize>) {
+        self.tree.set_leaf(position);
+        self.find_first_task();
+    }
+
+    /// Finds the first task of the branch where the session stands.
+    pub(super) fn find_first_task(&mut self) {
+        self.first_task = self.first_task_on(&self.tree.path());
+    }
+
+    /// The first message of the person on a path.
+    pub(super) fn first_task_on(&self, path: &[usize]) -> Option<usize> {
+        let is_task = |at: &usize| self.at(*at).is_some_and(entry::is_user_message);
+        path.iter().copied().find(is_task)
     }
 
     /// The records at these positions.
@@ -60,6 +116,11 @@ impl Contents {
     /// The record with this id.
     pub(super) fn record(&self, id: &str) -> Option<&Record> {
         self.at(self.tree.position(id)?)
+    }
+
+    /// The position of the record that a record follows.
+    pub(super) fn parent_of(&self, record: &Record) -> Option<usize> {
+        self.tree.path_backwards_from(self.tree.position(record.id())?).nth(1)
     }
 
     /// The record where the session stands.
@@ -77,6 +138,9 @@ impl Contents {
         let content = Content::Record(self.records.len());
         self.lines.push(Line { content, ending: Ending::Lf });
         self.tree.push(&record, self.tree.leaf());
+        if self.first_task.is_none() && entry::is_user_message(&record) {
+            self.first_task = self.tree.leaf();
+        }
         self.records.push(record);
     }
 
@@ -84,6 +148,34 @@ impl Contents {
     pub(super) fn line_of(&self, position: usize) -> Option<usize> {
         let is_it = |line: &Line| matches!(line.content, Content::Record(at) if at == position);
         self.lines.iter().position(is_it).map(|at| at + 1)
+    }
+
+    /// Works out what is live behind the newest compaction of the branch; its position.
+    pub(super) fn stand(&mut self) -> Option<usize> {
+        let is_compaction =
+            |at: &usize| self.at(*at).is_some_and(|it| *it.kind() == RecordKind::Compaction);
+        let mut path = self.tree.path();
+        let step = path.iter().rposition(is_compaction)?;
+        path.truncate(step + 1);
+        let at = path.last().copied()?;
+        self.standing = Some(Live::standing(self, at, &path));
+        Some(at)
+    }
+
+    /// How long the file is.
+    pub(super) fn length_bytes(&self) -> u64 {
+        let before = self.older.as_ref().map_or(0, |older| older.end_bytes);
+        before + self.lines.iter().map(|line| self.line_bytes(line)).sum::<u64>()
+    }
+
+    /// How long a line is, its ending included.
+    pub(super) fn line_bytes(&self, line: &Line) -> u64 {
+        let content_bytes = match &line.content {
+            Content::Header => self.header.line().len(),
+            Content::Record(at) => self.at(*at).map_or(0, |record| record.line().len()),
+            Content::Kept(kept) | Content::Torn(kept) => kept.len(),
+        };
+        (content_bytes + line.ending.bytes().len()) as u64
     }
 
     /// Whether the last line lacks its line break.

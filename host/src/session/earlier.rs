@@ -50,6 +50,6 @@ impl Session {
     }
 
     fn live_along(&self, path: &[usize]) -> TranscriptLog {
-        live::log_along(&self.contents, self.first_task_on(path), path, 0)
+        live::log_along(&self.contents, self.contents.first_task_on(path), path, 0)
     }
 }

@@ -42,8 +42,8 @@ pub(super) struct Journal {
 }
 
 impl Journal {
-    /// Opens a file for writing and reads it. Nothing in it changes before the first append.
-    pub(super) fn open(path: &Path) -> Result<(Journal, Vec<u8>), SessionError> {
+    /// Opens a file for writing. Nothing in it changes before the first append.
+    pub(super) fn open(path: &Path) -> Result<Journal, SessionError> {
         Journal::open_on(Arc::new(RealDisk), path)
     }
 
@@ -53,15 +53,23 @@ impl Journal {
     }
 
     /// [`open`](Self::open) on any disk.
-    pub(super) fn open_on(
-        disk: Arc<dyn Disk>,
-        path: &Path,
-    ) -> Result<(Journal, Vec<u8>), SessionError> {
+    pub(super) fn open_on(disk: Arc<dyn Disk>, path: &Path) -> Result<Journal, SessionError> {
         let path = in_real_folder(path).map_err(io_error("open", path))?;
-        let mut file = open_locked(&*disk, &path)?;
-        let bytes = file.read().map_err(io_error("read", &path))?;
-        let journal = Journal::on(disk, path, file, bytes.len() as u64);
-        Ok((journal, bytes))
+        let file = open_locked(&*disk, &path)?;
+        let length_bytes = file.length_bytes().map_err(io_error("look at", &path))?;
+        Ok(Journal::on(disk, path, file, length_bytes))
+    }
+
+    /// All of the file, as long as it is now.
+    pub(super) fn read(&mut self) -> Result<Vec<u8>, SessionError> {
+        let bytes = self.file.read().map_err(io_error("read", &self.path))?;
+        (self.length_bytes, self.synced_bytes) = (bytes.len() as u64, bytes.len() as u64);
+        Ok(bytes)
+    }
+
+    /// How long it is.
+    pub(super) fn length_bytes(&self) -> u64 {
+        self.length_bytes
     }
 
     /// [`create`](Self::create) on any disk.
@@ -280,6 +288,18 @@ fn in_real_folder(path: &Path) -> io::Result<PathBuf> {
     let name = path.file_name().ok_or(io::ErrorKind::IsADirectory)?;
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     Ok(folder.unwrap_or(Path::new(".")).canonicalize()?.join(name))
+}
+
+/// The first bytes of a file, without any claim on it.
+pub(super) fn read_beginning(path: &Path, length_bytes: u64) -> Result<Vec<u8>, SessionError> {
+    let mut bytes = read(path)?;
+    let found_bytes = bytes.len() as u64;
+    if found_bytes < length_bytes {
+        let (path, expected_bytes) = (path.to_owned(), length_bytes);
+        return Err(SessionError::Changed { path, expected_bytes, found_bytes });
+    }
+    bytes.truncate(usize::try_from(length_bytes).unwrap_or(usize::MAX));
+    Ok(bytes)
 }
 
 /// Reads a file without any claim on it.

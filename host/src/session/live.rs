@@ -8,6 +8,9 @@
 //!  branch   a b c d e [pi: keep d..] f g [ctxhost: insert, keep f..g] h
 //!  live     ────────▶ S d e          f g ─────────────────▶ # f g     h
 //! ```
+//!
+//! What was live right behind a compaction depends on nothing that follows it, so where that is known
+//! already the walk begins there.
 
 use std::collections::HashMap;
 
@@ -48,32 +51,38 @@ pub(super) struct Live<'a> {
     first_task: Option<usize>,
     edits: HashMap<String, Edit>,
     slots: Vec<Slot>,
+    /// Whether a compaction on the way fell back to Pi's rule.
+    by_rule: bool,
+}
+
+/// What is live right behind a compaction.
+#[derive(Clone, Debug)]
+pub(super) struct Standing {
+    /// The compaction.
+    pub(super) at: usize,
+    pub(super) slots: Vec<Slot>,
 }
 
 /// The place of one entry: where it comes from, and what compactions made of it.
 #[derive(Clone, Debug)]
 pub(super) struct Slot {
-    source: Source,
-    changes: Vec<Change>,
+    pub(super) source: Source,
+    pub(super) changes: Vec<Change>,
 }
 
 #[derive(Clone, Debug)]
-enum Source {
+pub(super) enum Source {
     /// The record at this position.
     Record(usize),
     /// The system message that the compaction at this position carries.
     Checkpoint(usize),
-    /// The nth message that the compaction at this position inserted.
-    Inserted { compaction: usize, number: usize, speaker: Speaker, text: String },
+    /// The nth message that the compaction at this position inserted: one of its items, from 0.
+    Inserted { compaction: usize, item: usize, number: usize, speaker: Speaker, text: String },
 }
 
 impl Slot {
     fn of(source: Source) -> Slot {
         Slot { source, changes: Vec::new() }
-    }
-
-    fn inserted(compaction: usize, number: usize, speaker: Speaker, text: &str) -> Slot {
-        Slot::of(Source::Inserted { compaction, number, speaker, text: text.to_owned() })
     }
 
     fn changed(&self, change: Option<&Change>) -> Slot {
@@ -83,8 +92,28 @@ impl Slot {
     }
 }
 
+impl Source {
+    /// What one of the items of a compaction put in; `None` for an item that puts nothing in.
+    pub(super) fn inserted(compaction: usize, items: &[Item], item: usize) -> Option<Source> {
+        let Item::Insert { insert: speaker, text } = items.get(item)? else { return None };
+        let is_insert = |item: &&Item| matches!(item, Item::Insert { .. });
+        let number = items.iter().take(item).filter(is_insert).count();
+        let (speaker, text) = (*speaker, text.clone());
+        Some(Source::Inserted { compaction, item, number, speaker, text })
+    }
+}
+
+/// What an item of a compaction made of an entry.
 #[derive(Clone, Debug)]
-enum Change {
+pub(super) struct Change {
+    pub(super) compaction: usize,
+    /// Which of its items, from 0.
+    pub(super) item: usize,
+    pub(super) told: Told,
+}
+
+#[derive(Clone, Debug)]
+pub(super) enum Told {
     Text(String),
     Raw(String),
 }
@@ -96,6 +125,18 @@ enum Edit {
     Content(String),
 }
 
+impl Change {
+    /// What one of the items of a compaction makes of the entries it names; `None` where it keeps them.
+    pub(super) fn of(compaction: usize, items: &[Item], item: usize) -> Option<Change> {
+        let told = match items.get(item)? {
+            Item::Retell { text, .. } => Told::Text(text.clone()),
+            Item::Rewrite { raw, .. } => Told::Raw(raw.clone()),
+            Item::Keep { .. } | Item::KeepRange { .. } | Item::Insert { .. } => return None,
+        };
+        Some(Change { compaction, item, told })
+    }
+}
+
 impl<'a> Live<'a> {
     /// The live transcript of the current branch.
     pub(super) fn of(contents: &'a Contents, first_task: Option<usize>) -> Live<'a> {
@@ -103,11 +144,26 @@ impl<'a> Live<'a> {
     }
 
     /// The live transcript of a path from the root.
-    fn along(contents: &'a Contents, first_task: Option<usize>, path: &[usize]) -> Live<'a> {
+    pub(super) fn along(
+        contents: &'a Contents,
+        first_task: Option<usize>,
+        path: &[usize],
+    ) -> Live<'a> {
         let edits = edits_on(contents, path);
-        let mut live = Live { contents, first_task, edits, slots: Vec::new() };
+        let mut live = Live { contents, first_task, edits, slots: Vec::new(), by_rule: false };
         live.walk(path);
         live
+    }
+
+    /// What is live right behind a compaction, which is the last record of `path`.
+    pub(super) fn standing(contents: &'a Contents, at: usize, path: &[usize]) -> Standing {
+        let live = Live::along(contents, None, path);
+        Standing { at, slots: live.slots }
+    }
+
+    /// Whether it took more than what compactions of ctxhost recorded: records of before, by Pi's rule.
+    pub(super) fn is_by_rule(&self) -> bool {
+        self.by_rule
     }
 
     /// The slots that a recorded projection makes of this transcript.
@@ -120,16 +176,15 @@ impl<'a> Live<'a> {
             .enumerate()
             .filter_map(|(at, slot)| Some((self.id(slot)?, at)))
             .collect();
-        let (mut projected, mut next, mut inserts) = (Vec::new(), 0, 0);
-        for item in items {
-            if let Item::Insert { insert, text } = item {
-                projected.push(Slot::inserted(compaction, inserts, *insert, text));
-                inserts += 1;
+        let (mut projected, mut next) = (Vec::new(), 0);
+        for (number, item) in items.iter().enumerate() {
+            let Some((first_id, last_id)) = named(item) else {
+                projected.push(Slot::of(Source::inserted(compaction, items, number)?));
                 continue;
-            }
-            let (first_id, last_id, change) = named(item)?;
+            };
             let (first, last) = (*index.get(first_id)?, *index.get(last_id)?);
             let kept = self.slots.get(first..=last).filter(|_| first >= next)?;
+            let change = Change::of(compaction, items, number);
             projected.extend(kept.iter().map(|slot| slot.changed(change.as_ref())));
             next = last + 1;
         }
@@ -144,26 +199,34 @@ impl<'a> Live<'a> {
     /// The entry of a slot; `None` for a record that is not in context.
     pub(super) fn entry(&self, slot: &Slot) -> Option<NewEntry> {
         let entry = self.original(slot)?;
-        Some(slot.changes.iter().fold(entry, |entry, change| match change {
-            Change::Text(text) => entry::retold(entry, text),
-            Change::Raw(raw) => entry::rewritten(entry, raw),
+        Some(slot.changes.iter().fold(entry, |entry, change| match &change.told {
+            Told::Text(text) => entry::retold(entry, text),
+            Told::Raw(raw) => entry::rewritten(entry, raw),
         }))
     }
 
     fn walk(&mut self, path: &[usize]) {
+        let mut seen = self.begin_at_standing(path);
         let is_compaction = |at: &usize| self.kind(*at) == Some(&RecordKind::Compaction);
-        let compactions: Vec<(usize, Option<Vec<Item>>)> = (0..path.len())
+        let compactions: Vec<(usize, Option<Vec<Item>>)> = (seen..path.len())
             .filter(|step| path.get(*step).is_some_and(is_compaction))
             .map(|step| (step, self.record(path, step).and_then(items::of)))
             .collect();
         let base = compactions.iter().rposition(|(_, items)| items.is_none()).unwrap_or(0);
-        let mut seen = 0;
         for (step, items) in compactions.into_iter().skip(base) {
             self.add_records(path.get(seen..step));
             self.compact(path, step, items);
             seen = step + 1;
         }
         self.add_records(path.get(seen..));
+    }
+
+    /// Takes over what is known to be live behind a compaction of the path; answers the step after it.
+    fn begin_at_standing(&mut self, path: &[usize]) -> usize {
+        let Some(standing) = &self.contents.standing else { return 0 };
+        let Some(step) = path.iter().rposition(|at| *at == standing.at) else { return 0 };
+        self.slots.clone_from(&standing.slots);
+        step + 1
     }
 
     fn compact(&mut self, path: &[usize], step: usize, items: Option<Vec<Item>>) {
@@ -184,6 +247,7 @@ impl<'a> Live<'a> {
 
     /// Pi's rule: the summary, then what is kept of the records before it.
     fn compact_by_rule(&mut self, path: &[usize], step: usize, at: usize) {
+        self.by_rule = true;
         let wire = self.contents.at(at).and_then(Record::read::<WireKept<'_>>).unwrap_or_default();
         let before = path.get(..step).unwrap_or_default();
         let kept_from = self.contents.tree.position(&wire.first_kept_entry_id);
@@ -204,7 +268,12 @@ impl<'a> Live<'a> {
     /// A checkpoint holds all that earlier system messages said.
     fn drop_system_messages(&mut self, from: usize) {
         let kept = self.slots.split_off(from);
-        let is_system = |slot: &Slot| self.original(slot).is_some_and(|e| e.role == Role::System);
+        // What an edit makes of a message plays no part: it may be edited again later.
+        let entry_of = |slot: &Slot| match slot.source {
+            Source::Record(at) => self.contents.at(at)?.to_entry(),
+            Source::Checkpoint(_) | Source::Inserted { .. } => None,
+        };
+        let is_system = |slot: &Slot| entry_of(slot).is_some_and(|e| e.role == Role::System);
         let kept: Vec<Slot> = kept.into_iter().filter(|slot| !is_system(slot)).collect();
         self.slots.extend(kept);
     }
@@ -266,13 +335,13 @@ impl<'a> Live<'a> {
     }
 }
 
-/// The first and the last entry that an item names, and what becomes of them.
-fn named(item: &Item) -> Option<(&str, &str, Option<Change>)> {
+/// The first and the last entry that an item names; `None` for one that names none.
+fn named(item: &Item) -> Option<(&str, &str)> {
     match item {
-        Item::Keep { keep } => Some((keep, keep, None)),
-        Item::KeepRange { keep_range: (first, last) } => Some((first, last, None)),
-        Item::Retell { retell, text } => Some((retell, retell, Some(Change::Text(text.clone())))),
-        Item::Rewrite { rewrite, raw } => Some((rewrite, rewrite, Some(Change::Raw(raw.clone())))),
+        Item::Keep { keep } => Some((keep, keep)),
+        Item::KeepRange { keep_range: (first, last) } => Some((first, last)),
+        Item::Retell { retell, .. } => Some((retell, retell)),
+        Item::Rewrite { rewrite, .. } => Some((rewrite, rewrite)),
         Item::Insert { .. } => None,
     }
 }
@@ -295,6 +364,12 @@ fn edits_on(contents: &Contents, path: &[usize]) -> HashMap<String, Edit> {
     let records = path.iter().filter_map(|at| contents.at(*at));
     let edits = records.filter(|record| *record.kind() == RecordKind::ContextEdit);
     edits.filter_map(edit_of).collect()
+}
+
+/// The record that a record edits.
+pub(super) fn edit_target(record: &Record) -> Option<String> {
+    let is_edit = *record.kind() == RecordKind::ContextEdit;
+    is_edit.then(|| edit_of(record)).flatten().map(|(target, _)| target)
 }
 
 fn edit_of(record: &Record) -> Option<(String, Edit)> {

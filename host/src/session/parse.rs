@@ -43,6 +43,7 @@ pub(super) fn contents(name: &str, bytes: &[u8]) -> Result<Contents, SessionErro
     }
     reader.contents.problems.sort_by_key(|problem| problem.line);
     cut_short::leave_half_undone(&mut reader.contents);
+    reader.contents.find_first_task();
     Ok(reader.contents)
 }
 
@@ -55,6 +56,7 @@ pub(super) fn more(contents: &mut Contents, bytes: &[u8]) {
         reader.line(first + at, line, ending);
     }
     *contents = reader.contents;
+    contents.find_first_task();
 }
 
 struct Reader {

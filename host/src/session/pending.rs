@@ -188,7 +188,7 @@ impl Session {
         if pending.session != self.header().id() || *record.kind() != RecordKind::Compaction {
             return Err("it is no compaction of this session");
         }
-        if self.contents.tree.contains(record.id()) {
+        if self.contents.at_hand().is_taken(record.id()) {
             return Err("it is in the session already");
         }
         if leaf != pending.leaf.as_deref() || leaf != record.parent_id() {

@@ -66,6 +66,12 @@ record_kinds! {
     SessionInfo = "session_info",
 }
 
+/// The field of a message that holds the id of the letter that it was.
+pub const LETTER_KEY: &str = "inboxId";
+
+/// How the custom types of ctxhost's own records begin.
+pub(super) const OWN_TYPES: &str = "ctxhost.";
+
 /// One record.
 #[derive(Clone, Debug)]
 pub struct Record {
@@ -172,6 +178,31 @@ impl Record {
         let is_custom = self.kind == RecordKind::Custom;
         let wire = is_custom.then(|| self.read::<WireCustom>()).flatten()?;
         (wire.custom_type == custom_type).then_some(wire.data)
+    }
+
+    /// The id of the letter that it was, where it waited in the inbox of the session.
+    pub fn letter_id(&self) -> Option<String> {
+        #[derive(Deserialize)]
+        struct Delivered {
+            #[serde(rename = "inboxId")]
+            id: String,
+        }
+        // Most records were no letters, and parsing each would make opening a long session slow.
+        let may_be = self.line.contains(LETTER_KEY);
+        let message = may_be.then(|| self.message_raw()).flatten()?;
+        serde_json::from_str::<Delivered>(message).ok().map(|delivered| delivered.id)
+    }
+
+    /// Whether it keeps state of ctxhost itself.
+    pub(super) fn is_state_of_ctxhost(&self) -> bool {
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct WireType<'a> {
+            #[serde(borrow)]
+            custom_type: std::borrow::Cow<'a, str>,
+        }
+        let wire = (self.kind == RecordKind::Custom).then(|| self.read::<WireType<'_>>()).flatten();
+        wire.is_some_and(|wire| wire.custom_type.starts_with(OWN_TYPES))
     }
 
     /// The model that this record names: a change of model, or the author of a message.

@@ -8,6 +8,7 @@ mod durability;
 mod faults;
 mod format;
 mod older_versions;
+mod opening;
 mod pending;
 mod recorded;
 mod results;

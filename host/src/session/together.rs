@@ -39,9 +39,10 @@ impl Session {
     pub(super) fn append_together(&mut self, together: Together) -> Result<(), SessionError> {
         self.check_writable()?;
         let lines: Vec<&str> = together.coming.iter().map(Record::line).collect();
+        let contents = self.contents.complete()?;
         match &mut self.store {
             Store::Memory | Store::ReadOnly => {}
-            Store::File(journal) => journal.append_milestone(&mut self.contents, &lines)?,
+            Store::File(journal) => journal.append_milestone(contents, &lines)?,
             Store::Kept(keeper) => keeper.append(&lines.join("\n"))?,
         }
         together.coming.into_iter().for_each(|record| self.push(record));

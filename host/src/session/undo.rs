@@ -13,6 +13,11 @@ use super::{Session, clock};
 /// The custom type of the record that says that a compaction was taken back.
 pub const UNDO: &str = "ctxhost.undo";
 
+/// Whether a record says that a compaction was taken back.
+pub(super) fn tells(record: &Record) -> bool {
+    record.custom_data(UNDO).is_some()
+}
+
 impl Session {
     /// Takes the newest compaction of the branch back and answers its id; `None` where there is none.
     ///
@@ -38,6 +43,7 @@ impl Session {
     /// [`SessionError::UnknownRecord`] where the branch has no such compaction, otherwise as
     /// [`append`](Self::append); the session stands where it stood then.
     pub fn take_back(&mut self, compaction: &str) -> Result<(), SessionError> {
+        self.contents.complete()?;
         let path = self.contents.tree.path();
         let is_it =
             |record: &Record| *record.kind() == RecordKind::Compaction && record.id() == compaction;

@@ -7,6 +7,7 @@ use proptest::prelude::*;
 use tempfile::TempDir;
 
 use super::*;
+use crate::session::Record;
 
 /// A session in a folder of its own, and what is open of it.
 struct Home {

@@ -61,10 +61,6 @@ impl Told {
     pub(super) fn body(&self) -> RecordBody {
         RecordBody::custom(CUSTOM_TYPE, &serde_json::to_value(self).unwrap_or_default())
     }
-
-    fn of(record: &Record) -> Option<Told> {
-        serde_json::from_value(record.custom_data(CUSTOM_TYPE)?).ok()
-    }
 }
 
 /// Whether a record tells of sub-agents. A fork has none of its parent's.
@@ -117,11 +113,10 @@ pub(in crate::runtime) struct Children {
 impl Children {
     /// As the records of a session tell, on whatever branch: an undo takes back no sub-agent.
     pub(in crate::runtime) fn of(session: &Session) -> Children {
-        let told: Vec<_> = session
-            .records()
-            .iter()
-            .filter_map(|record| Some((record.timestamp_ms(), Told::of(record)?)))
-            .collect();
+        let told = session.own_records(CUSTOM_TYPE).filter_map(|(record, data)| {
+            Some((record.timestamp_ms(), serde_json::from_value(data).ok()?))
+        });
+        let told: Vec<(i64, Told)> = told.collect();
         let ended: HashSet<String> = told.iter().filter_map(|(_, told)| ended(told)).collect();
         let mut children = Children::default();
         for (spawned_ms, told) in told {

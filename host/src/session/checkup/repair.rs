@@ -42,7 +42,8 @@ pub(super) fn repair(found: &Checkup) -> Vec<String> {
 
 fn set_tail_aside(found: &Checkup) -> String {
     let done = || -> Result<Option<std::path::PathBuf>, SessionError> {
-        let (mut journal, bytes) = Journal::open(&found.path)?;
+        let mut journal = Journal::open(&found.path)?;
+        let bytes = journal.read()?;
         let mut contents = parse::contents(&found.path.display().to_string(), &bytes)?;
         journal.set_torn_aside(&mut contents)
     };
@@ -63,7 +64,8 @@ fn rebuild(found: &Checkup) -> String {
     }
     let done = || -> Result<(), SessionError> {
         // Opened for its lock: nobody adds lines meanwhile.
-        let (_journal, bytes) = Journal::open(&found.path)?;
+        let mut journal = Journal::open(&found.path)?;
+        let bytes = journal.read()?;
         checksums::rebuild(Arc::new(RealDisk), &found.path, &bytes)
             .map_err(journal::io_error("write", &path))
     };

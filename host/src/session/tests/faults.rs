@@ -214,7 +214,8 @@ impl Start {
 }
 
 fn opened(disk: &FaultyDisk, path: &Path) -> Result<Session, SessionError> {
-    let (journal, bytes) = Journal::open_on(Arc::new(disk.clone()), path)?;
+    let mut journal = Journal::open_on(Arc::new(disk.clone()), path)?;
+    let bytes = journal.read()?;
     Ok(Session::of(parse::contents("s", &bytes)?, Store::File(journal)))
 }
 

@@ -1,0 +1,121 @@
+//! What has been read of a session: all of it, or an excerpt of which the rest is read when somebody asks.
+//!
+//! Whoever takes the contents as they are has all of them; whoever is content with what the next turn needs
+//! says so and takes what is [at hand](Reading::at_hand). An excerpt answers the same as the whole, or
+//! says that it cannot.
+
+use std::ops::Deref;
+use std::path::PathBuf;
+use std::sync::OnceLock;
+
+use super::contents::Contents;
+use super::error::SessionError;
+use super::record::Record;
+use super::{adoption, journal, parse};
+
+/// The contents of a session, as far as they were needed.
+#[derive(Debug)]
+pub(super) struct Reading {
+    at_hand: Contents,
+    /// The file that `at_hand` is an excerpt of.
+    file: Option<PathBuf>,
+    /// All of it, once somebody asked.
+    whole: OnceLock<Contents>,
+}
+
+impl Reading {
+    /// All of a session.
+    pub(super) fn of(contents: Contents) -> Reading {
+        Reading { at_hand: contents, file: None, whole: OnceLock::new() }
+    }
+
+    /// What the next turn needs of this file.
+    pub(super) fn excerpt(contents: Contents, file: PathBuf) -> Reading {
+        Reading { file: Some(file), ..Reading::of(contents) }
+    }
+
+    /// Whether there is more in the file.
+    pub(super) fn is_excerpt(&self) -> bool {
+        self.file.is_some()
+    }
+
+    /// What the next turn needs.
+    pub(super) fn at_hand(&self) -> &Contents {
+        &self.at_hand
+    }
+
+    /// The same to add to it. If all was read meanwhile, that is at hand from now on.
+    pub(super) fn at_hand_mut(&mut self) -> &mut Contents {
+        if let Some(whole) = self.whole.take() {
+            self.at_hand = whole;
+            self.file = None;
+        }
+        &mut self.at_hand
+    }
+
+    /// All of the session, to change it.
+    ///
+    /// # Errors
+    ///
+    /// Where the rest cannot be read.
+    pub(super) fn complete(&mut self) -> Result<&mut Contents, SessionError> {
+        if self.whole.get().is_none()
+            && let Some(whole) = self.read_whole().transpose()?
+        {
+            self.at_hand = whole;
+            self.file = None;
+        }
+        Ok(self.at_hand_mut())
+    }
+
+    /// Reads the rest where a record that is about to be appended can be told right with it alone.
+    ///
+    /// # Errors
+    ///
+    /// Where the rest cannot be read.
+    pub(super) fn prepare_for(&mut self, record: &Record) -> Result<(), SessionError> {
+        if self.is_excerpt() && !self.at_hand.can_take(record) {
+            self.complete()?;
+        }
+        Ok(())
+    }
+
+    /// The contents that tell all of one record: what is at hand, if it is.
+    pub(super) fn telling_of(&self, id: &str) -> &Contents {
+        let at_hand = &self.at_hand;
+        let is_told = at_hand.record(id).is_some_and(|record| {
+            adoption::leans_on(at_hand, record, at_hand.parent_of(record)).is_some()
+        });
+        if is_told { at_hand } else { self }
+    }
+
+    fn read_whole(&self) -> Option<Result<Contents, SessionError>> {
+        let path = self.file.as_ref()?;
+        tracing::debug!(file = %path.display(), "the older part of a session is read");
+        Some(
+            journal::read_beginning(path, self.at_hand.length_bytes())
+                .and_then(|bytes| parse::contents(&path.display().to_string(), &bytes)),
+        )
+    }
+}
+
+/// All of the session.
+impl Deref for Reading {
+    type Target = Contents;
+
+    fn deref(&self) -> &Contents {
+        if let Some(whole) = self.whole.get() {
+            return whole;
+        }
+        match self.read_whole() {
+            None => &self.at_hand,
+            Some(Ok(whole)) => self.whole.get_or_init(|| whole),
+            Some(Err(error)) => {
+                // Looking at a session cannot fail, and what is there is better than nothing. Whatever
+                // changes or copies one asks for all of it and is refused.
+                tracing::error!(%error, "the older part of a session cannot be read and is left out");
+                &self.at_hand
+            }
+        }
+    }
+}
