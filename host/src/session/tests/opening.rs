@@ -266,7 +266,7 @@ fn damaged(bytes: &[u8], damage: &Damage) -> Vec<u8> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 96, failure_persistence: None, ..Default::default() })]
+    #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..Default::default() })]
 
     #[test]
     fn a_checkpoint_changes_nothing_but_what_is_read(
