@@ -131,18 +131,15 @@ fn digest(view: &Transcript) -> Vec<(String, String)> {
     view.iter().map(|entry| (entry.id().to_owned(), entry.raw().to_owned())).collect()
 }
 
-fn undo(store: &dyn SessionStore) {
-    let mut session = store.create(header("s", "/w")).unwrap();
-    for n in 0..12 {
-        session.append(said(&format!("words {n}"))).unwrap();
-    }
-    let before = session.live(0).snapshot();
+/// Folds away what lies between the first entry and this one.
+pub(crate) fn compact(session: &mut Session, tail: u64) {
+    let view = session.live(0).snapshot();
     let mut plan = Plan::default();
     plan.keep(0..1);
-    plan.keep(8..12);
+    plan.keep(tail..view.len() as u64);
     let compaction = NewCompaction {
         plan: &plan,
-        view: &before,
+        view: &view,
         tokens_before: 100,
         tokens_after: 40,
         engine: "test".into(),
@@ -152,6 +149,15 @@ fn undo(store: &dyn SessionStore) {
         extra_details: json!(null),
     };
     session.compact(compaction).unwrap();
+}
+
+fn undo(store: &dyn SessionStore) {
+    let mut session = store.create(header("s", "/w")).unwrap();
+    for n in 0..12 {
+        session.append(said(&format!("words {n}"))).unwrap();
+    }
+    let before = session.live(0).snapshot();
+    compact(&mut session, 8);
     assert_eq!(session.live(1).snapshot().len(), 5);
     drop(session);
     let mut session = store.open("s").unwrap();
