@@ -58,7 +58,6 @@ fn setup(rules: &[&str]) -> Setup {
         store_folder: None,
         stores: None,
         gate: Gate::try_from(rules).unwrap(),
-        stores: None,
         hooks: Vec::new(),
     }
 }
