@@ -125,7 +125,7 @@ fn a_conversation_over_a_pipe() {
     for part in [
         "engine legacy, session",
         "fake/claude-sonnet-4-5, window 32,000 tokens, engine legacy",
-        "12 entries",
+        "tokens that the conversation may take",
         "~ legacy compacted",
         " tried\n",
         "the newest compaction is taken back",

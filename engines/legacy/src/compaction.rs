@@ -73,7 +73,7 @@ pub(crate) async fn compact(
 ) -> Result<Compaction> {
     let desk = Desk { host, settings, memory, transcript, request };
     let Some(cut) = cut::choose(&desk) else {
-        return Ok(nothing("nothing to compact: no history lies before the cut"));
+        return Ok(nothing("no history lies before the cut"));
     };
     let mut stories = Vec::new();
     for fold in &cut.folds {
@@ -83,7 +83,7 @@ pub(crate) async fn compact(
     let plan = plan_of(&desk, &cut, &stories);
     let (before, after) = (transcript.total_tokens(), plan.estimated_tokens);
     if after >= before {
-        return Ok(nothing("nothing to compact: the summary would be larger than the history"));
+        return Ok(nothing("the summary would be larger than the history"));
     }
     let limit = share_of(request.budget, settings.compaction.limit_share);
     if before > limit && after > limit {

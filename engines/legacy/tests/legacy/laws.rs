@@ -116,7 +116,9 @@ fn check_compacted(
             once
         }
         (Ok(Compaction::Nothing { reason }), _) => {
-            prop_assert!(reason.starts_with("nothing to compact"));
+            let is_known =
+                ["no history", "the summary would"].iter().any(|known| reason.starts_with(known));
+            prop_assert!(is_known, "{reason}");
             return Ok(());
         }
         (Err(error), _) => {
