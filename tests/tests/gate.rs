@@ -56,7 +56,6 @@ fn setup(rules: &[&str]) -> Setup {
         completer: None,
         media: MediaHome::default(),
         store_folder: None,
-        stores: None,
         gate: Gate::try_from(rules).unwrap(),
         hooks: Vec::new(),
     }

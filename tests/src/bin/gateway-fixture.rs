@@ -57,11 +57,11 @@ async fn main() {
         number += 1;
         // Long enough that windows fill up and both sides compact.
         let padding = " More about the ledger of the harbour.".repeat(40);
-        let words = format!("{} {number}.{padding}", arguments.name);
+        let words = format!("{} {number}", arguments.name);
         tell("said", &words);
-        match runtime.send(&session, &words).await {
+        match runtime.send(&session, &format!("{words}.{padding}")).await {
             Ok(_) => tell("answered", &words),
-            Err(error) => tell("failed", &format!("{words} {error}")),
+            Err(error) => tell("failed", &format!("{words}: {error}")),
         }
         tokio::time::sleep(Duration::from_millis(fastrand::u64(0..40))).await;
     }
