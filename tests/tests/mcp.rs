@@ -174,6 +174,8 @@ async fn a_server_killed_between_calls_is_not_noticed() {
     let (server, _) = pids.split_once(' ').unwrap();
     assert!(Command::new("kill").args(["-9", server]).status().unwrap().success());
     assert!(dies(server).await);
+    // The end of its output still has to be read.
+    tokio::time::sleep(Duration::from_millis(300)).await;
     let echo = call(&toolbox, "echo", json!({"text": "again"})).await;
     assert_eq!(echo, ToolOutput::text("again"));
 }
