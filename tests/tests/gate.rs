@@ -57,6 +57,7 @@ fn setup(rules: &[&str]) -> Setup {
         media: MediaHome::default(),
         store_folder: None,
         gate: Gate::try_from(rules).unwrap(),
+        stores: None,
         hooks: Vec::new(),
     }
 }

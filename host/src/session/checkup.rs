@@ -12,7 +12,6 @@ use std::path::{Path, PathBuf};
 
 pub use fault::{Fault, FaultKind, Note, NoteKind};
 
-use super::checkpoint::STAGED as CHECKPOINT_STAGED;
 use super::contents::{Content, Contents};
 use super::error::{LineFault, LineProblem, SessionError};
 use super::journal::aside::{MADE, STAGED};
@@ -187,12 +186,13 @@ fn files_beside(session: &Path) -> Vec<(String, PathBuf)> {
 }
 
 fn is_kept(suffix: &str) -> bool {
-    suffix.starts_with("torn") || suffix.contains(".bak") || suffix == "crc" || suffix == "pending"
+    const WHOLE: [&str; 4] = ["crc", "pending", "live", "ids"];
+    WHOLE.contains(&suffix) || suffix.starts_with("torn") || suffix.contains(".bak")
 }
 
 /// What only stands there while somebody is at work.
 fn is_left_over(suffix: &str) -> bool {
-    [STAGED, NOTE, CHECKPOINT_STAGED].contains(&suffix) || suffix.starts_with(MADE)
+    suffix == STAGED || suffix == NOTE || suffix.starts_with(MADE) || suffix.ends_with(".new")
 }
 
 /// Whether somebody has it open for writing.

@@ -64,7 +64,7 @@ fn the_catalogue_holds_every_field_and_no_other() {
 
 #[test]
 fn every_setting_is_read() {
-    for setting in SETTINGS {
+    for setting in SETTINGS.iter() {
         let value = match setting.allowed {
             Allowed::Flag => {
                 let key = setting.key.replace('*', "x");
@@ -130,7 +130,7 @@ fn the_document_has_a_row_for_every_setting() {
     let document = text_of("docs/configuration.md");
     let defaults = explain(&every_default());
     let mut missing = Vec::new();
-    for setting in SETTINGS {
+    for setting in SETTINGS.iter() {
         let key = setting.key.replace('*', "x");
         let default = match setting.key {
             // Required where its table stands, so there is no default.
@@ -183,7 +183,7 @@ fn the_example_shows_every_setting_with_its_unit() {
     let config = parse(&everything_on(&example));
     let mut rows = explain(&config);
     rows.retain(|row| row.source != "default");
-    for setting in SETTINGS {
+    for setting in SETTINGS.iter() {
         let pattern = setting.path();
         let stands = rows.iter().any(|row| {
             let path = places::segments(&row.key);

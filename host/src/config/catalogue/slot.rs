@@ -1,0 +1,211 @@
+//! Settings of the engine that shapes requests, of what it may take, and of the law.
+
+use super::{Allowed, MS, SHARE, Setting, TOKENS, setting};
+
+/// In the order in which people read about them.
+pub(super) const SETTINGS: &[Setting] = &[
+    setting(
+        "plugins.enabled",
+        "",
+        Allowed::Flag,
+        "false sends every request through `legacy`, quietly: one switch to rule engines out as a cause",
+    ),
+    setting(
+        "plugins.allow",
+        "",
+        Allowed::List,
+        "engines welcome beside the slot's own; empty welcomes all. Never disables the slot: naming an engine there is permission enough",
+    ),
+    setting(
+        "plugins.deny",
+        "",
+        Allowed::List,
+        "engines that are never used; a slot that names one ends at `legacy`",
+    ),
+    setting(
+        "plugins.on_engine_error",
+        "",
+        Allowed::Word(&["fallback", "fail"]),
+        "fallback lets `legacy` shape the request and says so everywhere; fail ends the request. An agent that goes on is worth more than a strict one, so fallback",
+    ),
+    setting(
+        "plugins.engine_dirs",
+        "",
+        Allowed::List,
+        "folders in which installed engines are looked for, relative to this file; none, because loading an engine is running code",
+    ),
+    setting(
+        "plugins.slots.context_engine",
+        "",
+        Allowed::Slot,
+        "who shapes requests. `legacy` holds the four layers; what is blank, no text or \"none\" ends there too",
+    ),
+    setting(
+        "plugins.slots.memory",
+        "",
+        Allowed::Slot,
+        "who remembers across sessions: `notes` keeps dated notes for each working folder; \"none\", because nobody should remember unasked",
+    ),
+    setting(
+        "plugins.entries.*.enabled",
+        "",
+        Allowed::Flag,
+        "false rules this one engine out and keeps its settings",
+    ),
+    setting(
+        "plugins.entries.*.path",
+        "",
+        Allowed::Text,
+        "its library, relative to this file; bundled engines have none. Loading it is running its code",
+    ),
+    setting(
+        "plugins.entries.*.sha256",
+        "",
+        Allowed::Digest,
+        "the digest its library must have, checked on the very bytes that are loaded; unset, any library at that path is taken",
+    ),
+    setting(
+        "plugins.entries.*.isolation",
+        "",
+        Allowed::Word(&["inline", "lane"]),
+        "lane runs it on a thread of its own, so that one that hangs does not stop the host; inline saves the hop and is for bundled engines only",
+    ),
+    setting(
+        "plugins.entries.*.config",
+        "",
+        Allowed::Foreign,
+        "the engine's own settings, handed over unread",
+    ),
+    setting(
+        "budget.reserve_tokens",
+        TOKENS,
+        Allowed::Whole(1),
+        "held free for the answer. 20,000 lets a long answer with a tool call end, and is the least that counts",
+    ),
+    setting(
+        "budget.reserve_max_share",
+        SHARE,
+        Allowed::Number(0.01, 0.9),
+        "the most of the window that the reserve may take; a quarter keeps small windows usable",
+    ),
+    setting(
+        "budget.safety_margin",
+        "factor",
+        Allowed::Number(1.0, 4.0),
+        "estimates are multiplied by this before they meet a window; mixed text is misjudged by up to a fifth",
+    ),
+    setting(
+        "budget.overhead_tokens",
+        TOKENS,
+        Allowed::Whole(0),
+        "system prompt and tools of a replayed session, which recordings do not hold; 0, because a number nobody measured would be invented",
+    ),
+    setting(
+        "law.progress_margin",
+        SHARE,
+        Allowed::Number(0.0, 0.9),
+        "a compaction counts only when it ends this much below its target; 5 % keeps the next request from asking again",
+    ),
+    setting(
+        "law.breaker_failures",
+        "failures in a row",
+        Allowed::Whole(1),
+        "opens the breaker; the third failure of the same kind is no accident",
+    ),
+    setting(
+        "law.breaker_cooldown_ms",
+        MS,
+        Allowed::Whole(0),
+        "how long an open breaker stays open; ten minutes, since what breaks summaries is mostly a provider's bad hour",
+    ),
+    setting(
+        "law.compactions_per_hour",
+        "compactions",
+        Allowed::Whole(1),
+        "more than this in one session is a loop that burns money, not work",
+    ),
+    setting(
+        "law.inserted_text_max_share",
+        SHARE,
+        Allowed::Number(0.01, 1.0),
+        "the most of the budget that text of an engine's own may take; beyond half, the request is the engine's words and not the session's",
+    ),
+    setting(
+        "law.verbatim_max_share",
+        "share of the budget",
+        Allowed::Number(0.01, 1.0),
+        "an entry that must stay is sent word for word up to this size; an engine may shorten a pasted file that leaves no room for an answer, and nothing smaller",
+    ),
+    setting(
+        "timeouts.create_ms",
+        MS,
+        Allowed::Whole(1),
+        "an engine opens its storage here, and the agent's start waits for it",
+    ),
+    setting(
+        "timeouts.bootstrap_ms",
+        MS,
+        Allowed::Whole(1),
+        "an engine reads a whole old session here, once",
+    ),
+    setting(
+        "timeouts.ingest_ms",
+        MS,
+        Allowed::Whole(1),
+        "comes with every new entry, so it has to be quick",
+    ),
+    setting(
+        "timeouts.assemble_ms",
+        MS,
+        Allowed::Whole(1),
+        "comes before every request, while somebody waits",
+    ),
+    setting(
+        "timeouts.compact_ms",
+        MS,
+        Allowed::Whole(1),
+        "counted anew after each sign of progress; a summary of a long session takes minutes",
+    ),
+    setting(
+        "timeouts.compact_cap_ms",
+        MS,
+        Allowed::Whole(1),
+        "whatever progress a compaction shows; a quarter of an hour ends what only pretends to go on",
+    ),
+    setting(
+        "timeouts.after_turn_ms",
+        MS,
+        Allowed::Whole(1),
+        "for what an engine does at the end of a turn; a replay ends none",
+    ),
+    setting(
+        "timeouts.maintain_ms",
+        MS,
+        Allowed::Whole(1),
+        "for an engine's housekeeping between two turns; a replay does none",
+    ),
+    setting(
+        "timeouts.subagent_ms",
+        MS,
+        Allowed::Whole(1),
+        "every hook about sub-agents; a spawn waits for it",
+    ),
+    setting(
+        "timeouts.dispose_ms",
+        MS,
+        Allowed::Whole(1),
+        "an engine's last words; the process ends with or without them",
+    ),
+    setting(
+        "models.*.window_tokens",
+        TOKENS,
+        Allowed::Whole(1),
+        "the window of the model `provider/name`; goes before what the provider says, after --window",
+    ),
+    setting(
+        "model.default_window_tokens",
+        TOKENS,
+        Allowed::Whole(1),
+        "the window of a model that neither this file nor its provider knows; what most large models have",
+    ),
+];
