@@ -6,6 +6,7 @@
 //!
 //! [`EngineDoor`]: ctxhost_engine_api::border::EngineDoor
 
+mod background;
 mod bundled;
 mod calls;
 mod environment;
@@ -13,10 +14,13 @@ mod lane;
 mod library;
 mod live;
 mod quarantine;
+mod question;
+mod seat;
 mod services;
 mod slot;
 pub mod store;
 mod timeouts;
+mod worker;
 
 pub use bundled::{BUNDLED, LEGACY, bundled};
 pub use environment::{Clock, Environment, SessionView, state_folder};
@@ -27,3 +31,4 @@ pub use quarantine::{Quarantine, QuarantineRecord};
 pub use slot::{OnEngineError, Served, Serving, Slot, SlotError};
 pub use store::EngineStores;
 pub use timeouts::Timeouts;
+pub use worker::{Confinement, ProgramError, WorkerError, WorkerFacts, WorkerSettings, worker_main};

@@ -216,36 +216,45 @@ impl Inspected {
     ///
     /// [`LoadError`].
     pub fn load(self, copies: &Path) -> Result<EngineDoor, LoadError> {
-        let copy = private_copy(copies, &self.sha256, &self.image)
-            .map_err(|source| LoadError::NoCopy { folder: copies.into(), source })?;
-        let path = self.path;
-        // SAFETY: constructors of the library run here. The operator named this file as an engine;
-        // its bytes were checked to be a complete library of this platform that carries the metadata
-        // of `export_engine!`, and the copy that is opened cannot change any more.
-        let library = unsafe { Library::open(Some(copy.path()), RTLD_NOW | RTLD_LOCAL) };
-        drop(copy);
-        // Never dropped, whatever follows: see above.
-        let library = ManuallyDrop::new(library.map_err(|error| LoadError::Refused {
-            path: path.clone(),
-            reason: shorten(&error.to_string()),
-        })?);
-        // SAFETY: only the address of the symbol is taken; `EngineDoor::admit` checks what is there.
-        let symbol = unsafe { library.get::<*const ()>(ROOT_SYMBOL.as_bytes()) };
-        let symbol = symbol.map_err(|_| LoadError::NoSymbol { path: path.clone() })?.into_raw();
-        // SAFETY: the address is that of the root symbol of a library that was just made permanent.
-        let door = unsafe { EngineDoor::admit(symbol.cast_const().cast()) };
-        let door = door.map_err(|source| {
-            if let AdmitError::Incompatible { report, .. } = &source {
-                tracing::debug!(path = %path.display(), report, "layout report");
-            }
-            LoadError::NotAdmitted { path: path.clone(), source }
-        })?;
-        let running = door.info().map(|info| info.id).unwrap_or_default();
-        if running == self.meta.id {
-            Ok(door)
-        } else {
-            Err(LoadError::IdMismatch { path, written: self.meta.id, running })
+        let copy = self.copy(copies)?;
+        enter(copy.path(), &self.path, &self.meta.id)
+    }
+
+    /// A private copy of the very bytes that were checked; gone when it is dropped.
+    pub(super) fn copy(&self, copies: &Path) -> Result<NamedTempFile, LoadError> {
+        private_copy(copies, &self.sha256, &self.image)
+            .map_err(|source| LoadError::NoCopy { folder: copies.into(), source })
+    }
+}
+
+/// Loads a private copy of a library that was checked to hold engine `id`. Messages name its `origin`.
+pub(super) fn enter(copy: &Path, origin: &Path, id: &str) -> Result<EngineDoor, LoadError> {
+    let path = origin.to_owned();
+    // SAFETY: constructors of the library run here. The operator named this file as an engine;
+    // its bytes were checked to be a complete library of this platform that carries the metadata
+    // of `export_engine!`, and the copy that is opened cannot change any more.
+    let library = unsafe { Library::open(Some(copy), RTLD_NOW | RTLD_LOCAL) };
+    // Never dropped, whatever follows: unloading Rust code either does nothing or kills.
+    let library = ManuallyDrop::new(library.map_err(|error| LoadError::Refused {
+        path: path.clone(),
+        reason: shorten(&error.to_string()),
+    })?);
+    // SAFETY: only the address of the symbol is taken; `EngineDoor::admit` checks what is there.
+    let symbol = unsafe { library.get::<*const ()>(ROOT_SYMBOL.as_bytes()) };
+    let symbol = symbol.map_err(|_| LoadError::NoSymbol { path: path.clone() })?.into_raw();
+    // SAFETY: the address is that of the root symbol of a library that was just made permanent.
+    let door = unsafe { EngineDoor::admit(symbol.cast_const().cast()) };
+    let door = door.map_err(|source| {
+        if let AdmitError::Incompatible { report, .. } = &source {
+            tracing::debug!(path = %path.display(), report, "layout report");
         }
+        LoadError::NotAdmitted { path: path.clone(), source }
+    })?;
+    let running = door.info().map(|info| info.id).unwrap_or_default();
+    if running == id {
+        Ok(door)
+    } else {
+        Err(LoadError::IdMismatch { path, written: id.into(), running })
     }
 }
 

@@ -1,4 +1,4 @@
-//! A live engine: created, on its lane, called with deadlines.
+//! A live engine: created, in its seat, called with deadlines.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -6,6 +6,7 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use ctxhost_engine_api::border::{BoxFuture, EngineDoor, EngineHandle};
+use ctxhost_engine_api::transcript::mirror::Mirror;
 use ctxhost_engine_api::*;
 use serde_json::Value;
 
@@ -13,9 +14,12 @@ use super::bundled::bundled;
 use super::calls::{CallGuard, Calls, Limit};
 use super::environment::{Delegate, Environment};
 use super::lane::{Isolation, Lane};
-use super::library::{LoadError, inspect};
+use super::library::{Inspected, LoadError, inspect};
+use super::question::Question;
+use super::seat::Seat;
 use super::services::Services;
 use super::timeouts::Timeouts;
+use super::worker::{Far, WorkerError, WorkerFacts, WorkerSettings};
 
 /// Where an engine comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -70,6 +74,8 @@ pub struct EngineSpec {
     pub sha256: Option<String>,
     /// How far it is kept from the host.
     pub isolation: Isolation,
+    /// The limits of its process, where it has one.
+    pub worker: WorkerSettings,
     /// Its own settings.
     pub config: Value,
 }
@@ -82,6 +88,7 @@ impl EngineSpec {
             source: Source::Bundled,
             sha256: None,
             isolation: Isolation::Inline,
+            worker: WorkerSettings::default(),
             config,
         }
     }
@@ -94,6 +101,7 @@ impl EngineSpec {
             source: Source::Linked(linked),
             sha256: None,
             isolation: Isolation::Lane,
+            worker: WorkerSettings::default(),
             config,
         }
     }
@@ -105,6 +113,7 @@ impl EngineSpec {
             source: Source::File(path.into()),
             sha256: None,
             isolation: Isolation::Lane,
+            worker: WorkerSettings::default(),
             config,
         }
     }
@@ -156,14 +165,28 @@ pub enum OpenError {
         /// What the system said.
         source: std::io::Error,
     },
+    /// It has no process to sit in.
+    #[error("no worker for engine {id:?}: {source}")]
+    Worker {
+        /// The engine.
+        id: String,
+        /// Why.
+        source: WorkerError,
+    },
+    /// It is part of a program, and a worker loads a file.
+    #[error("engine {id:?} is linked in; isolation = \"process\" is for engines that come from a file")]
+    NoFile {
+        /// The engine.
+        id: String,
+    },
 }
 
 /// An engine that can be called.
 pub struct LiveEngine {
     info: EngineInfo,
     source: Source,
-    handle: EngineHandle,
-    lane: Lane,
+    isolation: Isolation,
+    seat: Seat,
     calls: Arc<Calls>,
     timeouts: Timeouts,
 }
@@ -175,25 +198,14 @@ impl LiveEngine {
     ///
     /// [`OpenError`].
     pub fn open(spec: &EngineSpec, environment: &Environment) -> Result<LiveEngine, OpenError> {
-        let door = open_door(spec, environment)?;
-        let failed = |error| OpenError::Create { id: spec.id.clone(), error: Box::new(error) };
-        let info = door.info().map_err(failed)?;
-        let missing: Vec<String> = {
-            let offered = environment.capabilities();
-            info.requires.iter().filter(|need| !offered.contains(need)).cloned().collect()
-        };
-        if !missing.is_empty() {
-            return Err(OpenError::Missing { id: info.id, missing });
-        }
-        let lane = Lane::open(&info.id, spec.isolation)
-            .map_err(|source| OpenError::Threads { id: info.id.clone(), source })?;
         let calls = Arc::new(Calls::default());
-        let services = Services::new(&info.id, environment, calls.clone());
-        let limit = Duration::from_millis(environment.timeouts.create_ms);
-        let handle = create_within(limit, door, services, spec.config.clone())
-            .map_err(|error| OpenError::Create { id: info.id.clone(), error: Box::new(error) })?;
+        let (info, seat) = match spec.isolation {
+            Isolation::Process => seat_far(spec, environment, &calls)?,
+            Isolation::Inline | Isolation::Lane => seat_near(spec, environment, &calls)?,
+        };
+        let (source, isolation) = (spec.source.clone(), spec.isolation);
         let timeouts = environment.timeouts.clone();
-        Ok(LiveEngine { info, source: spec.source.clone(), handle, lane, calls, timeouts })
+        Ok(LiveEngine { info, source, isolation, seat, calls, timeouts })
     }
 
     /// What it is.
@@ -211,9 +223,19 @@ impl LiveEngine {
         &self.source
     }
 
-    /// Whether one of its threads hangs in a call that was given up.
+    /// How far it is kept from the host.
+    pub fn isolation(&self) -> Isolation {
+        self.isolation
+    }
+
+    /// The process it sits in; `None` for one that is in this process.
+    pub fn worker(&self) -> Option<WorkerFacts> {
+        self.seat.worker()
+    }
+
+    /// Whether one of this process's threads hangs in a call of it that was given up.
     pub fn lost_a_thread(&self) -> bool {
-        self.lane.lost_a_thread()
+        self.seat.lost_a_thread()
     }
 
     /// A session begins in it.
@@ -224,25 +246,21 @@ impl LiveEngine {
     ) -> Result<Bootstrapped> {
         let call = self.begin(self.timeouts.bootstrap_ms, &view).in_session(&request.session);
         request.call = call.id;
-        self.lane.run(&call, self.handle.bootstrap(view, request)).await
+        self.seat.ask(&call, view, Question::Bootstrap(request)).await
     }
 
     /// New entries.
     pub async fn ingest(&self, view: Transcript, mut request: IngestRequest) -> Result<Ingested> {
         let call = self.begin(self.timeouts.ingest_ms, &view).in_session(&request.session);
         request.call = call.id;
-        if request.entries.end.saturating_sub(request.entries.start) > 1 {
-            self.lane.run(&call, self.handle.ingest_batch(view, request)).await
-        } else {
-            self.lane.run(&call, self.handle.ingest(view, request)).await
-        }
+        self.seat.ask(&call, view, Question::Ingest(request)).await
     }
 
     /// What the model sees.
     pub async fn assemble(&self, view: Transcript, mut request: AssembleRequest) -> Result<Plan> {
         let call = self.begin(self.timeouts.assemble_ms, &view).in_session(&request.session);
         request.call = call.id;
-        self.lane.run(&call, self.handle.assemble(view, request)).await
+        self.seat.ask(&call, view, Question::Assemble(request)).await
     }
 
     /// A smaller transcript.
@@ -257,14 +275,14 @@ impl LiveEngine {
         };
         let call = self.calls.begin(limit, Some(view.clone())).in_session(&request.session);
         request.call = call.id;
-        self.lane.run(&call, self.handle.compact(view, request)).await
+        self.seat.ask(&call, view, Question::Compact(request)).await
     }
 
     /// A turn has ended well.
     pub async fn after_turn(&self, view: Transcript, mut request: AfterTurnRequest) -> Result<()> {
         let call = self.begin(self.timeouts.after_turn_ms, &view).in_session(&request.session);
         request.call = call.id;
-        self.lane.run(&call, self.handle.after_turn(view, request)).await
+        self.seat.ask(&call, view, Question::AfterTurn(request)).await
     }
 
     /// A turn is final.
@@ -275,7 +293,7 @@ impl LiveEngine {
     ) -> Result<Committed> {
         let call = self.begin(self.timeouts.after_turn_ms, &view).in_session(&request.session);
         request.call = call.id;
-        self.lane.run(&call, self.handle.commit_turn(view, request)).await
+        self.seat.ask(&call, view, Question::CommitTurn(request)).await
     }
 
     /// Time for housekeeping.
@@ -286,7 +304,7 @@ impl LiveEngine {
     ) -> Result<Maintained> {
         let call = self.begin(self.timeouts.maintain_ms, &view).in_session(&request.session);
         request.call = call.id;
-        self.lane.run(&call, self.handle.maintain(view, request)).await
+        self.seat.ask(&call, view, Question::Maintain(request)).await
     }
 
     /// A sub-agent is about to start.
@@ -297,7 +315,7 @@ impl LiveEngine {
     ) -> Result<SpawnPrepared> {
         let call = self.begin(self.timeouts.subagent_ms, &view).in_session(&request.parent);
         request.call = call.id;
-        self.lane.run(&call, self.handle.prepare_subagent_spawn(view, request)).await
+        self.seat.ask(&call, view, Question::PrepareSpawn(request)).await
     }
 
     /// A spawn that was prepared failed.
@@ -308,7 +326,7 @@ impl LiveEngine {
         let limit = Limit::fixed(Duration::from_millis(self.timeouts.subagent_ms));
         let call = self.calls.begin(limit, None);
         request.call = call.id;
-        self.lane.run(&call, self.handle.rollback_subagent_spawn(request)).await
+        self.seat.ask(&call, no_view(), Question::RollbackSpawn(request)).await
     }
 
     /// A sub-agent ended.
@@ -316,15 +334,14 @@ impl LiveEngine {
         let limit = Limit::fixed(Duration::from_millis(self.timeouts.subagent_ms));
         let call = self.calls.begin(limit, None);
         request.call = call.id;
-        self.lane.run(&call, self.handle.on_subagent_ended(request)).await
+        self.seat.ask(&call, no_view(), Question::SubagentEnded(request)).await
     }
 
     /// The tools it offers to the model of a session.
     pub async fn tools(&self, session: SessionRef) -> Result<Vec<ToolSpec>> {
         let limit = Limit::fixed(Duration::from_millis(self.timeouts.subagent_ms));
         let call = self.calls.begin(limit, None).in_session(&session);
-        let handle = self.handle.clone();
-        self.lane.run(&call, async move { handle.tools(&session) }).await
+        self.seat.ask(&call, no_view(), Question::Tools(session)).await
     }
 
     /// The model called one of its tools.
@@ -335,22 +352,22 @@ impl LiveEngine {
     ) -> Result<ToolAnswer> {
         let call = self.begin(self.timeouts.after_turn_ms, &view).in_session(&request.session);
         request.call = call.id;
-        self.lane.run(&call, self.handle.call_tool(view, request)).await
+        self.seat.ask(&call, view, Question::CallTool(request)).await
     }
 
     /// What it says of itself.
     pub async fn status(&self) -> Result<EngineStatus> {
         let limit = Limit::fixed(Duration::from_millis(self.timeouts.subagent_ms));
         let call = self.calls.begin(limit, None);
-        let handle = self.handle.clone();
-        self.lane.run(&call, async move { handle.status() }).await
+        self.seat.ask(&call, no_view(), Question::Status).await
     }
 
     /// Lets it go, within its time limit, and takes the services away.
     pub async fn dispose(self) {
         let limit = Limit::fixed(Duration::from_millis(self.timeouts.dispose_ms));
         let call = self.calls.begin(limit, None);
-        if let Err(error) = self.lane.run(&call, self.handle.dispose()).await {
+        let disposed: Result<()> = self.seat.ask(&call, no_view(), Question::Dispose).await;
+        if let Err(error) = disposed {
             tracing::warn!(engine = self.info.id, %error, "dispose failed");
         }
     }
@@ -370,19 +387,57 @@ impl Delegate for LiveEngine {
     }
 }
 
-impl Drop for LiveEngine {
-    fn drop(&mut self) {
-        self.handle.revoke();
-    }
-}
-
 impl std::fmt::Debug for LiveEngine {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("LiveEngine")
             .field("id", &self.info.id)
             .field("source", &self.source)
+            .field("isolation", &self.isolation)
             .finish_non_exhaustive()
     }
+}
+
+/// For questions that come without a transcript.
+fn no_view() -> Transcript {
+    Mirror::new().snapshot(0)
+}
+
+/// A seat in this process.
+fn seat_near(
+    spec: &EngineSpec,
+    environment: &Environment,
+    calls: &Arc<Calls>,
+) -> Result<(EngineInfo, Seat), OpenError> {
+    let door = open_door(spec, environment)?;
+    let failed = |error| OpenError::Create { id: spec.id.clone(), error: Box::new(error) };
+    let info = door.info().map_err(failed)?;
+    let missing: Vec<String> = {
+        let offered = environment.capabilities();
+        info.requires.iter().filter(|need| !offered.contains(need)).cloned().collect()
+    };
+    if !missing.is_empty() {
+        return Err(OpenError::Missing { id: info.id, missing });
+    }
+    let lane = Lane::open(&info.id, spec.isolation)
+        .map_err(|source| OpenError::Threads { id: info.id.clone(), source })?;
+    let services = Services::new(&info.id, environment, calls.clone());
+    let limit = Duration::from_millis(environment.timeouts.create_ms);
+    let handle = create_within(limit, door, services, spec.config.clone())
+        .map_err(|error| OpenError::Create { id: info.id.clone(), error: Box::new(error) })?;
+    Ok((info, Seat::Near { handle, lane }))
+}
+
+/// A seat in a process of its own.
+fn seat_far(
+    spec: &EngineSpec,
+    environment: &Environment,
+    calls: &Arc<Calls>,
+) -> Result<(EngineInfo, Seat), OpenError> {
+    let Source::File(path) = &spec.source else {
+        return Err(OpenError::NoFile { id: spec.id.clone() });
+    };
+    let (info, far) = Far::open(spec, checked(spec, path)?, environment, calls)?;
+    Ok((info, Seat::Far(far)))
 }
 
 fn open_door(spec: &EngineSpec, environment: &Environment) -> Result<EngineDoor, OpenError> {
@@ -393,15 +448,20 @@ fn open_door(spec: &EngineSpec, environment: &Environment) -> Result<EngineDoor,
         Source::Linked(linked) => return Ok(linked.door),
         Source::File(path) => path,
     };
+    Ok(checked(spec, path)?.load(&environment.copies_folder)?)
+}
+
+/// The file, read and held against what is expected of it.
+fn checked(spec: &EngineSpec, path: &Path) -> Result<Inspected, OpenError> {
     let inspected = inspect(path)?.expect_hash(spec.sha256.as_deref())?;
-    if !spec.id.is_empty() && spec.id != inspected.meta.id {
-        return Err(OpenError::OtherId {
-            path: inspected.path,
-            configured: spec.id.clone(),
-            found: inspected.meta.id,
-        });
+    if spec.id.is_empty() || spec.id == inspected.meta.id {
+        return Ok(inspected);
     }
-    Ok(inspected.load(&environment.copies_folder)?)
+    Err(OpenError::OtherId {
+        path: inspected.path,
+        configured: spec.id.clone(),
+        found: inspected.meta.id,
+    })
 }
 
 /// `create` is a plain function, so only a thread of its own can be left behind when it hangs.

@@ -1,0 +1,221 @@
+//! The frames between a host and its worker: a length, then MessagePack with named fields.
+
+use std::io::{self, Read, Write};
+use std::path::PathBuf;
+
+use ctxhost_engine_api::transcript::mirror::{Mark, MirrorEntry};
+use ctxhost_engine_api::*;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::confinement::{Confinement, Limits};
+use crate::engine::question::{Answer, Question};
+
+/// Rises with every change of a frame. Both sides are of one version anyway; this says so early.
+pub(super) const WIRE: u32 = 1;
+
+/// The largest frame that a worker takes from its host, in bytes: what a length can say.
+pub(super) const ANY_LENGTH: usize = u32::MAX as usize;
+
+/// What a host says to its worker.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) enum ToWorker<'a> {
+    /// First of all: what to be.
+    Hello(Hello),
+    /// Build the engine. Answered by `Ended`, like a call.
+    Create {
+        call: u64,
+        limit_ms: u64,
+        config: Value,
+    },
+    /// What is new in the transcript of a session.
+    Change(#[serde(borrow)] Change<'a>),
+    /// A session will not be asked about for a while.
+    Forget {
+        session: String,
+    },
+    Call(Call),
+    /// A call was given up.
+    Cancel {
+        call: u64,
+    },
+    /// A service of the host, done.
+    Served {
+        ask: u64,
+        result: Result<Given>,
+    },
+}
+
+/// What a worker needs to begin.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Hello {
+    pub(super) wire: u32,
+    pub(super) version: String,
+    /// The id of the engine.
+    pub(super) id: String,
+    /// The private copy of its library.
+    pub(super) library: PathBuf,
+    /// Where that came from, for messages.
+    pub(super) origin: PathBuf,
+    /// What the host is.
+    pub(super) host: HostInfo,
+    /// Whether the host's clock is another than the system's.
+    pub(super) recorded_clock: bool,
+    pub(super) limits: Limits,
+}
+
+/// A step of a transcript: what stays, what changed of it, what comes behind it.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(super) struct Change<'a> {
+    pub(super) session: &'a str,
+    pub(super) kept: u64,
+    pub(super) marks: Vec<Mark>,
+    #[serde(borrow)]
+    pub(super) added: Vec<MirrorEntry<'a>>,
+}
+
+/// A call of the engine.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Call {
+    pub(super) call: u64,
+    /// The session it is for; services that name none mean this one.
+    pub(super) session: Option<String>,
+    /// The epoch of the session's transcript; `None` where the question needs no transcript.
+    pub(super) epoch: Option<u64>,
+    /// How long it may take without a sign of life, in milliseconds.
+    pub(super) patience_ms: u64,
+    /// How long it may take in all, in milliseconds.
+    pub(super) cap_ms: u64,
+    pub(super) question: Question,
+}
+
+/// What a worker says to its host.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) enum FromWorker {
+    /// The library is loaded, nothing is created yet.
+    Loaded {
+        info: EngineInfo,
+        confinement: Confinement,
+    },
+    /// It could not be loaded.
+    Refused {
+        reason: String,
+    },
+    /// A call has ended, well or not. After `Cancel` too: only then has its code let go.
+    Ended {
+        call: u64,
+        result: Result<Answer>,
+    },
+    /// The engine wants something of the host.
+    Ask {
+        ask: u64,
+        /// The session of the call that asks.
+        session: Option<String>,
+        wanted: Wanted,
+    },
+    /// The engine does not wait for it any more.
+    Drop {
+        ask: u64,
+    },
+    Progress {
+        call: u64,
+        permille: u32,
+        note: String,
+    },
+    Log {
+        level: u8,
+        target: String,
+        message: String,
+        fields: Value,
+    },
+}
+
+/// A service of the host. Those that need no host are done where the engine is.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) enum Wanted {
+    NowMs,
+    PromptCache(SessionRef),
+    Complete { call: u64, request: CompletionRequest },
+    KvGet { key: String },
+    KvPut { key: String, value: String },
+    KvDelete { key: String },
+    KvList { prefix: String },
+    BlobPut(#[serde(with = "serde_bytes")] Vec<u8>),
+    BlobGet { handle: String },
+    History(HistoryRequest),
+    DelegateCompact { call: u64, request: CompactRequest },
+}
+
+/// What a service gave.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) enum Given {
+    Nothing,
+    Time(i64),
+    Cache(PromptCache),
+    Completion(Completion),
+    Value(Option<String>),
+    Keys(Vec<String>),
+    Handle(String),
+    Bytes(Option<serde_bytes::ByteBuf>),
+    Page(HistoryPage),
+    Compaction(Compaction),
+}
+
+/// The level of a number.
+pub(super) fn level(number: u8) -> LogLevel {
+    match number {
+        1 => LogLevel::Error,
+        2 => LogLevel::Warn,
+        3 => LogLevel::Info,
+        4 => LogLevel::Debug,
+        _ => LogLevel::Trace,
+    }
+}
+
+/// A message as one frame.
+pub(super) fn frame(message: &impl Serialize) -> io::Result<Vec<u8>> {
+    let mut bytes = vec![0; 4];
+    rmp_serde::encode::write_named(&mut bytes, message).map_err(io::Error::other)?;
+    let length = u32::try_from(bytes.len() - 4)
+        .map_err(|_| io::Error::other("a frame of more than 4 GiB"))?
+        .to_be_bytes();
+    bytes.splice(..4, length);
+    Ok(bytes)
+}
+
+/// Sends one message.
+pub(super) fn send(mut wire: impl Write, message: &impl Serialize) -> io::Result<()> {
+    wire.write_all(&frame(message)?)
+}
+
+/// Reads the bytes of the next message into `buffer`; false at the end of the wire.
+pub(super) fn receive(
+    mut wire: impl Read,
+    most_bytes: usize,
+    buffer: &mut Vec<u8>,
+) -> io::Result<bool> {
+    let mut length = [0; 4];
+    match wire.read_exact(&mut length) {
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(false),
+        done => done?,
+    }
+    let length = u32::from_be_bytes(length) as usize;
+    if length > most_bytes {
+        let message = format!("a frame of {length} bytes, where {most_bytes} are allowed");
+        return Err(io::Error::new(io::ErrorKind::InvalidData, message));
+    }
+    // Grown as bytes come, so that a length alone costs nothing.
+    buffer.clear();
+    let read = wire.take(length as u64).read_to_end(buffer)?;
+    if read < length {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    Ok(true)
+}
+
+/// The message of a frame.
+pub(super) fn decode<'a, M: Deserialize<'a>>(bytes: &'a [u8]) -> io::Result<M> {
+    rmp_serde::from_slice(bytes).map_err(|error| {
+        io::Error::new(io::ErrorKind::InvalidData, format!("a frame that nobody knows: {error}"))
+    })
+}
