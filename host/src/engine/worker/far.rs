@@ -31,7 +31,18 @@ pub(in crate::engine) struct Far {
     known: Mutex<Known>,
     told: Mutex<Told>,
     /// For services of the host, which the engine asks for from elsewhere.
-    runtime: Option<Runtime>,
+    _helpers: Helpers,
+}
+
+/// Threads that nobody waits for when they are not needed any more: one may block in a store.
+struct Helpers(Option<Runtime>);
+
+impl Drop for Helpers {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.0.take() {
+            runtime.shutdown_background();
+        }
+    }
 }
 
 /// What can be told of the workers without asking them.
@@ -62,6 +73,8 @@ impl Far {
         let id = file.meta.id.clone();
         let runtime =
             threads(&id).map_err(|source| OpenError::Threads { id: id.clone(), source })?;
+        let handle = runtime.handle().clone();
+        let helpers = Helpers(Some(runtime));
         let start = Arc::new(Start {
             services: Arc::new(Services::new(&id, environment, calls.clone())),
             file,
@@ -71,7 +84,7 @@ impl Far {
             calls: calls.clone(),
             create: Duration::from_millis(environment.timeouts.create_ms),
             recorded_clock: environment.clock.is_recorded(),
-            runtime: runtime.handle().clone(),
+            runtime: handle,
         });
         let started = start.begin(0).map_err(|error| refusal(id.clone(), error))?;
         let Started { link, info, confinement } = started;
@@ -92,7 +105,7 @@ impl Far {
             current: tokio::sync::Mutex::new(link),
             known: Mutex::new(known),
             told: Mutex::default(),
-            runtime: Some(runtime),
+            _helpers: helpers,
         };
         Ok((info, far))
     }
@@ -271,10 +284,6 @@ impl Far {
 impl Drop for Far {
     fn drop(&mut self) {
         self.close();
-        if let Some(runtime) = self.runtime.take() {
-            // A service may block in a store; nobody waits for it any more.
-            runtime.shutdown_background();
-        }
     }
 }
 

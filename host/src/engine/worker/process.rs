@@ -167,7 +167,8 @@ fn describe(status: Option<ExitStatus>, last_words: &str) -> String {
         Some((None, Some(code))) => format!("ended with exit code {code}"),
         _ => "ended".into(),
     };
-    match last_words.lines().rev().find(|line| !line.trim().is_empty()) {
+    let is_said = |line: &&str| !line.trim().is_empty() && !line.starts_with("note:");
+    match last_words.lines().rev().find(is_said) {
         Some(line) => format!("{how}: {}", line.trim()),
         None => how,
     }
