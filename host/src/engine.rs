@@ -31,4 +31,6 @@ pub use quarantine::{Quarantine, QuarantineRecord};
 pub use slot::{OnEngineError, Served, Serving, Slot, SlotError};
 pub use store::EngineStores;
 pub use timeouts::Timeouts;
-pub use worker::{Confinement, ProgramError, WorkerError, WorkerFacts, WorkerSettings, worker_main};
+pub use worker::{
+    Confinement, ProgramError, WorkerError, WorkerFacts, WorkerSettings, worker_main,
+};

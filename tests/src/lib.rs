@@ -90,6 +90,12 @@ pub fn ctxhost() -> Command {
     command
 }
 
+/// The same binary, optimised: for measurements.
+pub fn ctxhost_release() -> PathBuf {
+    build(&root(), &["--release", "-p", "ctxhost", "--bin", "ctxhost"], &target_folder());
+    target_folder().join("release/ctxhost")
+}
+
 /// Where this test was built, and what it builds goes.
 pub fn target_folder() -> PathBuf {
     // This test's own executable is `<target>/<profile>/deps/name`.

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::engine::{Isolation, LEGACY, OnEngineError};
+use crate::engine::{Isolation, LEGACY, OnEngineError, WorkerSettings};
 
 /// The word that switches a slot off.
 const NONE: &str = "none";
@@ -25,6 +25,10 @@ pub struct Plugins {
     pub on_engine_error: OnEngineError,
     /// Folders that are searched for installed engines.
     pub engine_dirs: Vec<PathBuf>,
+    /// Where the code of installed engines runs.
+    pub isolation: Isolation,
+    /// The limits of their processes.
+    pub worker: WorkerSettings,
     /// Who fills which slot.
     pub slots: Slots,
     /// One table for each engine that needs one.
@@ -39,6 +43,8 @@ impl Default for Plugins {
             deny: Vec::new(),
             on_engine_error: OnEngineError::default(),
             engine_dirs: Vec::new(),
+            isolation: Isolation::Process,
+            worker: WorkerSettings::default(),
             slots: Slots::default(),
             entries: BTreeMap::new(),
         }
@@ -65,7 +71,7 @@ pub struct Entry {
     pub path: Option<PathBuf>,
     /// The digest its library must have, in hex.
     pub sha256: Option<String>,
-    /// Where its code runs; unset, bundled engines run inline and others on a lane.
+    /// Where its code runs; unset, bundled engines run inline and others as `plugins.isolation` says.
     pub isolation: Option<Isolation>,
     /// Its own settings, unread.
     pub config: toml::Table,
@@ -154,6 +160,7 @@ impl Plugins {
         for path in self.entries.values_mut().filter_map(|entry| entry.path.as_mut()) {
             *path = folder.join(&*path);
         }
+        self.worker = self.worker.with_paths_from(folder);
         self
     }
 }

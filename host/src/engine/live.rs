@@ -174,7 +174,9 @@ pub enum OpenError {
         source: WorkerError,
     },
     /// It is part of a program, and a worker loads a file.
-    #[error("engine {id:?} is linked in; isolation = \"process\" is for engines that come from a file")]
+    #[error(
+        "engine {id:?} is linked in; isolation = \"process\" is for engines that come from a file"
+    )]
     NoFile {
         /// The engine.
         id: String,
@@ -437,7 +439,7 @@ fn seat_far(
         return Err(OpenError::NoFile { id: spec.id.clone() });
     };
     let (info, far) = Far::open(spec, checked(spec, path)?, environment, calls)?;
-    Ok((info, Seat::Far(far)))
+    Ok((info, Seat::Far(Box::new(far))))
 }
 
 fn open_door(spec: &EngineSpec, environment: &Environment) -> Result<EngineDoor, OpenError> {

@@ -18,7 +18,7 @@ pub(super) enum Seat {
         lane: Lane,
     },
     /// In a process of its own.
-    Far(Far),
+    Far(Box<Far>),
 }
 
 impl Seat {

@@ -94,7 +94,7 @@ impl Roster {
     /// [`RosterError`].
     pub fn spec(&self, config: &Config, name: &str) -> Result<EngineSpec, RosterError> {
         if name.contains('/') || name.ends_with(".so") {
-            let mut spec = EngineSpec::file("", Path::new(name), serde_json::json!({}));
+            let mut spec = installed(config, "", Path::new(name), serde_json::json!({}));
             // An engine that the config knows by its id keeps its settings when named by path.
             // So does what the config forbids or pins of it.
             if let Ok(found) = inspect(Path::new(name)) {
@@ -102,6 +102,9 @@ impl Roster {
                 permit(config, id)?;
                 spec.config = config.engine_config(id);
                 spec.sha256 = config.entry(id).and_then(|entry| entry.sha256.clone());
+                if let Some(isolation) = config.entry(id).and_then(|entry| entry.isolation) {
+                    spec.isolation = isolation;
+                }
             }
             return Ok(spec);
         }
@@ -114,7 +117,7 @@ impl Roster {
         let settings = config.engine_config(name);
         let mut spec = match &engine.source {
             Source::Bundled | Source::Linked(_) => EngineSpec::bundled(name, settings),
-            Source::File(path) => EngineSpec::file(name, path, settings),
+            Source::File(path) => installed(config, name, path, settings),
         };
         if let Some(entry) = config.entry(name) {
             spec.sha256 = entry.sha256.clone();
@@ -137,6 +140,14 @@ fn permit(config: &Config, id: &str) -> Result<(), RosterError> {
         Some(reason) => Err(RosterError::Refused { name: id.into(), reason }),
         None => Ok(()),
     }
+}
+
+/// An engine in a file, kept from the host as far as the config wants it of all such.
+fn installed(config: &Config, id: &str, path: &Path, settings: serde_json::Value) -> EngineSpec {
+    let mut spec = EngineSpec::file(id, path, settings);
+    spec.isolation = config.plugins.isolation;
+    spec.worker = config.plugins.worker.clone();
+    spec
 }
 
 fn named(id: &str, path: &Path) -> Installed {

@@ -75,7 +75,10 @@ async fn a_worker_reaches_no_network_no_file_and_no_program() {
 async fn a_lane_sees_what_the_host_sees() {
     let engine = open(&chaos("probe", Isolation::Lane), &patient());
     let seen = seen(&engine).await;
-    assert!(words(&seen["environment"]).contains(&"PATH".to_owned()), "so the tests above can fail");
+    assert!(
+        words(&seen["environment"]).contains(&"PATH".to_owned()),
+        "so the tests above can fail"
+    );
     assert_eq!(seen["read"], "done");
 }
 

@@ -59,7 +59,8 @@ struct Deadly {
 
 impl Deadly {
     fn used(&self) {
-        let left = self.uses_left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |n| n.checked_sub(1));
+        let left =
+            self.uses_left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |n| n.checked_sub(1));
         if left == Ok(1) {
             let victim = i32::try_from(self.victim.load(Ordering::SeqCst)).unwrap();
             kill_process(Pid::from_raw(victim).unwrap(), Signal::KILL).unwrap();
@@ -133,8 +134,7 @@ async fn killed_at_any_point_of_a_compaction_the_caller_sees_one_error() {
     for n in 1..=6 {
         let (engine, environment, _stores) = dying(n);
         let legacy = EngineSpec::bundled("legacy", json!({}));
-        let _slot =
-            Slot::open(&legacy, &legacy, OnEngineError::Fallback, &environment).unwrap();
+        let _slot = Slot::open(&legacy, &legacy, OnEngineError::Fallback, &environment).unwrap();
         let request = CompactRequest { session: session("s"), ..CompactRequest::default() };
         let error = engine.compact(talk(), request.clone()).await.expect_err("killed");
         assert_eq!(error.kind, ErrorKind::Dead, "{error}");

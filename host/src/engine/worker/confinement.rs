@@ -79,10 +79,8 @@ pub(super) fn confine(limits: &Limits) -> Confinement {
     confinement.note("no core files", limit(Resource::Core, 0));
     confinement.note("files of no size", limit(Resource::Fsize, 0));
     confinement.note("landlock: nothing but the system's libraries is read", disk::close(limits));
-    confinement.note(
-        "seccomp: no network, no new process, no program, no writing",
-        syscalls::forbid(),
-    );
+    confinement
+        .note("seccomp: no network, no new process, no program, no writing", syscalls::forbid());
     confinement
 }
 

@@ -32,7 +32,10 @@ pub(super) struct Process {
 
 enum State {
     /// Not collected yet, so its number is its own.
-    Running { because: Option<String>, on_end: Option<OnEnd> },
+    Running {
+        because: Option<String>,
+        on_end: Option<OnEnd>,
+    },
     Ended(String),
 }
 
@@ -100,8 +103,9 @@ impl Process {
     fn keep(&self, child: &mut Child) {
         let last_words = child.stderr.take().map(last_words).unwrap_or_default();
         if let Some(pid) = rustix::process::Pid::from_raw(self.pid.cast_signed()) {
-            // Waits without collecting it.
-            let _ = waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT);
+            // Waits without collecting it, whatever signals this process hears meanwhile.
+            let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+            while matches!(waitid(WaitId::Pid(pid), options), Err(rustix::io::Errno::INTR)) {}
         }
         let (reason, on_end) = {
             let mut state = self.state();

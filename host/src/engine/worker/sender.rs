@@ -81,11 +81,9 @@ impl Sender {
         let had = seen.map_or(0, |seen| seen.view.len() as u64);
         let mut change = Change { session, kept, marks, added: Vec::new() };
         let mut piece_bytes = 0;
-        let mut sent = kept;
-        for entry in view.range(kept..view.len() as u64) {
+        for (sent, entry) in (kept + 1..).zip(view.range(kept..view.len() as u64)) {
             change.added.push(MirrorEntry::from(entry));
             piece_bytes += entry.text().len() + entry.raw().len();
-            sent += 1;
             if piece_bytes >= PIECE_BYTES {
                 wire::send(&self.wire, &ToWorker::Change(change))?;
                 change = Change { session, kept: sent, marks: Vec::new(), added: Vec::new() };

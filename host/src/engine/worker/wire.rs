@@ -219,3 +219,106 @@ pub(super) fn decode<'a, M: Deserialize<'a>>(bytes: &'a [u8]) -> io::Result<M> {
         io::Error::new(io::ErrorKind::InvalidData, format!("a frame that nobody knows: {error}"))
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use ctxhost_engine_api::testing::generate::plans;
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+
+    fn over_the_wire<'a, M: Serialize + Deserialize<'a>>(
+        message: &M,
+        buffer: &'a mut Vec<u8>,
+    ) -> M {
+        let frame = frame(message).unwrap();
+        assert!(receive(frame.as_slice(), ANY_LENGTH, buffer).unwrap());
+        decode(buffer).unwrap()
+    }
+
+    fn ended(result: Result<Answer>) -> Result<Answer> {
+        let mut buffer = Vec::new();
+        match over_the_wire(&FromWorker::Ended { call: 7, result }, &mut buffer) {
+            FromWorker::Ended { call: 7, result } => result,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn every_plan_comes_over_as_it_is(plan in plans(9)) {
+            let came = Plan::try_from(ended(Ok(plan.clone().into())).unwrap()).unwrap();
+            prop_assert_eq!(came, plan);
+        }
+
+        #[test]
+        fn no_bytes_break_the_reader(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            let _ = decode::<FromWorker>(&bytes);
+            let _ = decode::<ToWorker<'_>>(&bytes);
+        }
+    }
+
+    #[test]
+    fn what_is_rare_about_a_plan_and_errors_come_over() {
+        let mut plan = Plan::keep_all(3);
+        plan.note("window", "three");
+        plan.extras.compaction_wanted = Some("soon".into());
+        plan.extras.details = json!({ "files": ["a", 1.5, null, { "deep": -3 }] });
+        let compaction = Compaction::Plan(plan);
+        let came = Compaction::try_from(ended(Ok(compaction.clone().into())).unwrap()).unwrap();
+        assert_eq!(came, compaction);
+        let error = EngineError::config("a.b", "is 3").with_detail(json!({ "key": "a.b" }));
+        let came = ended(Err(error.clone())).unwrap_err();
+        assert_eq!(
+            (came.kind, came.message, came.detail),
+            (error.kind, error.message, error.detail)
+        );
+        let odd = ended(Err(EngineError::new(ErrorKind::Other(999), ""))).unwrap_err();
+        assert_eq!(odd.kind, ErrorKind::Other(999));
+    }
+
+    #[test]
+    fn questions_and_texts_come_over() {
+        let model = ModelRef { provider: "p".into(), id: "m".into(), window_tokens: u64::MAX };
+        let request = CompactRequest {
+            call: CallId(3),
+            trigger: Trigger::Overflow,
+            custom_instructions: Some("长".into()),
+            model,
+            now_ms: -1,
+            ..CompactRequest::default()
+        };
+        let question = Question::Compact(request.clone());
+        let call = Call {
+            call: 3,
+            session: Some("s".into()),
+            epoch: Some(1),
+            patience_ms: 1,
+            cap_ms: 2,
+            question,
+        };
+        let mut buffer = Vec::new();
+        let ToWorker::Call(came) = over_the_wire(&ToWorker::Call(call), &mut buffer) else {
+            panic!("another message came");
+        };
+        let Question::Compact(came) = came.question else { panic!("another question came") };
+        assert_eq!(format!("{came:?}"), format!("{request:?}"));
+
+        let bytes =
+            FromWorker::Ask { ask: 1, session: None, wanted: Wanted::BlobPut(vec![0, 200, 255]) };
+        let mut buffer = Vec::new();
+        let came = over_the_wire(&bytes, &mut buffer);
+        assert_eq!(format!("{came:?}"), format!("{bytes:?}"));
+    }
+
+    #[test]
+    fn a_length_that_is_too_long_is_refused_before_it_is_read() {
+        let mut buffer = Vec::new();
+        let error = receive([0, 1, 0, 0, 9].as_slice(), 100, &mut buffer).unwrap_err();
+        assert_eq!(error.to_string(), "a frame of 65536 bytes, where 100 are allowed");
+        assert!(!receive([].as_slice(), 100, &mut buffer).unwrap(), "the end is no error");
+        let torn = receive([0, 0, 0, 9, 1].as_slice(), 100, &mut buffer).unwrap_err();
+        assert_eq!(torn.kind(), io::ErrorKind::UnexpectedEof);
+    }
+}

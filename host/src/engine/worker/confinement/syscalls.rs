@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use libc::*;
 use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
-    SeccompRule, apply_filter,
+    SeccompRule, apply_filter_all_threads,
 };
 
 /// The network, but for pairs of sockets inside the process.
@@ -106,7 +106,7 @@ const OLD: [c_long; 16] = [
 #[cfg(not(target_arch = "x86_64"))]
 const OLD: [c_long; 0] = [];
 
-/// Installs the filter for this thread and all that it starts.
+/// Installs the filter for this process.
 pub(super) fn forbid() -> Result<(), String> {
     install().map_err(|error| error.to_string())
 }
@@ -126,8 +126,8 @@ fn install() -> Result<(), seccompiler::Error> {
     // Their arguments lie in memory, where no filter can look. Told that there are no such calls, the C
     // library takes the older ones.
     let unknown = [SYS_clone3, SYS_openat2].map(|call| (call, Vec::new())).into();
-    apply_filter(&program(denied, EPERM)?)?;
-    apply_filter(&program(unknown, ENOSYS)?)
+    apply_filter_all_threads(&program(denied, EPERM)?)?;
+    apply_filter_all_threads(&program(unknown, ENOSYS)?)
 }
 
 fn program(
