@@ -7,7 +7,11 @@ use std::path::Path;
 use ctxhost::engine::{bundled, inspect};
 use ctxhost_engine_api::border::EngineDoor;
 use ctxhost_engine_api::testing::{ContractOptions, contract};
+use ctxhost_tests::native::native_library;
 use ctxhost_tests::{bundled_library, keep_ends_library};
+
+#[path = "contract/golden.rs"]
+mod golden;
 
 fn check(door: EngineDoor) {
     let report = contract(door, &ContractOptions::default());
@@ -72,4 +76,14 @@ fn head_tail_loaded() {
 #[test]
 fn the_example_loaded() {
     check(loaded(&keep_ends_library()));
+}
+
+#[test]
+fn the_example_in_c_loaded() {
+    check(loaded(&native_library("examples/c-window/window.c", &[])));
+}
+
+#[test]
+fn the_example_in_cpp_loaded() {
+    check(loaded(&native_library("examples/cpp-elide/elide.cpp", &[])));
 }

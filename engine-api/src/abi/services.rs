@@ -93,7 +93,7 @@ impl Services {
         *self.behind.write().unwrap_or_else(|poisoned| poisoned.into_inner()) = None;
     }
 
-    fn live(&self) -> Result<Arc<dyn HostServices>> {
+    pub(super) fn live(&self) -> Result<Arc<dyn HostServices>> {
         let behind = self.behind.read().unwrap_or_else(|poisoned| poisoned.into_inner());
         behind.clone().ok_or_else(|| {
             EngineError::new(ErrorKind::Dead, "the host has disposed of this engine")
