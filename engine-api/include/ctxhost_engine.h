@@ -622,8 +622,10 @@ CTXHOST_EXPORT const ctxhost_engine_v1 *context_engine_c_v1(void);
 #endif
 #endif
 
-#ifdef __VERSION__
+#if defined(__clang__)
 #define CTXHOST_COMPILER __VERSION__
+#elif defined(__GNUC__)
+#define CTXHOST_COMPILER "gcc " __VERSION__
 #else
 #define CTXHOST_COMPILER "unknown"
 #endif

@@ -38,6 +38,9 @@
 //! * [`EngineError`] – what can go wrong,
 //! * [`testing`](https://docs.rs/ctxhost-engine-api) – feature `testing`: the contract suite and a scripted host.
 //!
+//! An engine need not be written in Rust: `include/ctxhost_engine.h` of this crate is the same contract
+//! for C and C++, experimental so far, and `docs/engines/c.md` of the project tells how to use it.
+//!
 //! The semantic version of this crate is the version of the ABI. An engine built with any 1.x runs
 //! in a host built with any other 1.x.
 

@@ -1,8 +1,9 @@
 /* A context engine for ctxhost in C: a sliding window of the newest whole turns that fit.
  *
- * What the host pins (the system prompt, the first task) stays in front. A window never begins
- * between a call and its result, and where it can it begins with a message of the person. When it
- * must move, it moves by a step, so that a provider's cache holds for many requests. */
+ * What the host pins (the system prompt, the first task) and the person's newest message stay in
+ * any case. A window never begins between a call and its result, and where it can it begins with a
+ * message of the person. When it must move, it moves by a step, so that a provider's cache holds
+ * for many requests. */
 #include <stdlib.h>
 
 #include "ctxhost_engine.h"
@@ -42,6 +43,9 @@ static int begins_turn(const ctxhost_entry *e) {
            (e->flags & CTXHOST_FLAG_HEARTBEAT) == 0;
 }
 
+/* What the host would put back if it were left out. */
+static int stays(const ctxhost_entry *e, uint64_t asked) { return (e->flags & CTXHOST_FLAG_PINNED) || e->seq == asked; }
+
 /* Where the window begins when `room` tokens are left for it. */
 static uint64_t first_of_window(const window *w, const ctxhost_transcript *t, uint64_t room, uint64_t budget) {
     uint64_t len = w->api->t_len(t), total = w->api->t_tokens(t, 0, len);
@@ -64,19 +68,19 @@ static ctxhost_status assemble(void *engine, const ctxhost_transcript *t, const 
     uint64_t len = api->t_len(t);
     if (api->t_tokens(t, 0, len) <= r->budget) return api->plan_keep(a, 0, len);
 
-    uint64_t pinned = 0;
+    uint64_t must = 0, asked = api->t_newest_user_message(t);
     ctxhost_entry e;
     for (uint64_t at = 0; api->t_entry(t, at, &e, sizeof e) == CTXHOST_OK; at++)
-        if (e.flags & CTXHOST_FLAG_PINNED) pinned += e.tokens;
-    uint64_t first = first_of_window(w, t, r->budget > pinned ? r->budget - pinned : 0, r->budget);
+        if (stays(&e, asked)) must += e.tokens;
+    uint64_t first = first_of_window(w, t, r->budget > must ? r->budget - must : 0, r->budget);
     for (uint64_t at = 0; at < first && api->t_entry(t, at, &e, sizeof e) == CTXHOST_OK; at++)
-        if (e.flags & CTXHOST_FLAG_PINNED) api->plan_keep(a, at, at + 1);
+        if (stays(&e, asked)) api->plan_keep(a, at, at + 1);
     return api->plan_keep(a, first, len);
 }
 
 static const ctxhost_engine_v1 ENGINE = {
     .struct_size = sizeof ENGINE,
-    .flags = CTXHOST_THREAD_SAFE | CTXHOST_OWNS_COMPACTION | CTXHOST_DELEGATES_COMPACTION,
+    .flags = CTXHOST_THREAD_SAFE | CTXHOST_DELEGATES_COMPACTION,
     .id = CTXHOST_STR(ID),
     .name = CTXHOST_STR("Sliding window in C"),
     .version = CTXHOST_STR(VERSION),

@@ -34,6 +34,7 @@ struct Shown {
     ctxhost_entry entry;
     std::uint64_t tokens;
     std::string line;  // empty: as it is
+    bool stays;        // pinned, or the person's newest message: the host would put it back
 };
 
 class Elide {
@@ -50,7 +51,7 @@ public:
         const std::size_t first = first_that_fits(t, shown, r.budget);
         for (std::size_t at = 0; at < shown.size(); at++) {
             const Shown &s = shown[at];
-            if (at < first && (s.entry.flags & CTXHOST_FLAG_PINNED) == 0) continue;
+            if (at < first && !s.stays) continue;
             if (s.line.empty()) {
                 api_->plan_keep(a, at, at + 1);
                 continue;
@@ -68,11 +69,13 @@ private:
     // Every entry as it would be shown: results older than the newest few as a line.
     std::vector<Shown> elided(const ctxhost_transcript *t, ctxhost_str model) const {
         std::vector<Shown> shown(static_cast<std::size_t>(api_->t_len(t)));
+        const std::uint64_t asked = api_->t_newest_user_message(t);
         std::int64_t newer = 0;
         for (std::size_t at = shown.size(); at-- > 0;) {
             Shown &s = shown[at];
             api_->t_entry(t, at, &s.entry, sizeof s.entry);
             s.tokens = s.entry.tokens;
+            s.stays = (s.entry.flags & CTXHOST_FLAG_PINNED) != 0 || at == asked;
             if (s.entry.role != CTXHOST_ROLE_TOOL || newer++ < keep_results_ || s.entry.text.len <= SMALL_BYTES) continue;
             ctxhost_tool_result head{};
             api_->t_tool_result(t, at, &head, sizeof head);
@@ -83,16 +86,16 @@ private:
         return shown;
     }
 
-    // The first entry from which everything fits, with what is pinned before it.
+    // The first entry from which everything fits, with what stays before it.
     std::size_t first_that_fits(const ctxhost_transcript *t, const std::vector<Shown> &shown, std::uint64_t budget) const {
         if (shown.empty()) return 0;
         std::uint64_t cost = 0;
         for (const Shown &s : shown)
-            if (s.entry.flags & CTXHOST_FLAG_PINNED) cost += s.tokens;
+            if (s.stays) cost += s.tokens;
         std::size_t first = shown.size();
         while (first > 0) {
             const Shown &s = shown[first - 1];
-            const std::uint64_t more = (s.entry.flags & CTXHOST_FLAG_PINNED) ? 0 : s.tokens;
+            const std::uint64_t more = s.stays ? 0 : s.tokens;
             if (more > budget || cost > budget - more) break;
             cost += more;
             first--;

@@ -300,3 +300,6 @@ pub(super) extern "C" fn delegate_compact(
         answer.take_over(compaction).map(done)
     })
 }
+
+#[cfg(test)]
+mod tests;
