@@ -10,8 +10,9 @@
  *
  * THE RULES
  *
- *  1. Tables and requests begin with `struct_size`. They grow at their end alone. Whoever reads a
- *     table that the other side wrote asks first whether a field is there: CTXHOST_HAS(table, field).
+ *  1. Tables and requests begin with `struct_size`. They grow at their end alone. Whoever reads one
+ *     that the other side wrote asks first whether a field is there: CTXHOST_HAS(table, field).
+ *     Structs that are filled in with a `size` may grow as well; all others are frozen.
  *  2. Nothing is freed across the border. What the host passes (strings, requests, transcript,
  *     answer) is the host's and is valid until the function returns. What an engine answers is
  *     copied before the host's function returns.

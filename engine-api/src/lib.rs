@@ -77,9 +77,9 @@ pub use serde_json;
 /// The host's half of the border. For hosts and test kits; engines have no use for it.
 pub mod border {
     pub use crate::abi::admit::{AdmitError, ROOT_SYMBOL};
-    pub use crate::abi::c::C_ROOT_SYMBOL;
     #[cfg(feature = "testing")]
     pub use crate::abi::c::mirror;
+    pub use crate::abi::c::{C_HEADER, C_ROOT_SYMBOL};
     pub use crate::abi::import::{EngineDoor, EngineHandle};
     pub use crate::abi::meta::{ABI_MAJOR, Door, META_BYTES, Meta, decode_meta, magic};
     pub use crate::abi::services::{BoxFuture, HostServices};

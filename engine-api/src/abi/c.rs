@@ -34,3 +34,6 @@ mod requests;
 pub mod mirror;
 
 pub use admit::C_ROOT_SYMBOL;
+
+/// The header itself, for whoever hands it out.
+pub const C_HEADER: &str = include_str!("../../include/ctxhost_engine.h");

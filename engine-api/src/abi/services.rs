@@ -127,7 +127,7 @@ fn session(id: &str) -> SessionRef {
     SessionRef { id: id.into(), key: String::new() }
 }
 
-fn level(number: u8) -> LogLevel {
+pub(super) fn level(number: u8) -> LogLevel {
     match number {
         1 => LogLevel::Error,
         2 => LogLevel::Warn,

@@ -65,7 +65,8 @@ fn golden_files_are_the_ones_that_were_released() {
         for path in libraries(&release) {
             let found = inspect(&path).unwrap();
             let name = path.file_name().unwrap().to_string_lossy();
-            assert_eq!(found.sha256, table[name.as_ref()], "{name} was changed");
+            let pinned = table.get(name.as_ref()).map(String::as_str);
+            assert_eq!(Some(found.sha256.as_str()), pinned, "{name} was changed");
             let version = release.file_name().unwrap().to_string_lossy();
             assert_eq!(found.meta.api, version, "{name} was built with another API");
         }

@@ -9,13 +9,13 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
+use ctxhost_engine_api::border::C_HEADER;
 use ctxhost_engine_api::border::mirror::{StructLayout, numbers, structs, texts};
 use ctxhost_tests::native::{Language, flags, run};
 use ctxhost_tests::root;
 
 fn header() -> String {
-    let text = fs::read_to_string(header_path()).unwrap();
-    without_comments(&text)
+    without_comments(C_HEADER)
 }
 
 fn header_path() -> PathBuf {

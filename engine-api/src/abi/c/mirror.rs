@@ -2,13 +2,13 @@
 
 use super::admit::C_ROOT_SYMBOL;
 pub use super::layout::{FieldLayout, StructLayout};
-use super::requests::{context_mode, end, trigger};
+use super::requests::{context_mode, end, purpose, trigger};
 use super::services::NO_TIME;
 use super::tables::flag;
 use super::{tables, words};
 use crate::abi::meta::{ABI_MAJOR, META_BYTES, Meta};
 use crate::error::ErrorKind;
-use crate::host::LogLevel;
+use crate::host::{LogLevel, Purpose};
 use crate::request::{ContextMode, SubagentEnd, Trigger};
 use crate::transcript::{Flags, Kind, Role};
 
@@ -49,7 +49,7 @@ pub fn numbers() -> Vec<(&'static str, u64)> {
     MODES.iter().for_each(|(name, mode)| add(name, context_mode(*mode)));
     ENDS.iter().for_each(|(name, reason)| add(name, end(*reason)));
     LEVELS.iter().for_each(|(name, level)| add(name, *level as u32));
-    PURPOSES.iter().for_each(|(name, purpose)| add(name, *purpose));
+    PURPOSES.iter().for_each(|(name, wanted)| add(name, number_of(*wanted)));
     numbers
 }
 
@@ -139,10 +139,14 @@ const LEVELS: [(&str, LogLevel); 5] = [
     ("CTXHOST_LOG_TRACE", LogLevel::Trace),
 ];
 
-/// Numbers that exist in the header alone; `services::complete` reads them.
-const PURPOSES: [(&str, u32); 4] = [
-    ("CTXHOST_PURPOSE_OTHER", 0),
-    ("CTXHOST_PURPOSE_SUMMARY", 1),
-    ("CTXHOST_PURPOSE_MEMORY_FLUSH", 2),
-    ("CTXHOST_PURPOSE_QUALITY", 3),
+const PURPOSES: [(&str, Purpose); 4] = [
+    ("CTXHOST_PURPOSE_OTHER", Purpose::Other),
+    ("CTXHOST_PURPOSE_SUMMARY", Purpose::Summary),
+    ("CTXHOST_PURPOSE_MEMORY_FLUSH", Purpose::MemoryFlush),
+    ("CTXHOST_PURPOSE_QUALITY", Purpose::Quality),
 ];
+
+/// Purposes are only read, so their number is the first that reads as one.
+fn number_of(wanted: Purpose) -> u32 {
+    (0..).find(|number| purpose(*number) == wanted).unwrap_or(u32::MAX)
+}

@@ -1,6 +1,7 @@
 //! Requests as C reads them. Each borrows its texts from the request it is made of.
 
 use super::words::*;
+use crate::host::Purpose;
 use crate::request::*;
 
 pub(super) fn session(session: &SessionRef) -> CSession {
@@ -170,5 +171,15 @@ pub(super) fn tool_request(request: &ToolCallRequest, arguments_json: &str) -> C
         session: session(&request.session),
         name: Str::of(&request.name),
         arguments_json: Str::of(arguments_json),
+    }
+}
+
+/// The other way: what a completion that C asks for is for.
+pub(super) fn purpose(number: u32) -> Purpose {
+    match number {
+        1 => Purpose::Summary,
+        2 => Purpose::MemoryFlush,
+        3 => Purpose::Quality,
+        _ => Purpose::Other,
     }
 }

@@ -9,10 +9,11 @@ use super::answer::CAnswer;
 use super::call::ask;
 use super::fault::{Done, status, value};
 use super::memory::{give, give_entry, protocol, read_sized, write_sized};
+use super::requests::purpose;
 use super::words::*;
-use crate::abi::services::{HostServices, Services};
+use crate::abi::services::{self, HostServices, Services};
 use crate::error::Result;
-use crate::host::{CompletionRequest, HistoryRequest, LogLevel, Purpose};
+use crate::host::{CompletionRequest, HistoryRequest};
 use crate::request::{CallId, SessionRef};
 
 /// A time that is not known.
@@ -61,13 +62,7 @@ pub(super) extern "C" fn has_capability(host: Option<&CHost>, name: Str) -> u32 
 /// A line that is not UTF-8 is better than none.
 pub(super) extern "C" fn log(host: Option<&CHost>, level: u32, message: Str, fields_json: Str) {
     value((), || {
-        let level = match level {
-            1 => LogLevel::Error,
-            2 => LogLevel::Warn,
-            3 => LogLevel::Info,
-            4 => LogLevel::Debug,
-            _ => LogLevel::Trace,
-        };
+        let level = services::level(u8::try_from(level).unwrap_or(u8::MAX));
         let fields = serde_json::from_str(&fields_json.lossy()).unwrap_or(Value::Null);
         live(host)?.log(level, "engine", &message.lossy(), &fields);
         Ok(())
@@ -133,12 +128,7 @@ pub(super) extern "C" fn complete(
         let request =
             unsafe { read_sized::<CCompletion>("the request", request, COMPLETION_NEEDS_BYTES)? };
         let request = CompletionRequest {
-            purpose: match request.purpose {
-                1 => Purpose::Summary,
-                2 => Purpose::MemoryFlush,
-                3 => Purpose::Quality,
-                _ => Purpose::Other,
-            },
+            purpose: purpose(request.purpose),
             model: request.model.text()?.into(),
             system: request.system.text()?.into(),
             prompt: request.prompt.text()?.into(),

@@ -173,3 +173,9 @@ pub(super) static API: CApi = CApi {
 
     last_error: super::fault::last_error,
 };
+
+/// Rule 5 of the header lets C use these from several threads at a time.
+const fn is_shared<T: Sync>() {}
+const _: () = is_shared::<CHost>();
+const _: () = is_shared::<CTranscript>();
+const _: () = is_shared::<CAnswer>();

@@ -7,7 +7,7 @@ use crate::abi::c::fault::last_error;
 use crate::abi::c::tables::API;
 use crate::abi::services::BoxFuture;
 use crate::error::ErrorKind;
-use crate::host::{Completion, HistoryPage, HostInfo, PromptCache};
+use crate::host::{Completion, HistoryPage, HostInfo, LogLevel, PromptCache};
 use crate::plan::Compaction;
 use crate::request::CompactRequest;
 
