@@ -18,6 +18,8 @@ use tempfile::TempDir;
 mod c_door;
 #[path = "loading/header.rs"]
 mod header;
+#[path = "loading/wicked.rs"]
+mod wicked;
 
 fn environment() -> Environment {
     let timeouts = Timeouts { create_ms: 1_000, ..Timeouts::default() };
