@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)]
 
 pub mod cutter;
+pub mod native;
 pub mod postgres;
 pub mod rules;
 pub mod scripted;

@@ -56,7 +56,7 @@ fn work(host: Option<OsString>) -> Result<(), String> {
         let version = hello.version;
         return Err(refused(format!("the worker is ctxhost {ours}, the host is {version}")));
     }
-    let door = enter(&hello.library, &hello.origin, &hello.id);
+    let door = enter(&hello.library, &hello.origin, &hello.id, hello.door());
     let door = door.map_err(|error| refused(error.to_string()))?;
     let info = door.info().map_err(|error| refused(error.to_string()))?;
     mouth.say(&FromWorker::Loaded { info, confinement });

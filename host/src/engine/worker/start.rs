@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::mpsc;
 use std::time::Duration;
 
-use ctxhost_engine_api::border::HostServices as _;
+use ctxhost_engine_api::border::{Door, HostServices as _};
 use ctxhost_engine_api::*;
 use serde_json::Value;
 use tokio::runtime::Handle;
@@ -91,6 +91,7 @@ impl Start {
             wire: wire::WIRE,
             version: env!("CARGO_PKG_VERSION").into(),
             id: self.file.meta.id.clone(),
+            in_c: self.file.meta.door == Door::C,
             library: library.to_owned(),
             origin: self.file.path.clone(),
             host: self.services.info(),

@@ -3,6 +3,7 @@
 use std::io::{self, Read, Write};
 use std::path::PathBuf;
 
+use ctxhost_engine_api::border::Door;
 use ctxhost_engine_api::transcript::mirror::{Mark, MirrorEntry};
 use ctxhost_engine_api::*;
 use serde::{Deserialize, Serialize};
@@ -53,6 +54,8 @@ pub(super) struct Hello {
     pub(super) version: String,
     /// The id of the engine.
     pub(super) id: String,
+    /// Whether it speaks through the C header.
+    pub(super) in_c: bool,
     /// The private copy of its library.
     pub(super) library: PathBuf,
     /// Where that came from, for messages.
@@ -62,6 +65,13 @@ pub(super) struct Hello {
     /// Whether the host's clock is another than the system's.
     pub(super) recorded_clock: bool,
     pub(super) limits: Limits,
+}
+
+impl Hello {
+    /// The way into the library.
+    pub(super) fn door(&self) -> Door {
+        if self.in_c { Door::C } else { Door::Rust }
+    }
 }
 
 /// A step of a transcript: what stays, what changed of it, what comes behind it.
