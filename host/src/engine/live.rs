@@ -60,7 +60,7 @@ impl std::fmt::Debug for LinkedEngine {
 }
 
 /// What to open.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct EngineSpec {
     /// The id it must have; empty to take whatever the file says.
     pub id: String,
@@ -346,13 +346,14 @@ impl LiveEngine {
         self.lane.run(&call, async move { handle.status() }).await
     }
 
-    /// Lets it go, within its time limit, and takes the services away.
-    pub async fn dispose(self) {
+    /// Lets it go, within its time limit, and takes the services away. No call may follow.
+    pub async fn dispose(&self) {
         let limit = Limit::fixed(Duration::from_millis(self.timeouts.dispose_ms));
         let call = self.calls.begin(limit, None);
         if let Err(error) = self.lane.run(&call, self.handle.dispose()).await {
             tracing::warn!(engine = self.info.id, %error, "dispose failed");
         }
+        self.handle.revoke();
     }
 
     fn begin(&self, limit_ms: u64, view: &Transcript) -> CallGuard {

@@ -6,7 +6,7 @@ mod memory;
 
 pub(super) use by_session::BySession;
 pub use files::FileStore;
-pub use memory::MemoryStore;
+pub use memory::{MemoryStore, MemoryStores};
 
 use std::sync::Arc;
 
