@@ -100,7 +100,11 @@ impl ContextEngine for Namesake {
         }
     }
 
-    async fn assemble(&self, transcript: Transcript, request: AssembleRequest) -> EngineResult<Plan> {
+    async fn assemble(
+        &self,
+        transcript: Transcript,
+        request: AssembleRequest,
+    ) -> EngineResult<Plan> {
         match request.prompt.as_str() {
             "fail" => Err(EngineError::failed("as it was told to")),
             _ => Ok(Plan::keep_all(transcript.len())),

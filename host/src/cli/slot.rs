@@ -193,7 +193,8 @@ fn roll_back(place: &Place, output: &mut Output) -> Result<(), Failure> {
         state.previous = None;
         Ok(())
     })?;
-    output.print(&format!("{previous} 100%  (was {serving}; all sessions keep their history)\n"))?;
+    output
+        .print(&format!("{previous} 100%  (was {serving}; all sessions keep their history)\n"))?;
     Ok(())
 }
 

@@ -156,7 +156,8 @@ mod tests {
         assert!((120..300).contains(&taken), "{taken} of 2,000");
         assert!((0..2_000).all(|id| !canary.takes(&session(id, 4_999))));
         let again: Canary = serde_json::from_str(&serde_json::to_string(&canary).unwrap()).unwrap();
-        let of = |it: &Canary| (0..500).filter(|id| it.takes(&session(*id, 6_000))).collect::<Vec<_>>();
+        let of =
+            |it: &Canary| (0..500).filter(|id| it.takes(&session(*id, 6_000))).collect::<Vec<_>>();
         assert_eq!(of(&again), of(&canary), "a restart changes no session's engine");
     }
 

@@ -35,12 +35,8 @@ fn reader() -> ScriptedServer {
 }
 
 fn workplace(server: &ScriptedServer, more: &str) -> Workplace {
-    let config = ConfigText::new().provider("fake", server_wire(), &server.url(), WINDOW_TOKENS);
+    let config = ConfigText::new().provider("fake", Wire::Anthropic, &server.url(), WINDOW_TOKENS);
     config.agent("max_output_tokens = 512").tables(more).workplace()
-}
-
-fn server_wire() -> Wire {
-    Wire::Anthropic
 }
 
 /// What was in the slot, in order: who was about to come, and who had come.
@@ -92,6 +88,8 @@ impl Crowd {
                     assert!(possible.contains(&&*reply.engine), "{} of {possible:?}", reply.engine);
                     assert_eq!(reply.requests, 2);
                     turns.fetch_add(1, Ordering::SeqCst);
+                    // Sessions of a test need not grow as fast as they can.
+                    tokio::time::sleep(Duration::from_millis(5)).await;
                 }
             });
         }
@@ -228,6 +226,8 @@ fn use_engine(folder: &Path, engine: &str) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn another_shell_swaps_the_engine_of_a_running_host() {
+    // Built before anybody talks: that takes the whole machine.
+    drop(ctxhost());
     let server = reader();
     let entry = format!("[plugins.entries.mask]\npath = {:?}\n", bundled_library("mask"));
     let place = workplace(&server, &format!("[swap]\nwatch_ms = 20\n{entry}"));

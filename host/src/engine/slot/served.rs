@@ -63,9 +63,11 @@ impl Slot {
         let failed = self.quarantined().filter(|_| is_stand_in).or(instead_of);
         let let_go = || {
             let is_let_go = is_stand_in && self.is_retired();
-            is_let_go.then(|| format!("{} was let go: another engine is in the slot", self.configured))
+            is_let_go
+                .then(|| format!("{} was let go: another engine is in the slot", self.configured))
         };
-        let told = |it: QuarantineRecord| format!("{} failed in {}: {}", it.id, it.operation, it.reason);
+        let told =
+            |it: QuarantineRecord| format!("{} failed in {}: {}", it.id, it.operation, it.reason);
         failed.map(told).or_else(let_go)
     }
 }

@@ -24,7 +24,9 @@ pub enum CanaryError {
         reason: String,
     },
     /// There is a canary already.
-    #[error("{engine} is a canary already; `ctxhost slot promote` or `ctxhost slot rollback` ends it")]
+    #[error(
+        "{engine} is a canary already; `ctxhost slot promote` or `ctxhost slot rollback` ends it"
+    )]
     Running {
         /// Its engine.
         engine: String,

@@ -243,7 +243,10 @@ mod tests {
         };
         let figures = Figures::of_turns([turn("a", vec![3_000, 1_000]), turn("a", vec![2_000])]);
         let of = |name: &str| figures.of(name.parse().unwrap());
-        assert_eq!((figures.sessions.len(), of("turns"), of("requests")), (1, Some(2.0), Some(3.0)));
+        assert_eq!(
+            (figures.sessions.len(), of("turns"), of("requests")),
+            (1, Some(2.0), Some(3.0))
+        );
         assert_eq!(of("survival.paths"), Some(0.5));
         assert_eq!(of("survival"), Some(0.5));
         assert_eq!(of("survival.asks"), None, "nothing was asked");

@@ -44,7 +44,9 @@ const OPERATORS: [(&str, Operator); 6] = [
 
 /// Why a text is no guard, and where.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{text:?} is no guard: {problem}, at character {column}; write it like \"survival.paths >= 0.95\"")]
+#[error(
+    "{text:?} is no guard: {problem}, at character {column}; write it like \"survival.paths >= 0.95\""
+)]
 pub struct GuardError {
     /// The text.
     pub text: String,
@@ -251,7 +253,8 @@ mod tests {
 
     #[test]
     fn figures_are_held_against_it() {
-        let figures = Figures { requests: 3, illegal: 1, engine_us: vec![2_000], ..Figures::default() };
+        let figures =
+            Figures { requests: 3, illegal: 1, engine_us: vec![2_000], ..Figures::default() };
         let judged = |text: &str| text.parse::<Guard>().unwrap().judge(&figures, 20);
         assert_eq!(judged("illegal == 0"), Judgement::Broken(1.0));
         assert_eq!(judged("illegal <= 1"), Judgement::Holds(1.0));

@@ -60,7 +60,10 @@ impl CanaryHome {
         let state: SlotState =
             serde_json::from_str(&text).map_err(|error| broken(error.to_string()))?;
         if state.version > VERSION {
-            return Err(broken(format!("version {} was written by a newer ctxhost", state.version)));
+            return Err(broken(format!(
+                "version {} was written by a newer ctxhost",
+                state.version
+            )));
         }
         Ok(state)
     }
@@ -183,7 +186,11 @@ mod tests {
     fn a_broken_state_is_told_and_stays() {
         let folder = tempfile::tempdir().unwrap();
         let home = home(&folder);
-        home.change(|state| Ok(state.previous = Some("legacy".into()))).unwrap();
+        let written = home.change(|state| {
+            state.previous = Some("legacy".into());
+            Ok(())
+        });
+        written.unwrap();
         for text in ["{", "{\"version\": 99}"] {
             fs::write(home.state_path(), text).unwrap();
             assert!(matches!(home.read(), Err(CanaryError::Broken { .. })), "{text}");
@@ -212,7 +219,8 @@ mod tests {
         for _ in 0..400 {
             home.note("mask", &turn("new")).unwrap();
         }
-        let size = |age: &str| fs::metadata(home.measured_path("mask", age)).map_or(0, |it| it.len());
+        let size =
+            |age: &str| fs::metadata(home.measured_path("mask", age)).map_or(0, |it| it.len());
         assert!(size("") + size(".1") < 2 * MEASURED_BYTES + 10_000);
         assert!(home.figures("mask", "new").turns > 100, "the newest ones are kept");
     }

@@ -75,7 +75,10 @@ mod tests {
             [("10%", "10%", "90%"), (" 0.5 % ", "0.5%", "99.5%"), ("100%", "100%", "0%")]
         {
             let share: Share = text.parse().unwrap();
-            assert_eq!((share.to_string(), share.rest().to_string()), (written.into(), rest.into()));
+            assert_eq!(
+                (share.to_string(), share.rest().to_string()),
+                (written.into(), rest.into())
+            );
         }
         for wrong in ["10", "0%", "101%", "-1%", "ten%", "NaN%", "0.001%", ""] {
             assert_eq!(wrong.parse::<Share>(), Err(BadShare(wrong.into())), "{wrong}");

@@ -49,12 +49,7 @@ impl Slots {
     }
 
     /// Takes in what a turn measured; rolls the canary back where it broke a guard.
-    pub(in crate::runtime) fn measured(
-        &self,
-        watch: &Watch,
-        slot: &Slot,
-        mut turn: TurnFigures,
-    ) {
+    pub(in crate::runtime) fn measured(&self, watch: &Watch, slot: &Slot, mut turn: TurnFigures) {
         let Troubles { illegal, failures } = slot.take_troubles();
         turn.run.clone_from(&watch.canary.run);
         turn.illegal += illegal;
@@ -127,7 +122,8 @@ impl Shared {
                 // An engine that does not even open has broken every guard.
                 let why = format!("it does not open: {error}");
                 let at_ms = self.clock.now_ms();
-                let ended = followed.home.change(|state| Ok(state.end(&canary.run, false, &why, at_ms)));
+                let ended =
+                    followed.home.change(|state| Ok(state.end(&canary.run, false, &why, at_ms)));
                 ended.map_err(CanaryError::into).and(Err(error))
             }
         }

@@ -107,7 +107,8 @@ impl Shared {
         let rules = self.rules.clone();
         let wanted = tokio::task::spawn_blocking(move || Wanted::of(&config, rules.as_ref()));
         let wanted = wanted.await;
-        let wanted = wanted.map_err(|error| SwapError::BrokeOff { reason: error.to_string() })??;
+        let wanted =
+            wanted.map_err(|error| SwapError::BrokeOff { reason: error.to_string() })??;
         if self.slots.read().applied.as_ref() == Some(&wanted) {
             return Ok(None);
         }

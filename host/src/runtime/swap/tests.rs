@@ -40,7 +40,11 @@ impl Ledger {
 /// What the engine of this name was asked.
 fn heard(name: &str) -> Vec<String> {
     let heard = HEARD.lock().unwrap();
-    heard.iter().filter_map(|line| line.strip_prefix(name)?.strip_prefix(' ')).map(str::to_owned).collect()
+    heard
+        .iter()
+        .filter_map(|line| line.strip_prefix(name)?.strip_prefix(' '))
+        .map(str::to_owned)
+        .collect()
 }
 
 impl ContextEngine for Ledger {
@@ -70,7 +74,8 @@ impl ContextEngine for Ledger {
             _ => {}
         }
         let key = format!("1/{}", request.session.id);
-        let count: u64 = self.host.kv_get(&key).await?.and_then(|text| text.parse().ok()).unwrap_or(0);
+        let count: u64 =
+            self.host.kv_get(&key).await?.and_then(|text| text.parse().ok()).unwrap_or(0);
         self.host.kv_put(&key, &(count + 1).to_string()).await?;
         self.hear(&format!("assemble {}", count + 1));
         Ok(Plan::keep_all(view.len()))
@@ -159,7 +164,11 @@ async fn what_an_engine_keeps_is_found_by_the_next_one_and_the_old_one_is_dispos
     talk.say().await;
     assert_eq!(heard("kept-1")[..3], ["bootstrap 1", "assemble 1", "assemble 2"]);
     soon(|| heard("kept-1").last().is_some_and(|last| last == "dispose")).await;
-    assert_eq!(heard("kept-2"), ["bootstrap 5", "assemble 3"], "told of all, and it found the count");
+    assert_eq!(
+        heard("kept-2"),
+        ["bootstrap 5", "assemble 3"],
+        "told of all, and it found the count"
+    );
     talk.runtime.finish().await;
 }
 

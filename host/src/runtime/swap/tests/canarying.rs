@@ -81,11 +81,15 @@ async fn a_canary_that_another_process_ends_is_unseated() {
     let canary = begin(&host, "window", "100%", &[], 1);
     host.talk.runtime.reload().await.unwrap();
     assert_eq!(host.talk.say().await, "window");
-    home(&host).change(|state| Ok(assert!(state.end(&canary.run, false, "by hand", 9)))).unwrap();
+    let ended = home(&host).change(|state| Ok(state.end(&canary.run, false, "by hand", 9)));
+    assert!(ended.unwrap());
     host.talk.runtime.reload().await.unwrap();
     assert_eq!(host.talk.say().await, "mask");
     let news = host.talk.news();
-    assert!(matches!(&news[..], [_, What::CanaryEnded { why, .. }] if why == "by hand"), "{news:?}");
+    assert!(
+        matches!(&news[..], [_, What::CanaryEnded { why, .. }] if why == "by hand"),
+        "{news:?}"
+    );
 }
 
 #[tokio::test]
