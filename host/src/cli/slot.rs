@@ -178,7 +178,7 @@ fn roll_back(place: &Place, output: &mut Output) -> Result<(), Failure> {
     let serving = place.config.slot().engine;
     if let Some(canary) = state.canary {
         let figures = place.home.figures(&canary.engine, &canary.run);
-        place.end(&canary, false, "it was rolled back by hand")?;
+        place.end(&canary, false, "by hand")?;
         output.print(&format!(
             "{serving} 100%  ({} sessions of {} keep their history)\n",
             figures.sessions.len(),

@@ -9,6 +9,7 @@
 
 mod calls;
 mod error;
+mod retirement;
 mod served;
 mod trial;
 mod troubles;
@@ -27,6 +28,7 @@ pub use self::trial::LostTrial;
 pub use self::troubles::Troubles;
 
 use self::calls::Scene;
+use self::retirement::let_go;
 use self::trial::Trial;
 use self::troubles::TroubleCounter;
 use super::environment::Environment;
@@ -181,26 +183,6 @@ impl Slot {
     /// What went wrong since this was asked last.
     pub fn take_troubles(&self) -> Troubles {
         self.troubles.take()
-    }
-
-    /// Lets the configured engine go while somebody may still hold the slot: its calls are cut off and
-    /// answered by the bundled engine.
-    pub async fn retire(&self) {
-        self.retired.cancel();
-        if let Some(chosen) = &self.chosen {
-            chosen.dispose().await;
-        }
-    }
-
-    /// Whether the configured engine was let go; another slot serves meanwhile.
-    pub fn is_retired(&self) -> bool {
-        self.retired.is_cancelled()
-    }
-
-    /// Lets all engines go. For a slot that nobody else holds.
-    pub async fn dispose(&self) {
-        self.retire().await;
-        self.legacy.dispose().await;
     }
 
     /// Why the configured engine does not serve; `None` where it does.
@@ -367,11 +349,6 @@ impl Slot {
         Some(lost)
     }
 
-    /// `None` where the configured engine is let go meanwhile.
-    async fn unless_retired<T>(&self, call: impl Future<Output = T>) -> Option<T> {
-        self.retired.run_until_cancelled(call).await
-    }
-
     /// Where the operator wants failures and the configured engine has failed, nobody stands in.
     fn refuse_while_quarantined(&self, operation: &'static str) -> Result<(), SlotError> {
         match self.quarantined().filter(|_| self.on_error == OnEngineError::Fail) {
@@ -395,10 +372,6 @@ impl Slot {
             failed_at_ms: self.clock.now_ms(),
         }
     }
-}
-
-fn let_go() -> EngineError {
-    EngineError::new(ErrorKind::Cancelled, "the engine was let go: another one is in the slot")
 }
 
 /// What the caller acts on; no engine is to blame for it.

@@ -97,8 +97,10 @@ fn left(canary: &Canary, now_ms: i64) -> String {
 }
 
 fn farewell(ended: &Ended) -> String {
-    let how = if ended.promoted { "was promoted" } else { "was rolled back" };
-    format!("the canary {} {how}: {}", ended.engine, ended.why)
+    match ended.promoted {
+        true => format!("the canary {} was promoted", ended.engine),
+        false => format!("the canary {} was rolled back: {}", ended.engine, ended.why),
+    }
 }
 
 /// A time in its largest unit that leaves no zero, rounded up.

@@ -1,5 +1,7 @@
 //! A runtime put together: from a config, from a program's own parts, or from both.
 
+mod error;
+
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
@@ -10,12 +12,13 @@ use tokio::sync::broadcast;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+pub use self::error::BuildError;
 use super::{Runtime, Shared};
 use crate::config::Config;
 use crate::engine::store::MemoryStores;
-use crate::engine::{Clock, EngineSpec, EngineStores, SlotError, state_folder};
+use crate::engine::{Clock, EngineSpec, EngineStores, state_folder};
 use crate::media::MediaHome;
-use crate::provider::{Client, Completer, ConnectError, connect};
+use crate::provider::{Client, Completer, connect};
 use crate::runtime::failover::Failover;
 use crate::runtime::hook::CompactionHook;
 use crate::runtime::known_session::KnownSessions;
@@ -23,57 +26,15 @@ use crate::runtime::lane::Lanes;
 use crate::runtime::live_prefix::LivePrefixes;
 use crate::runtime::memory::{NOTES, Notes};
 use crate::runtime::model_name::ModelName;
-use crate::runtime::roster::RosterError;
 use crate::runtime::setup::{Setup, summariser};
 use crate::runtime::subagent::Running;
 use crate::runtime::swap::{Followed, Slots, Wanted, engine_of, legacy_of};
 use crate::runtime::workspace::WorkspaceRules;
 use crate::store::SessionStore;
-use crate::tool::{Tool, ToolError, Toolbox};
+use crate::tool::{Tool, Toolbox};
 
 /// Events that a slow listener may be behind before it misses some.
 const EVENTS_KEPT: usize = 1_024;
-
-/// Why a runtime could not be put together.
-#[derive(Debug, thiserror::Error)]
-pub enum BuildError {
-    /// A model's name is none.
-    #[error("{name:?} names no model; write it as `provider/id`")]
-    BadModel {
-        /// What was written.
-        name: String,
-    },
-    /// Nobody serves a model.
-    #[error(
-        "no provider {provider:?} for the model {model}; begin one with a line [providers.{provider}] in ctxhost.toml"
-    )]
-    NoProvider {
-        /// The provider.
-        provider: String,
-        /// The model.
-        model: String,
-    },
-    /// A provider cannot be reached as the config says.
-    #[error(transparent)]
-    Connect(#[from] ConnectError),
-    /// The engine is none that the config knows.
-    #[error(transparent)]
-    Roster(#[from] RosterError),
-    /// The engine could not be opened.
-    #[error(transparent)]
-    Slot(#[from] SlotError),
-    /// The memory is none that there is.
-    #[error(
-        "there is no memory {id:?}; write memory = \"notes\" or \"none\" under [plugins.slots] in ctxhost.toml"
-    )]
-    NoMemory {
-        /// What the slot names.
-        id: String,
-    },
-    /// A tool of the program cannot be offered.
-    #[error(transparent)]
-    Tool(#[from] ToolError),
-}
 
 /// Puts a runtime together. What is not said comes from the config.
 #[derive(Debug)]

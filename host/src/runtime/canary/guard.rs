@@ -45,7 +45,7 @@ const OPERATORS: [(&str, Operator); 6] = [
 /// Why a text is no guard, and where.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{text:?} is no guard: {problem}, at character {column}; write it like \"survival.paths >= 0.95\""
+    "{text:?} is no guard, wrong at character {column}: {problem}; write it like \"survival.paths >= 0.95\""
 )]
 pub struct GuardError {
     /// The text.
@@ -157,7 +157,7 @@ impl<'a> Rest<'a> {
         name.parse().map_err(|()| {
             let near = Metric::all().map(|metric| metric.to_string());
             let near = near.min_by_key(|known| strsim::damerau_levenshtein(known, name));
-            let near = near.map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
+            let near = near.map(|near| format!(" (did you mean `{near}`?)")).unwrap_or_default();
             self.wrong_at(start, format!("nothing is measured under `{name}`{near}"))
         })
     }
@@ -243,7 +243,7 @@ mod tests {
             assert_eq!(mistake(text), (column, problem.to_owned()), "{text}");
         };
         check("", 1, "the name of a figure is missing");
-        check("  p99<150", 3, "nothing is measured under `p99`; did you mean `p99_ms`?");
+        check("  p99<150", 3, "nothing is measured under `p99` (did you mean `p99_ms`?)");
         check("illegal=0", 8, "one of == != >= <= > < is missing");
         check("illegal ==", 11, "a number is missing");
         check("illegal == 1.2.3", 12, "a number is missing");

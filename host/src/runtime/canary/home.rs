@@ -130,7 +130,10 @@ impl CanaryHome {
     }
 
     fn measured_path(&self, engine: &str, age: &str) -> PathBuf {
-        self.folder.join(format!("{engine}{age}.jsonl"))
+        // What a config calls an engine may be anything.
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+        let name = engine.replace(|c| !is_plain(c), "-");
+        self.folder.join(format!("{name}{age}.jsonl"))
     }
 
     /// Waits until no other process changes anything here.
