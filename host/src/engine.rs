@@ -28,7 +28,7 @@ pub use lane::Isolation;
 pub use library::{Inspected, LoadError, inspect};
 pub use live::{EngineSpec, LinkedEngine, LiveEngine, OpenError, Source};
 pub use quarantine::{Quarantine, QuarantineRecord};
-pub use slot::{OnEngineError, Served, Serving, Slot, SlotError};
+pub use slot::{LostTrial, OnEngineError, Served, Serving, Slot, SlotError, Troubles};
 pub use store::EngineStores;
 pub use timeouts::Timeouts;
 pub use worker::{

@@ -17,7 +17,7 @@ const SLOT: &str = "plugins.slots.context_engine";
 #[derive(Debug, clap::Args)]
 pub(super) struct Use {
     /// The engine's id.
-    engine: String,
+    pub(super) engine: String,
 }
 
 impl Use {
@@ -28,7 +28,7 @@ impl Use {
     ) -> Result<ExitCode, Failure> {
         let path = target(config_path);
         let before = if path.exists() { Config::load(&path)? } else { Config::default() };
-        self.refuse_path(&path)?;
+        refuse_path(&self.engine, &path)?;
         opening::find(&before, &self.engine).map_err(|failure| unchanged(failure, &before))?;
         let edit = set_slot(&path, &self.engine)?;
         let opened = Config::load(&path)
@@ -39,7 +39,8 @@ impl Use {
                 let info = engine.info();
                 output.print(&format!(
                     "{}: [plugins.slots] context_engine {}\n\
-                     effective engine: {} {} ({}) - checked by loading it\n",
+                     effective engine: {} {} ({}) - checked by loading it\n\
+                     hosts that run with this config swap to it between two turns\n",
                     path.display(),
                     self.change(&before.slot().configured),
                     info.id,
@@ -55,25 +56,24 @@ impl Use {
         }
     }
 
-    /// The slot holds an id, which an entry leads to its file, so that settings find their engine.
-    fn refuse_path(&self, config: &Path) -> Result<(), Failure> {
-        if !self.engine.contains('/') && !self.engine.ends_with(".so") {
-            return Ok(());
-        }
-        let message = format!("{:?} is a path, and the slot holds an id", self.engine);
-        Err(Failure::caller(message).hint(format!(
-            "write [plugins.entries.<id>] with path = {:?} into {}, then `ctxhost use <id>`",
-            self.engine,
-            config.display(),
-        )))
-    }
-
     fn change(&self, old: &str) -> String {
         if old == self.engine {
             return format!("is {old:?} already");
         }
         format!("{old:?} -> {:?}", self.engine)
     }
+}
+
+/// The slot holds an id, which an entry leads to its file, so that settings find their engine.
+pub(super) fn refuse_path(engine: &str, config: &Path) -> Result<(), Failure> {
+    if !engine.contains('/') && !engine.ends_with(".so") {
+        return Ok(());
+    }
+    let message = format!("{engine:?} is a path, and the slot holds an id");
+    Err(Failure::caller(message).hint(format!(
+        "write [plugins.entries.<id>] with path = {engine:?} into {}, then `ctxhost use <id>`",
+        config.display(),
+    )))
 }
 
 fn unchanged(failure: Failure, config: &Config) -> Failure {

@@ -64,7 +64,7 @@ impl std::fmt::Debug for LinkedEngine {
 }
 
 /// What to open.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct EngineSpec {
     /// The id it must have; empty to take whatever the file says.
     pub id: String,
@@ -364,14 +364,15 @@ impl LiveEngine {
         self.seat.ask(&call, no_view(), Question::Status).await
     }
 
-    /// Lets it go, within its time limit, and takes the services away.
-    pub async fn dispose(self) {
+    /// Lets it go, within its time limit, and takes the services away. No call may follow.
+    pub async fn dispose(&self) {
         let limit = Limit::fixed(Duration::from_millis(self.timeouts.dispose_ms));
         let call = self.calls.begin(limit, None);
         let disposed: Result<()> = self.seat.ask(&call, no_view(), Question::Dispose).await;
         if let Err(error) = disposed {
             tracing::warn!(engine = self.info.id, %error, "dispose failed");
         }
+        self.handle.revoke();
     }
 
     fn begin(&self, limit_ms: u64, view: &Transcript) -> CallGuard {
