@@ -372,7 +372,7 @@ impl LiveEngine {
         if let Err(error) = disposed {
             tracing::warn!(engine = self.info.id, %error, "dispose failed");
         }
-        self.handle.revoke();
+        self.seat.revoke();
     }
 
     fn begin(&self, limit_ms: u64, view: &Transcript) -> CallGuard {

@@ -43,6 +43,14 @@ impl Seat {
         T::try_from(answer?)
     }
 
+    /// Takes the host away: whatever the engine still runs, it reaches nothing of it any more.
+    pub(super) fn revoke(&self) {
+        match self {
+            Seat::Near { handle, .. } => handle.revoke(),
+            Seat::Far(far) => far.close(),
+        }
+    }
+
     /// Whether a thread of this process hangs in a call that was given up.
     pub(super) fn lost_a_thread(&self) -> bool {
         match self {
@@ -61,11 +69,7 @@ impl Seat {
 }
 
 impl Drop for Seat {
-    /// Whatever the engine still runs, it reaches the host no more.
     fn drop(&mut self) {
-        match self {
-            Seat::Near { handle, .. } => handle.revoke(),
-            Seat::Far(far) => far.close(),
-        }
+        self.revoke();
     }
 }
