@@ -38,7 +38,7 @@ pub(super) const SETTINGS: &[Setting] = &[
         "plugins.isolation",
         "",
         Allowed::Word(&["process", "lane"]),
-        "where installed engines run: in a process of their own, or on threads of this one. A crash, a leak or a look at your files costs nothing in a process, for a fraction of a millisecond a request; lane is for engines you trust",
+        "where installed engines run. In a process of their own a crash, a leak or a look at your files costs the host nothing, and a request a fraction of a millisecond; on a lane, threads of this one, they are trusted",
     ),
     setting(
         "plugins.slots.context_engine",
