@@ -1,7 +1,13 @@
 //! How far engines are kept from the host: the containment table of each isolation, what a worker sees
 //! of the machine, that it answers as an engine in this process does, and how the next one takes over.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::print_stdout
+)]
 
 #[path = "isolation/confined.rs"]
 mod confined;

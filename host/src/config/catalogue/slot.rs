@@ -38,7 +38,7 @@ pub(super) const SETTINGS: &[Setting] = &[
         "plugins.isolation",
         "",
         Allowed::Word(&["process", "lane"]),
-        "where installed engines run: in a process of their own, or on threads of this one. A crash, a leak or a look at your files costs the host nothing in a process, for a tenth of a millisecond a request; lane is for engines you would link in",
+        "where installed engines run. In a process of their own a crash, a leak or a look at your files costs the host nothing, and a request a fraction of a millisecond; on a lane, threads of this one, they are trusted",
     ),
     setting(
         "plugins.slots.context_engine",
@@ -74,7 +74,7 @@ pub(super) const SETTINGS: &[Setting] = &[
         "plugins.entries.*.isolation",
         "",
         Allowed::Word(&["inline", "lane", "process"]),
-        "process runs it in a process of its own, which may crash, and is for engines that come from a file; lane on threads of its own, so that one that hangs does not stop the host; inline saves the hop and is for bundled engines only. Unset, bundled ones run inline and others as plugins.isolation says",
+        "process: one of its own, for engines from a file; lane: threads of its own, so that one that hangs does not stop the host; inline saves the hop, for bundled engines only, and is theirs where nothing is set",
     ),
     setting(
         "plugins.entries.*.config",
