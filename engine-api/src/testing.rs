@@ -27,6 +27,10 @@ pub use build::Conversation;
 pub use contract::{Check, ContractOptions, ContractReport, Outcome, contract, plan_fault};
 pub use host::{LogLine, ScriptedHost};
 
+/// What [`generate`] is made of, in the version that its strategies belong to. An engine's property
+/// tests take it from here and need no dependency of their own.
+pub use proptest;
+
 /// Waits for a future on this thread, without any runtime.
 pub fn block_on<F: Future>(future: F) -> F::Output {
     let mut future = pin!(future);

@@ -7,6 +7,7 @@ mod chat;
 mod compact;
 mod config;
 mod context;
+mod dev;
 mod diff;
 mod engines;
 mod export;
@@ -16,6 +17,7 @@ mod fsck;
 mod gc;
 mod moment;
 mod named;
+mod new;
 mod opening;
 mod output;
 mod render;
@@ -76,6 +78,8 @@ enum Command {
     #[command(subcommand)]
     Config(config::Config),
     Use(use_engine::Use),
+    New(new::New),
+    Dev(dev::Dev),
     /// Experiments that try to lose something.
     #[command(subcommand)]
     Chaos(chaos::Chaos),
@@ -108,6 +112,8 @@ pub fn run() -> ExitCode {
         Command::Engines(command) => command.run(arguments.config.as_deref(), &mut output),
         Command::Config(command) => command.run(arguments.config.as_deref(), &mut output),
         Command::Use(command) => command.run(arguments.config.as_deref(), &mut output),
+        Command::New(command) => command.run(&mut output),
+        Command::Dev(command) => command.run(arguments.config.as_deref(), &mut output),
         Command::Chaos(command) => command.run(&mut output),
         Command::Store(command) => command.run(arguments.config.as_deref(), &mut output),
     };
