@@ -15,6 +15,9 @@ pub use api::{BadEngineApi, EngineApi};
 pub use name::{BadName, EngineName};
 use templates::Template;
 
+/// The header of C engines: in the folder `include` of the engine API, and of an engine.
+const HEADER: &str = "ctxhost_engine.h";
+
 /// What an engine is written in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Language {
@@ -32,7 +35,7 @@ pub struct Scaffold {
     pub name: EngineName,
     /// What it is written in.
     pub language: Language,
-    /// Where a Rust engine gets its one dependency from.
+    /// Where a Rust engine gets its one dependency from, and a C engine its header.
     pub engine_api: EngineApi,
 }
 
@@ -44,6 +47,14 @@ pub enum ScaffoldError {
     Exists {
         /// The folder.
         folder: PathBuf,
+    },
+    /// The header of C engines is not where the engine API is.
+    #[error(
+        "there is no C header at {place}; name the folder engine-api of the sources of ctxhost with --engine-api"
+    )]
+    NoHeader {
+        /// Where it was looked for.
+        place: String,
     },
     /// A file or folder could not be written. What was written before it is still there.
     #[error("cannot write {}: {source}", path.display())]
@@ -62,6 +73,8 @@ impl Scaffold {
     ///
     /// [`ScaffoldError`]; a folder that was there before is never touched.
     pub fn write(&self, folder: &Path) -> Result<Vec<PathBuf>, ScaffoldError> {
+        let header =
+            (self.language == Language::C).then(|| self.engine_api.header()).transpose()?;
         if let Some(parent) = folder.parent() {
             fs::create_dir_all(parent).map_err(unwritable(parent))?;
         }
@@ -73,6 +86,11 @@ impl Scaffold {
         for Template { path, text } in templates::of(self.language) {
             let path = PathBuf::from(self.filled(path));
             write_file(&folder.join(&path), &self.filled(text))?;
+            written.push(path);
+        }
+        if let Some(text) = header {
+            let path = PathBuf::from("include").join(HEADER);
+            write_file(&folder.join(&path), &text)?;
             written.push(path);
         }
         written.sort();

@@ -23,7 +23,8 @@ pub(super) struct New {
     #[arg(long, value_name = "FOLDER")]
     dir: Option<PathBuf>,
     /// Where the crate gets ctxhost-engine-api from: its folder, a git URL or a version. By default the
-    /// sources that this program was built from, while they are there, else the version it speaks.
+    /// sources that this program was built from, while they are there, else the version it speaks. An
+    /// engine in C gets a copy of the header from there, so it needs the folder.
     #[arg(long, value_name = "PATH|URL|VERSION")]
     engine_api: Option<String>,
 }
@@ -52,9 +53,10 @@ impl New {
         for file in files {
             said += &format!("  {}\n", file.display());
         }
-        if language == Language::Rust {
-            said += &format!("engine API: {}\n", origin(&scaffold.engine_api));
-        }
+        said += &match language {
+            Language::Rust => format!("engine API: {}\n", origin(&scaffold.engine_api)),
+            Language::C => format!("header: copied from {}\n", scaffold.engine_api),
+        };
         said += &format!("next: cd {} && ctxhost dev\n", for_shell(&folder));
         output.print(&said)?;
         Ok(ExitCode::SUCCESS)
@@ -76,7 +78,9 @@ fn caller(error: impl std::error::Error) -> Failure {
 impl From<ScaffoldError> for Failure {
     fn from(error: ScaffoldError) -> Self {
         match error {
-            ScaffoldError::Exists { .. } => Failure::caller(error.to_string()),
+            ScaffoldError::Exists { .. } | ScaffoldError::NoHeader { .. } => {
+                Failure::caller(error.to_string())
+            }
             ScaffoldError::Unwritable { .. } => Failure::internal(error.to_string()),
         }
     }

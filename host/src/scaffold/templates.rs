@@ -40,5 +40,9 @@ const RUST: &[Template] = templates! {
 };
 
 const C: &[Template] = templates! {
+    "Makefile" = "c/Makefile",
+    "src/@lib@.c" = "c/engine.c",
+    "README.md" = "c/README.md",
+    ".github/workflows/engine.yml" = "c/engine.yml",
     ".gitignore" = "c/gitignore",
 };

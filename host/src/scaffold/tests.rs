@@ -6,9 +6,20 @@ use std::path::Path;
 
 use super::*;
 
-fn scaffold(language: Language) -> Scaffold {
-    let engine_api = EngineApi::Version("1.0".into());
+fn scaffold(language: Language, engine_api: EngineApi) -> Scaffold {
     Scaffold { name: "keep-errors".parse().unwrap(), language, engine_api }
+}
+
+fn version() -> EngineApi {
+    EngineApi::Version("1.0".into())
+}
+
+/// A folder like that of the engine API, with a header in it.
+fn sources(home: &Path) -> EngineApi {
+    let folder = home.join("engine-api");
+    fs::create_dir_all(folder.join("include")).unwrap();
+    fs::write(folder.join("include").join(HEADER), "/* the header */\n").unwrap();
+    EngineApi::Path(folder)
 }
 
 /// The texts of all files below a folder.
@@ -22,12 +33,12 @@ fn every_word_has_found_its_place() {
     for language in [Language::Rust, Language::C] {
         let home = tempfile::tempdir().unwrap();
         let folder = home.path().join("deep/keep-errors");
-        let files = scaffold(language).write(&folder).unwrap();
+        let files = scaffold(language, sources(home.path())).write(&folder).unwrap();
         for (path, text) in texts(&folder, &files) {
             for place in ["@id@", "@lib@", "@name@", "@engine_api@"] {
                 assert!(!text.contains(place) && !path.contains(place), "{path}: {place}");
             }
-            assert!(text.ends_with('\n') && !text.contains('\t') || path == "Makefile", "{path}");
+            assert!(text.ends_with('\n'), "{path}");
         }
     }
 }
@@ -36,7 +47,7 @@ fn every_word_has_found_its_place() {
 fn a_rust_engine_has_what_it_needs() {
     let home = tempfile::tempdir().unwrap();
     let folder = home.path().join("keep-errors");
-    let files = scaffold(Language::Rust).write(&folder).unwrap();
+    let files = scaffold(Language::Rust, version()).write(&folder).unwrap();
     let names: BTreeSet<String> = files.iter().map(|path| path.display().to_string()).collect();
     let wanted = [
         ".github/workflows/engine.yml",
@@ -62,16 +73,40 @@ fn a_rust_engine_has_what_it_needs() {
 }
 
 #[test]
+fn an_engine_in_c_brings_its_header() {
+    let home = tempfile::tempdir().unwrap();
+    let folder = home.path().join("keep-errors");
+    let files = scaffold(Language::C, sources(home.path())).write(&folder).unwrap();
+    let names: BTreeSet<String> = files.iter().map(|path| path.display().to_string()).collect();
+    let wanted = [
+        ".github/workflows/engine.yml",
+        ".gitignore",
+        "Makefile",
+        "README.md",
+        "include/ctxhost_engine.h",
+        "src/keep_errors.c",
+    ];
+    assert_eq!(names, wanted.map(str::to_owned).into());
+    let header = fs::read_to_string(folder.join("include").join(HEADER)).unwrap();
+    assert_eq!(header, "/* the header */\n");
+    // Without a header there is nothing to build, so nothing is written.
+    let folder = home.path().join("other");
+    let refused = scaffold(Language::C, version()).write(&folder);
+    assert!(matches!(refused, Err(ScaffoldError::NoHeader { .. })));
+    assert!(!folder.exists());
+}
+
+#[test]
 fn nothing_is_written_over() {
     let home = tempfile::tempdir().unwrap();
     let folder = home.path().join("keep-errors");
     fs::create_dir(&folder).unwrap();
-    let refused = scaffold(Language::Rust).write(&folder);
+    let refused = scaffold(Language::Rust, version()).write(&folder);
     assert!(matches!(refused, Err(ScaffoldError::Exists { .. })));
     assert_eq!(fs::read_dir(&folder).unwrap().count(), 0);
     let file = home.path().join("file");
     fs::write(&file, "mine").unwrap();
-    let refused = scaffold(Language::Rust).write(&file);
+    let refused = scaffold(Language::Rust, version()).write(&file);
     assert!(matches!(refused, Err(ScaffoldError::Exists { .. })));
     assert_eq!(fs::read_to_string(&file).unwrap(), "mine");
 }
