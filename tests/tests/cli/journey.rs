@@ -321,3 +321,17 @@ fn a_broken_engine_is_not_conformant_and_the_check_says_why() {
     assert!(checked.out.contains("again: ctxhost check "), "{checked:?}");
     assert!(checked.out.contains("NOT CONFORMANT"), "{checked:?}");
 }
+
+#[test]
+#[ignore = "needs engine-api/include/ctxhost_engine.h and the loader of C engines, which are being built beside this"]
+fn an_engine_in_c_is_written_built_and_tried_the_same_way() {
+    let author = Author::begin("keep-in-c");
+    let said = author.run(&["new", "keep-in-c", "--lang", "c"]);
+    assert_eq!(said.code, Some(0), "{said:?}");
+    let tried = author.run_inside(&["dev", "--once"]);
+    assert_eq!(tried.code, Some(0), "{tried:?}");
+    assert!(tried.out.contains("loaded keep-in-c@dev.1 (0.1.0, sha256 "), "{tried:?}");
+    assert_eq!(figure(&tried.out, "repairs")[0], "0", "{tried:?}");
+    let checked = author.run_inside(&["check", "build/libkeep_in_c.so"]);
+    assert_eq!(checked.code, Some(0), "{checked:?}");
+}
