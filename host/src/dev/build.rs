@@ -55,8 +55,8 @@ fn build_with_cargo(folder: &Path, profile: Profile) -> Result<PathBuf, DevError
     command.args((profile == Profile::Release).then_some("--release"));
     let messages = run(command, &program, folder)?;
     let manifest = folder.join("Cargo.toml");
-    let libraries = messages.lines().filter_map(|line| library_of(line, &manifest));
-    libraries.last().ok_or_else(|| DevError::NoLibrary {
+    let mut libraries = messages.lines().filter_map(|line| library_of(line, &manifest));
+    libraries.next_back().ok_or_else(|| DevError::NoLibrary {
         hint: "the crate needs crate-type = [\"cdylib\"] in the [lib] of its Cargo.toml".into(),
     })
 }
