@@ -299,7 +299,8 @@ fn an_engine_is_checked_installed_used_and_refused_when_it_was_tampered_with() {
     assert_eq!(round.code, Some(0), "{round:?}");
 
     let path = author.run(&["engines", "path", "keep-pinned"]);
-    let installed_file = PathBuf::from(path.out.trim());
+    assert_eq!(path.code, Some(0), "{path:?}");
+    let installed_file = author.home.join(path.out.trim());
     let mut bytes = fs::read(&installed_file).unwrap();
     bytes.push(b'x');
     fs::remove_file(&installed_file).unwrap();
