@@ -7,6 +7,7 @@ mod chat;
 mod compact;
 mod config;
 mod context;
+mod dev;
 mod diff;
 mod engines;
 mod export;
@@ -16,6 +17,7 @@ mod fsck;
 mod gc;
 mod moment;
 mod named;
+mod new;
 mod opening;
 mod output;
 mod render;
@@ -80,6 +82,8 @@ enum Command {
     /// The engine of the slot, and a canary beside it.
     #[command(subcommand)]
     Slot(slot::Slot),
+    New(new::New),
+    Dev(dev::Dev),
     /// Experiments that try to lose something.
     #[command(subcommand)]
     Chaos(chaos::Chaos),
@@ -113,6 +117,8 @@ pub fn run() -> ExitCode {
         Command::Config(command) => command.run(arguments.config.as_deref(), &mut output),
         Command::Use(command) => command.run(arguments.config.as_deref(), &mut output),
         Command::Slot(command) => command.run(arguments.config.as_deref(), &mut output),
+        Command::New(command) => command.run(&mut output),
+        Command::Dev(command) => command.run(arguments.config.as_deref(), &mut output),
         Command::Chaos(command) => command.run(&mut output),
         Command::Store(command) => command.run(arguments.config.as_deref(), &mut output),
     };

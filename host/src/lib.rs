@@ -25,5 +25,7 @@ pub mod config;
 pub mod runtime;
 
 pub mod chaos;
+pub mod dev;
+pub mod scaffold;
 
 pub mod cli;

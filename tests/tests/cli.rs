@@ -2,6 +2,9 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
+#[path = "cli/journey.rs"]
+mod journey;
+
 use std::fs;
 use std::path::Path;
 
