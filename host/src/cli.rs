@@ -4,6 +4,7 @@ mod bisect;
 mod branch;
 mod chaos;
 mod chat;
+mod check;
 mod compact;
 mod config;
 mod context;
@@ -76,6 +77,7 @@ enum Command {
     #[command(subcommand)]
     Config(config::Config),
     Use(use_engine::Use),
+    Check(check::Check),
     /// Experiments that try to lose something.
     #[command(subcommand)]
     Chaos(chaos::Chaos),
@@ -108,6 +110,7 @@ pub fn run() -> ExitCode {
         Command::Engines(command) => command.run(arguments.config.as_deref(), &mut output),
         Command::Config(command) => command.run(arguments.config.as_deref(), &mut output),
         Command::Use(command) => command.run(arguments.config.as_deref(), &mut output),
+        Command::Check(command) => command.run(arguments.config.as_deref(), &mut output),
         Command::Chaos(command) => command.run(&mut output),
         Command::Store(command) => command.run(arguments.config.as_deref(), &mut output),
     };

@@ -25,5 +25,6 @@ pub mod config;
 pub mod runtime;
 
 pub mod chaos;
+pub mod check;
 
 pub mod cli;
