@@ -42,7 +42,8 @@ use serde_json::Value;
 pub use child::serve;
 pub use group::{Group, UnknownGroup};
 pub use report::{
-    CheckedFile, CheckedEngine, CheckedHost, Failure, GroupReport, MethodTime, REPORT_FILE, Report, ReportError,
+    CheckedEngine, CheckedFile, CheckedHost, Failure, GroupReport, MethodTime, REPORT_FILE, Report,
+    ReportError,
 };
 pub use settings::CALL_LIMIT;
 

@@ -15,6 +15,13 @@ use super::settings::FAILURES_MAX;
 use super::{CheckError, Group, Kit, process, shrink};
 use crate::engine::{Inspected, inspect};
 
+/// The rule that only two processes can break.
+const OTHER_PROCESS: &str = "other-process";
+
+/// What is said of it.
+const DIFFERS: &str = "two processes got different bytes for the same calls: nothing in a plan may depend \
+                       on chance, time, addresses or the order of a hash map";
+
 pub(super) fn run(kit: &Kit, done: &mut dyn FnMut(&GroupReport)) -> Result<Report, CheckError> {
     let began = Instant::now();
     let inspected = inspect(&kit.file)?;
@@ -49,7 +56,8 @@ struct Found {
 
 impl Campaign<'_> {
     fn report(&self, groups: Vec<GroupReport>, figures: Passed, began: Instant) -> Report {
-        let failed = groups.iter().map(|group| group.failures.len() as u64).sum();
+        let failures = groups.iter().flat_map(|group| &group.failures);
+        let failed = failures.map(|failure| 1 + failure.also.len() as u64).sum();
         let meta = &self.inspected.meta;
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Report {
@@ -63,10 +71,7 @@ impl Campaign<'_> {
                 sha256: self.inspected.sha256.clone(),
                 bytes: self.inspected.bytes,
             },
-            host: CheckedHost {
-                version: env!("CARGO_PKG_VERSION").into(),
-                api: Meta::ours().api,
-            },
+            host: CheckedHost { version: env!("CARGO_PKG_VERSION").into(), api: Meta::ours().api },
             checked_at_ms: i64::try_from(since.as_millis()).unwrap_or(i64::MAX),
             config: self.kit.config.clone(),
             complete: self.kit.only.is_empty() && self.kit.case.is_none(),
@@ -81,11 +86,7 @@ impl Campaign<'_> {
     }
 
     /// Runs one group; `None` where it has no case of the number that was asked for.
-    fn group(
-        &self,
-        group: Group,
-        figures: &mut Passed,
-    ) -> Result<Option<GroupReport>, CheckError> {
+    fn group(&self, group: Group, figures: &mut Passed) -> Result<Option<GroupReport>, CheckError> {
         let began = Instant::now();
         let cases: Vec<u64> = match self.kit.case {
             Some(case) => vec![case],
@@ -103,22 +104,33 @@ impl Campaign<'_> {
         found.failed.truncate(FAILURES_MAX);
         let mut failures: Vec<Failure> = Vec::new();
         for (case, fault) in &found.failed {
-            // The second failure of a kind is shown as it came: the first is the one to mend.
-            let is_new = failures.iter().all(|told| told.rule != fault.rule);
-            failures.push(self.failure(group, *case, fault, is_new)?);
+            // The first of a kind is the one to mend; of the others the number is enough.
+            match failures.iter_mut().find(|told| told.rule == fault.rule) {
+                Some(told) if told.case == *case => {}
+                Some(told) => told.also.push(*case),
+                None => failures.push(self.failure(group, *case, fault)?),
+            }
         }
         for (_, passed) in &found.passed {
             figures.times.extend(passed.times.iter().cloned());
             figures.peak_bytes = figures.peak_bytes.max(passed.peak_bytes);
         }
         let checks = found.passed.iter().map(|(_, passed)| passed.checks).sum::<u64>();
+        let prefixes = found.passed.iter().map(|(_, passed)| passed.prefix);
+        let (steps, moved) =
+            prefixes.fold((0, 0), |(steps, moved), step| (steps + step.0, moved + step.1));
+        let prefix = match steps {
+            0 => String::new(),
+            steps => format!("prefix moved in {moved} of {steps} steps"),
+        };
         let notes = found.passed.iter().map(|(_, passed)| passed.note.as_str());
+        let notes = notes.chain([prefix.as_str()]);
         Ok(Some(GroupReport {
             name: group,
             ok: failures.is_empty(),
             seconds: began.elapsed().as_secs_f64(),
             covered: group.covered(notes.filter(|note| !note.is_empty())),
-            checks: checks + failures.len() as u64,
+            checks: checks + found.failed.len() as u64,
             failures,
         }))
     }
@@ -206,9 +218,7 @@ impl Campaign<'_> {
         for (case, passed) in &again.passed {
             let first = found.passed.iter().find(|(number, _)| number == case);
             if first.is_some_and(|(_, first)| first.digest != passed.digest) {
-                let message = "two processes got different bytes for the same calls: nothing in a plan \
-                               may depend on chance, time, addresses or the order of a hash map";
-                found.failed.push((*case, Fault::new("other-process", message)));
+                found.failed.push((*case, Fault::new(OTHER_PROCESS, DIFFERS)));
             }
         }
         Ok(())
@@ -227,47 +237,40 @@ impl Campaign<'_> {
     }
 
     /// A failure with its smallest history.
-    fn failure(
-        &self,
-        group: Group,
-        case: u64,
-        fault: &Fault,
-        shrinks: bool,
-    ) -> Result<Failure, CheckError> {
+    fn failure(&self, group: Group, case: u64, fault: &Fault) -> Result<Failure, CheckError> {
         let mut message = fault.message.clone();
         let mut lines = Vec::new();
-        if let Some(whole) = group.history(case) {
-            let mut cut = Cut::default();
-            if shrinks && !fault.is_costly() && fault.rule != "other-process" {
-                let mut broken = None;
-                cut = shrink::smallest(
-                    whole.len(),
-                    |at| whole.is_long(at),
-                    |cut| match self.breaks(group, case, cut, &fault.rule) {
-                        Ok(Some(said)) => {
-                            message = said;
-                            true
-                        }
-                        Ok(None) => false,
-                        Err(error) => {
-                            broken = Some(error);
-                            false
-                        }
-                    },
-                );
-                if let Some(error) = broken {
-                    return Err(error);
+        // Every step towards a smaller history at which a call hangs would take as long as the call.
+        if let Some(whole) = group.history(case).filter(|_| !fault.is_costly()) {
+            let mut broken = None;
+            let fails = |cut: &Cut| match self.breaks(group, case, cut, &fault.rule) {
+                Ok(Some(said)) => {
+                    message = said;
+                    true
                 }
+                Ok(None) => false,
+                Err(error) => {
+                    broken = Some(error);
+                    false
+                }
+            };
+            let cut = shrink::smallest(whole.len(), |at| whole.is_long(at), fails);
+            if let Some(error) = broken {
+                return Err(error);
             }
             lines = whole.after(&cut).lines();
         }
         Ok(Failure {
             case,
+            also: Vec::new(),
             tried: group.tried(case),
             rule: fault.rule.clone(),
             message,
             history: lines,
-            again: format!("ctxhost check --case {case} --only {group} {}", self.kit.file.display()),
+            again: format!(
+                "ctxhost check --case {case} --only {group} {}",
+                self.kit.file.display()
+            ),
         })
     }
 
@@ -279,9 +282,17 @@ impl Campaign<'_> {
         cut: &Cut,
         rule: &str,
     ) -> Result<Option<String>, CheckError> {
-        let ended = process::run(self.kit, &self.job(group, vec![case], cut.clone()))?;
-        let verdicts = ended.verdicts.into_iter().chain(ended.death);
-        let mut faults = verdicts.filter_map(|verdict| verdict.outcome.err());
+        let run = || -> Result<_, CheckError> {
+            let ended = process::run(self.kit, &self.job(group, vec![case], cut.clone()))?;
+            Ok(ended.verdicts.into_iter().chain(ended.death).map(|verdict| verdict.outcome))
+        };
+        if rule == OTHER_PROCESS {
+            let digests = || -> Result<_, CheckError> {
+                Ok(run()?.filter_map(Result::ok).map(|passed| passed.digest).collect::<Vec<_>>())
+            };
+            return Ok((digests()? != digests()?).then(|| DIFFERS.to_owned()));
+        }
+        let mut faults = run()?.filter_map(Result::err);
         Ok(faults.find(|fault| fault.rule == rule).map(|fault| fault.message))
     }
 }

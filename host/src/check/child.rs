@@ -89,9 +89,9 @@ pub fn serve(folder: &Path) -> Result<(), CheckError> {
 
 /// A call that does not come back is the last thing this process does.
 fn watch(trace: &Arc<Trace>, job: &Job, verdicts: &Arc<File>) -> Result<(), CheckError> {
-    let (verdicts, limit_ms) = (verdicts.clone(), job.call_limit_ms);
-    let late = move |place: Place| {
-        let Place { case, call, service } = place;
+    let verdicts = verdicts.clone();
+    let late = move |place: Place, limit: Duration| {
+        let (Place { case, call, service }, limit_ms) = (place, limit.as_millis());
         let message = match service.as_str() {
             "" => format!("the engine did not come back from {call} within {limit_ms} ms"),
             service => format!(
@@ -102,7 +102,7 @@ fn watch(trace: &Arc<Trace>, job: &Job, verdicts: &Arc<File>) -> Result<(), Chec
         let _ = write(&verdicts, &Verdict { case, outcome: Err(Fault::new(Fault::HANG, message)) });
         std::process::exit(0);
     };
-    let limit = Duration::from_millis(limit_ms);
+    let limit = Duration::from_millis(job.call_limit_ms);
     trace.watch(limit, late, || std::process::exit(0)).map_err(cannot("watch a child"))
 }
 

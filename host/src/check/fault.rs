@@ -41,6 +41,8 @@ pub(super) struct Passed {
     pub(super) note: String,
     /// A digest of everything the engine answered, where that must be the same in another process.
     pub(super) digest: String,
+    /// Steps in which the prefix of a request could have moved, and those in which it did.
+    pub(super) prefix: (u64, u64),
     /// How long single calls took.
     pub(super) times: Vec<super::report::MethodTime>,
     /// The largest memory of the process, in bytes; 0 where it was not measured.

@@ -131,12 +131,14 @@ impl Group {
             ),
             Group::Progress => "never larger; a no-op is reported as a no-op".into(),
             Group::Determinism => {
-                "same input, same bytes, in another process, too; stable prefix between turns".into()
+                format!("same input, same bytes; stable prefix between turns: {}", all())
             }
             Group::Restart => "told again, restarted with its values and without them".into(),
             Group::Limits => limits::COVERED.into(),
             Group::Cancellation => "every call given up at every wait for the host".into(),
-            Group::Services => "services that fail, lie, forget, answer too late or too much".into(),
+            Group::Services => {
+                "services that fail, lie, forget, answer too late or too much".into()
+            }
             Group::Isolation => "every call in a process of its own; panic, hang, abort".into(),
             Group::Resources => all(),
             Group::Security => "secrets, injection markers, path-like session ids".into(),

@@ -7,6 +7,7 @@ use ctxhost_engine_api::{Action, Flags, Item, Plan, Role, Transcript};
 
 use super::fault::Fault;
 use super::provider::{Family, Torn};
+use super::settings::FAIR_BUDGET;
 use crate::law::{self, LawSettings};
 
 /// The first rule that a plan breaks: its shape, then its pairs, then what the law refuses outright.
@@ -23,13 +24,15 @@ pub(super) fn judge(
         return Err(Fault::new("shape", format!("{what} returned a plan whose {fault}")));
     }
     pairs(what, view, plan, family)?;
+    let budget = budget.max(FAIR_BUDGET);
     match law::enforce(view, plan.clone(), budget, &LawSettings::default()) {
         Ok(_) => Ok(()),
         // How many words are too many depends on a budget that a compaction does not have to fit yet.
         Err(law::Violation::InsertTooLarge { .. }) if what != "assemble" => Ok(()),
-        Err(violation) => {
-            Err(Fault::new("refused", format!("the host refuses what {what} returned: {violation}")))
-        }
+        Err(violation) => Err(Fault::new(
+            "refused",
+            format!("the host refuses what {what} returned: {violation}"),
+        )),
     }
 }
 
@@ -79,8 +82,7 @@ fn pairs_of(view: &Transcript) -> Vec<Pair> {
     let mut pairs = Vec::new();
     for entry in view.iter() {
         match entry.role() {
-            // What was aborted before it was sent is left out whole, whatever the plan keeps of it.
-            Role::Assistant if !entry.has(Flags::ABORTED) => {
+            Role::Assistant => {
                 let calls = entry.tool_calls().into_iter();
                 open.extend(calls.map(|call| (call.id.into_owned(), entry.seq())));
             }
@@ -192,6 +194,18 @@ mod tests {
         let view = script.finish().transcript();
         let plan = Plan::keep_all(view.len());
         assert_eq!(judge("assemble", &view, &plan, 1_000, Family::Gemini), Ok(()));
+    }
+
+    #[test]
+    fn a_reused_id_belongs_to_its_newest_call_aborted_or_not() {
+        let script = Script::new().user("task").calls("", &["a"]).aborted_calls("", &["a"]);
+        let view = script.result("a", "1").finish().transcript();
+        let mut plan = Plan::default();
+        plan.keep(0..1).keep(2..4);
+        assert_eq!(judge("assemble", &view, &plan, 1_000, Family::Gemini), Ok(()));
+        let mut plan = Plan::default();
+        plan.keep(0..2).keep(3..4);
+        assert!(judge("assemble", &view, &plan, 1_000, Family::Gemini).is_err());
     }
 
     #[test]

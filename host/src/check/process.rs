@@ -15,6 +15,9 @@ use super::{CheckError, Kit, cannot};
 /// How often a child is looked after.
 const GLANCE: Duration = Duration::from_millis(2);
 
+/// The signal of a process that ends itself in despair.
+const ABORT: i32 = nix::sys::signal::Signal::SIGABRT as i32;
+
 /// What came of a child.
 #[derive(Debug)]
 pub(super) struct Ended {
@@ -33,7 +36,7 @@ pub(super) fn run(kit: &Kit, job: &Job) -> Result<Ended, CheckError> {
     let verdicts: Vec<Verdict> =
         text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
     let death = match status {
-        Some(status) if status.success() => None,
+        Some(status) if status.success() && has_finished(&verdicts, job) => None,
         ended => {
             let place = Place::read(folder.path());
             let fault = Fault::new(Fault::DEATH, death(ended, &place));
@@ -41,6 +44,14 @@ pub(super) fn run(kit: &Kit, job: &Job) -> Result<Ended, CheckError> {
         }
     };
     Ok(Ended { verdicts, death })
+}
+
+/// Whether a child ended because it was done. One whose engine ends the process with success was not.
+fn has_finished(verdicts: &[Verdict], job: &Job) -> bool {
+    let gave_up = verdicts.iter().filter_map(|verdict| verdict.outcome.as_ref().err());
+    let gave_up =
+        gave_up.into_iter().any(|fault| [Fault::HANG, Fault::LOAD].contains(&&*fault.rule));
+    gave_up || verdicts.len() >= job.cases.len()
 }
 
 /// Starts a child and waits for it; `None` where it had to be killed.
@@ -82,27 +93,23 @@ fn wait(mut child: Child, call_limit: Duration) -> Result<Option<ExitStatus>, Ch
 
 /// How a child died, as a sentence that names the call.
 fn death(status: Option<ExitStatus>, place: &Place) -> String {
-    let at = if place.call.is_empty() { "between two calls" } else { &place.call };
-    let at = if place.call.is_empty() { at.to_owned() } else { format!("in {at}") };
+    let at = match place.call.as_str() {
+        "" => "between two calls".to_owned(),
+        call => format!("in {call}"),
+    };
     let Some(status) = status else {
         return format!("the engine held its process {at} until it was killed; host unaffected");
     };
     match (status.signal(), status.code()) {
         (Some(signal), _) => format!(
             "engine {} the process {at} (signal {signal}); host unaffected",
-            if signal == libc_names::ABORT { "aborted" } else { "crashed" }
+            if signal == ABORT { "aborted" } else { "crashed" }
         ),
         (None, Some(code)) => {
             format!("engine ended the process {at} (exit code {code}); host unaffected")
         }
         (None, None) => format!("the process is gone {at}; host unaffected"),
     }
-}
-
-/// Numbers of signals that have a word of their own.
-mod libc_names {
-    /// `SIGABRT`.
-    pub(super) const ABORT: i32 = nix::sys::signal::Signal::SIGABRT as i32;
 }
 
 #[cfg(test)]
@@ -118,7 +125,10 @@ mod tests {
             "engine aborted the process in compact (signal 6); host unaffected"
         );
         let crash = death(Some(ExitStatus::from_raw(11)), &Place::default());
-        assert_eq!(crash, "engine crashed the process between two calls (signal 11); host unaffected");
+        assert_eq!(
+            crash,
+            "engine crashed the process between two calls (signal 11); host unaffected"
+        );
         let exit = death(Some(ExitStatus::from_raw(7 << 8)), &place);
         assert!(exit.contains("ended the process in compact (exit code 7)"), "{exit}");
     }

@@ -98,6 +98,8 @@ pub struct GroupReport {
 pub struct Failure {
     /// The number of the case in its group.
     pub case: u64,
+    /// Other cases in which the same rule was broken.
+    pub also: Vec<u64>,
     /// What the case tried.
     pub tried: String,
     /// The rule, in a word.
@@ -143,7 +145,9 @@ pub enum ReportError {
         reason: String,
     },
     /// It is of a newer kit.
-    #[error("the report has format {format}, this host reads {FORMAT}; check the engine again with it")]
+    #[error(
+        "the report has format {format}, this host reads {FORMAT}; check the engine again with it"
+    )]
     OtherFormat {
         /// Its format.
         format: u32,
@@ -157,7 +161,9 @@ pub enum ReportError {
         found: String,
     },
     /// Not all of the kit ran.
-    #[error("the report is of a part of the kit only; run `ctxhost check` without --only and --case")]
+    #[error(
+        "the report is of a part of the kit only; run `ctxhost check` without --only and --case"
+    )]
     Incomplete,
     /// The engine did not conform, or the report contradicts itself.
     #[error("the engine does not conform: {failed} of {checks} checks failed")]
@@ -211,9 +217,7 @@ impl Report {
         let is_sound = self.groups.iter().all(|group| group.ok && group.failures.is_empty());
         match self.conformant && self.failed == 0 && is_sound {
             true => Ok(()),
-            false => {
-                Err(ReportError::NotConformant { failed: self.failed, checks: self.checks })
-            }
+            false => Err(ReportError::NotConformant { failed: self.failed, checks: self.checks }),
         }
     }
 

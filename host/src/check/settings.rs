@@ -13,6 +13,10 @@ pub(super) const HISTORIES: u64 = 48;
 /// Budgets that each history is assembled with, at most, spread over all places where a cut can fall.
 pub(super) const BUDGETS: usize = 12;
 
+/// The smallest budget that an engine's own words are measured by, in tokens. No model has a window this
+/// small; below it a notice of one line already takes half of the budget.
+pub(super) const FAIR_BUDGET: u64 = 1_000;
+
 /// Every so many generated histories one is a long session of work, so that engines that leave short
 /// ones alone are asked, too.
 pub(super) const WORK_EVERY: u64 = 4;

@@ -75,7 +75,8 @@ mod tests {
     #[test]
     fn what_is_not_needed_goes() {
         let needed = [3, 17];
-        let cut = smallest(40, |at| at == 17, |cut| needed.iter().all(|n| !cut.without.contains(n)));
+        let cut =
+            smallest(40, |at| at == 17, |cut| needed.iter().all(|n| !cut.without.contains(n)));
         let left: Vec<usize> = (0..40).filter(|at| !cut.without.contains(at)).collect();
         assert_eq!((left, cut.short), (vec![3, 17], vec![17]));
     }

@@ -96,12 +96,12 @@ impl Trace {
         self.write(&state.place);
     }
 
-    /// Calls `late` once with the place where one call took longer than `limit`, and `orphaned` when
-    /// whoever started this process is gone.
+    /// Calls `late` once with the place where one call took longer than `limit`, and with what it was
+    /// given; and `orphaned` when whoever started this process is gone.
     pub(super) fn watch(
         self: &Arc<Self>,
         limit: Duration,
-        late: impl FnOnce(Place) + Send + 'static,
+        late: impl FnOnce(Place, Duration) + Send + 'static,
         orphaned: impl FnOnce() + Send + 'static,
     ) -> std::io::Result<()> {
         let trace = self.clone();
@@ -117,7 +117,7 @@ impl Trace {
                 if state.began.is_some_and(|began| began.elapsed() > limit) {
                     let place = state.place.clone();
                     drop(state);
-                    return late(place);
+                    return late(place, limit);
                 }
             }
         })?;

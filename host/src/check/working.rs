@@ -52,8 +52,10 @@ fn words(number: u64) -> [String; 4] {
         2 => format!("And {path}? Keep its public names, and never touch Cargo.lock."),
         _ => format!("部分 {number}：请检查 {path}，然后运行测试。"),
     };
-    let line = |at: usize| format!("pub fn part{number}_{at}(total: u64) -> u64 {{ total + {at} }}\n");
+    let line =
+        |at: usize| format!("pub fn part{number}_{at}(total: u64) -> u64 {{ total + {at} }}\n");
     let lines = (0..FILE_LINES).map(line).collect();
-    let answer = format!("Done with {path}: commit {:08x}, 14 tests pass. \u{1F600}", number * 7919);
+    let answer =
+        format!("Done with {path}: commit {:08x}, 14 tests pass. \u{1F600}", number * 7919);
     [wish, path, lines, answer]
 }

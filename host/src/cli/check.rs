@@ -115,6 +115,10 @@ fn told(group: &GroupReport) -> String {
             failure.history.iter().for_each(|line| text += &format!("    {line}\n"));
             text += &format!("    {}\n", failure.message);
         }
+        if !failure.also.is_empty() {
+            let cases: Vec<String> = failure.also.iter().map(u64::to_string).collect();
+            text += &format!("    the same in case {}\n", cases.join(", "));
+        }
         text += &format!("    again: {}\n", failure.again);
     }
     text

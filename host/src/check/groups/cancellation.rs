@@ -108,7 +108,8 @@ fn until_stuck<T>(
     // A call that neither answers nor waits for the host is the business of the watch.
     let answer = stage.at_work(name, || {
         loop {
-            if let Poll::Ready(answer) = call.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            if let Poll::Ready(answer) = call.as_mut().poll(&mut Context::from_waker(Waker::noop()))
+            {
                 return answer.map(drop);
             }
             if stage.host.is_stuck() {

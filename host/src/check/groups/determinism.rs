@@ -40,9 +40,10 @@ pub(super) fn run((number, family): Key, bench: &Bench<'_>) -> Outcome {
     }
     hash.update(format!("{first:?}"));
     checks += 1;
-    checks += stable_prefix(bench, |entries| history.first(entries), history.len())?;
+    let prefix = stable_prefix(bench, |entries| history.first(entries), history.len())?;
+    checks += prefix.0;
     let digest = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
-    Ok(Passed { checks, digest, ..Passed::default() })
+    Ok(Passed { checks, digest, prefix, ..Passed::default() })
 }
 
 fn same(
@@ -73,7 +74,7 @@ fn stable_prefix(
     bench: &Bench<'_>,
     first: impl Fn(usize) -> Transcript,
     len: usize,
-) -> Result<u64, Fault> {
+) -> Result<(u64, u64), Fault> {
     let stage = bench.open(bench.host())?;
     let budget = first(len).total_tokens() * 4 + 10_000;
     let mut before: Vec<String> = Vec::new();
@@ -100,5 +101,5 @@ fn stable_prefix(
         );
         return Err(Fault::new("prefix", message));
     }
-    Ok(steps)
+    Ok((steps, moved))
 }

@@ -17,8 +17,15 @@ pub(super) const CASES: [Named; 8] = [
     ("50k messages", long),
     ("an 8 MiB message", giant_message),
     ("an 8 MiB result", giant_result),
-    ("CJK", |bench| every_budget(bench, &foreign("変更点を説明してください。请检查文件。한국어 문장."))),
-    ("emoji", |bench| every_budget(bench, &foreign("\u{1F468}\u{200D}\u{1F469}\u{200D}\u{1F467}\u{1F600}\u{1F1E9}\u{1F1EA}"))),
+    ("CJK", |bench| {
+        every_budget(bench, &foreign("変更点を説明してください。请检查文件。한국어 문장."))
+    }),
+    ("emoji", |bench| {
+        every_budget(
+            bench,
+            &foreign("\u{1F468}\u{200D}\u{1F469}\u{200D}\u{1F467}\u{1F600}\u{1F1E9}\u{1F1EA}"),
+        )
+    }),
     ("images", images),
 ];
 
@@ -37,14 +44,13 @@ fn every_budget(bench: &Bench<'_>, talk: &Conversation) -> Outcome {
     stage.take_in(&view)?;
     let mut checks = 0;
     for budget in budgets(&view) {
-        // Refused is what is larger than half of a budget; below that there is nothing to measure by.
-        let judged = budget.max(view.total_tokens().min(4_000));
         if let Some(plan) = stage.assemble(&view, budget)? {
-            judge("assemble", &view, &plan, judged, Family::Anthropic)?;
+            judge("assemble", &view, &plan, budget, Family::Anthropic)?;
         }
         checks += 1;
     }
-    for (budget, trigger) in [(0, Trigger::Overflow), (view.total_tokens() / 3, Trigger::Threshold)] {
+    for (budget, trigger) in [(0, Trigger::Overflow), (view.total_tokens() / 3, Trigger::Threshold)]
+    {
         if let Ok(Compaction::Plan(plan)) = stage.compact(&view, budget, trigger)? {
             judge("compact", &view, &plan, budget, Family::Anthropic)?;
         }

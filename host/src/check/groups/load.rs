@@ -19,7 +19,8 @@ const META_SYMBOL: &str = "CONTEXT_ENGINE_META";
 
 /// The file exports its door and no more than it must; what it needs of the system is told.
 fn symbols(bench: &Bench<'_>) -> Outcome {
-    let unreadable = |reason: String| Fault::new("symbols", format!("the file cannot be read: {reason}"));
+    let unreadable =
+        |reason: String| Fault::new("symbols", format!("the file cannot be read: {reason}"));
     let image = fs::read(bench.file).map_err(|error| unreadable(error.to_string()))?;
     let file = object::File::parse(&*image).map_err(|error| unreadable(error.to_string()))?;
     let exports = file.dynamic_symbols().filter(|symbol| symbol.is_definition());

@@ -9,6 +9,7 @@ use ctxhost_engine_api::{Action, Compaction, Plan, Role, Transcript, Trigger};
 
 use super::Named;
 use crate::check::bench::Bench;
+use crate::check::child::YARD_TOP;
 use crate::check::fault::{Fault, Outcome, Passed};
 use crate::check::stage::{Stage, must};
 use crate::check::working;
@@ -41,10 +42,9 @@ const INJECTIONS: [&str; 5] = [
 ];
 
 /// Names of sessions that a careless engine would open as files.
-const PATHS: [&str; 7] = [
-    "../../../../../../../../tmp/ctxhost-check-escaped",
-    "../../escaped",
-    "/tmp/ctxhost-check-escaped",
+const PATHS: [&str; 6] = [
+    "../../../../escaped",
+    "../escaped",
     "a/b/c",
     "..",
     "C:\\windows\\escaped",
@@ -156,7 +156,9 @@ fn own_words(plan: &Plan, view: &Transcript) -> Vec<(&'static str, String)> {
     }
     words.extend(plan.extras.notes.iter().map(|note| ("a note in a plan", note.detail.clone())));
     words.push(("the details", plan.extras.details.to_string()));
-    words.extend(plan.extras.system_prompt_addition.iter().map(|text| ("the system prompt", text.clone())));
+    words.extend(
+        plan.extras.system_prompt_addition.iter().map(|text| ("the system prompt", text.clone())),
+    );
     words
 }
 
@@ -198,11 +200,16 @@ fn stays_untrusted(what: &str, plan: &Plan) -> Result<(), Fault> {
         let Some(mark) = text.find(MARK) else { continue };
         if *role != Role::User {
             let name = role.name();
-            return broke_out(format!("{what} put words of a tool in as {name}: the model would trust them"));
+            return broke_out(format!(
+                "{what} put words of a tool in as {name}: the model would trust them"
+            ));
         }
         let outside = |open: &str, close: &str| {
             let wrapped = text.contains(open);
-            wrapped && text.find(close).is_some_and(|end| end < mark || text.rfind(MARK) > text.find(close))
+            wrapped
+                && text
+                    .find(close)
+                    .is_some_and(|end| end < mark || text.rfind(MARK) > text.find(close))
         };
         if outside("<summary", "</summary>") {
             return broke_out(format!(
@@ -216,9 +223,10 @@ fn stays_untrusted(what: &str, plan: &Plan) -> Result<(), Fault> {
 
 fn paths(bench: &Bench<'_>) -> Outcome {
     let view = working::session(10).transcript();
-    let stage = bench.open(bench.host_with_model())?;
-    let mut stage = stage;
-    for id in PATHS.into_iter().chain([&*"long".repeat(100)]) {
+    let mut stage = bench.open(bench.host_with_model())?;
+    // All of them lead into the yard, where whatever was written is found and goes with the child.
+    let (long, absolute) = ("long".repeat(100), bench.yard.join("absolute").display().to_string());
+    for id in PATHS.into_iter().chain([long.as_str(), absolute.as_str()]) {
         stage.rename(id);
         // A host with such a session may be refused; what matters is where the engine writes.
         let _ = stage.try_bootstrap(&view)?;
@@ -230,19 +238,18 @@ fn paths(bench: &Bench<'_>) -> Outcome {
         let _ = stage.maintain(&view)?;
     }
     stage.dispose()?;
-    let top = bench.yard.ancestors().find(|folder| folder.ends_with(super::super::child::YARD_TOP));
+    let top = bench.yard.ancestors().find(|folder| folder.ends_with(YARD_TOP));
     let mut written = Vec::new();
     top.into_iter().for_each(|top| files(top, &mut written));
-    written.extend(["/tmp/ctxhost-check-escaped"].map(str::to_owned).into_iter().filter(|path| Path::new(path).exists()));
     match written.first() {
         Some(path) => {
             let message = format!(
-                "the engine wrote a file by itself: {path}; an engine keeps what it keeps in the host's \
+                "the engine wrote a file by itself: {path:?}; an engine keeps what it keeps in the host's \
                  store, and the id of a session is no path"
             );
             Err(Fault::new("wrote", message))
         }
-        None => Ok(Passed::checks(PATHS.len() as u64 + 1)),
+        None => Ok(Passed::checks(PATHS.len() as u64 + 2)),
     }
 }
 
@@ -252,7 +259,9 @@ fn files(folder: &Path, found: &mut Vec<String>) {
         let path = entry.path();
         match path.is_dir() {
             true => files(&path, found),
-            false => found.push(path.display().to_string()),
+            false => {
+                found.push(path.file_name().unwrap_or_default().to_string_lossy().into_owned())
+            }
         }
     }
 }
