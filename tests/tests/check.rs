@@ -232,8 +232,10 @@ fn cases_and_groups_that_are_not_there_are_said() {
     assert!(said.contains("there is no group \"speed\""), "{said}");
 }
 
-/// What is neither long nor giant: the sizes are tried on the smallest engine, and by the run in full.
-const QUICK: &str = "load,contract,transcript,progress,determinism,restart,cancellation,services,isolation,security";
+/// What is neither long nor giant: sizes are tried on the smallest engine, and in the run in full. The
+/// contract suite has a test of its own.
+const QUICK: &str =
+    "load,transcript,progress,determinism,restart,cancellation,services,isolation,security";
 
 fn passes(library: &Path, arguments: &[&str]) {
     let bench = Bench::of(library);

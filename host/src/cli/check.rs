@@ -18,8 +18,9 @@ use crate::engine::{Inspected, LoadError, inspect};
 ///
 /// Every test runs in a process of its own, so an engine that aborts or hangs harms nobody. What an engine
 /// answers is judged before the host's law repairs it. A failure is shown with the smallest conversation
-/// at which it happens and the command that repeats it. A whole run leaves conformance.json in this
-/// folder, which speaks for these very bytes. Exit code 0: conformant; 1: not; 3: no engine that this
+/// at which it happens and the command that repeats it. The engine's settings are those of the file of
+/// --config, and of no other. A whole run leaves conformance.json in this folder, which speaks for these
+/// very bytes. Exit code 0: conformant; 1: not; 3: no engine that this
 /// host can load.
 #[derive(Debug, clap::Args)]
 pub(super) struct Check {

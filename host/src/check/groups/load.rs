@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use ctxhost_engine_api::border::{Meta, ROOT_SYMBOL};
+use ctxhost_engine_api::border::Meta;
 use object::read::elf::{Dyn as _, ElfFile64, FileHeader as _};
 use object::{Endianness, Object as _, ObjectSymbol as _, elf};
 
@@ -14,8 +14,8 @@ use crate::engine::inspect;
 pub(super) const CASES: [Named; 3] =
     [("symbols and needs", symbols), ("info", info), ("load, create, retire", retire)];
 
-/// The other symbol that `export_engine!` makes: what the loader reads without loading.
-const META_SYMBOL: &str = "CONTEXT_ENGINE_META";
+/// How the symbols of an engine begin, in whatever case: its doors and its metadata.
+const OURS: &str = "context_engine";
 
 /// The file exports its door and no more than it must; what it needs of the system is told.
 fn symbols(bench: &Bench<'_>) -> Outcome {
@@ -24,15 +24,14 @@ fn symbols(bench: &Bench<'_>) -> Outcome {
     let image = fs::read(bench.file).map_err(|error| unreadable(error.to_string()))?;
     let file = object::File::parse(&*image).map_err(|error| unreadable(error.to_string()))?;
     let exports = file.dynamic_symbols().filter(|symbol| symbol.is_definition());
-    let mut names: Vec<String> =
-        exports.filter_map(|symbol| symbol.name().ok().map(str::to_owned)).collect();
-    names.sort();
-    if !names.iter().any(|name| name == ROOT_SYMBOL) {
-        let message = format!("the library does not export {ROOT_SYMBOL}");
+    let is_ours = |name: &str| name.to_ascii_lowercase().starts_with(OURS);
+    let (ours, more): (Vec<&str>, Vec<&str>) =
+        exports.filter_map(|symbol| symbol.name().ok()).partition(|name| is_ours(name));
+    if ours.is_empty() {
+        let message = "the library exports no door of an engine; was it stripped?";
         return Err(Fault::new("symbols", message));
     }
-    let more = names.iter().filter(|name| *name != ROOT_SYMBOL && *name != META_SYMBOL).count();
-    let symbols = match more {
+    let symbols = match more.len() {
         0 => "symbols".to_owned(),
         more => format!("symbols (and {more} that nobody asks for)"),
     };
