@@ -64,9 +64,9 @@ impl Group {
     /// The history of a case, where a smaller one may do.
     pub(super) fn history(self, case: u64) -> Option<History> {
         match self {
-            Group::Transcript => Some(histories::of_family(case)).map(generated),
+            Group::Transcript => Some(generated(histories::of_family(case))),
             Group::Progress | Group::Determinism | Group::Restart => {
-                Some(histories::of_any(case)).map(generated)
+                Some(generated(histories::of_any(case)))
             }
             _ => None,
         }

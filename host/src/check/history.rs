@@ -8,7 +8,7 @@ use ctxhost_engine_api::{Flags, Message, Role, Transcript};
 use proptest::strategy::{Strategy as _, ValueTree as _};
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::provider::Family;
 use super::settings::{SEED, WORK_EVERY};
@@ -110,59 +110,77 @@ fn any(number: u64) -> Vec<NewEntry> {
     tree.map_or_else(|_| Script::new().finish(), |tree| tree.current()).entries
 }
 
+/// The JSON of a message, taken apart.
+type Members = Map<String, Value>;
+
 /// Gives an entry the names, call ids and signatures that models of a family leave in a session.
 fn dress(entry: &mut NewEntry, family: Family) {
-    let Ok(mut message) = serde_json::from_str::<Value>(&entry.raw) else { return };
-    let [api, provider, model] = family.speaker();
+    let Ok(mut message) = serde_json::from_str::<Members>(&entry.raw) else { return };
     if entry.role == Role::Assistant {
-        for (name, value) in [("api", api), ("provider", provider), ("model", model)] {
-            message[name] = value.into();
+        for (name, value) in ["api", "provider", "model"].into_iter().zip(family.speaker()) {
+            message.insert(name.to_owned(), value.into());
         }
     }
-    let renamed = |id: &str| match family {
-        Family::OpenaiResponses => format!("{id}|fc_{id}"),
-        _ => id.to_owned(),
-    };
-    for block in message["content"].as_array_mut().into_iter().flatten() {
-        if block["type"] == "toolCall" {
-            block["id"] = renamed(block["id"].as_str().unwrap_or_default()).into();
+    for block in blocks(&mut message) {
+        if is_of(block, "toolCall") {
+            let id = block.get("id").and_then(Value::as_str).unwrap_or_default();
+            let id = renamed(id, family);
+            block.insert("id".to_owned(), id.into());
             if family == Family::Gemini {
-                block["thoughtSignature"] = "c2lnbmVk".into();
+                block.insert("thoughtSignature".to_owned(), "c2lnbmVk".into());
             }
         }
     }
-    if let Some(id) = message["toolCallId"].as_str().map(renamed) {
-        message["toolCallId"] = id.into();
+    if let Some(id) = message.get_mut("toolCallId") {
+        *id = renamed(id.as_str().unwrap_or_default(), family).into();
     }
-    entry.calls.iter_mut().for_each(|id| *id = renamed(id));
-    entry.answers = entry.answers.as_deref().map(renamed);
-    rewrite(entry, &message);
+    entry.calls.iter_mut().for_each(|id| *id = renamed(id, family));
+    entry.answers = entry.answers.as_deref().map(|id| renamed(id, family));
+    rewrite(entry, message);
+}
+
+/// The id of a call as a family writes it.
+fn renamed(id: &str, family: Family) -> String {
+    match family {
+        Family::OpenaiResponses => format!("{id}|fc_{id}"),
+        _ => id.to_owned(),
+    }
 }
 
 /// Leaves the beginning of every text of an entry.
 fn shorten(entry: &mut NewEntry) {
-    let Ok(mut message) = serde_json::from_str::<Value>(&entry.raw) else { return };
-    let cut = |text: &mut Value| {
-        if let Some(long) = text.as_str() {
-            *text = long.chars().take(CUT_CHARS).collect::<String>().into();
+    let Ok(mut message) = serde_json::from_str::<Members>(&entry.raw) else { return };
+    message.get_mut("content").into_iter().for_each(cut_text);
+    for block in blocks(&mut message) {
+        if is_of(block, "text") {
+            block.get_mut("text").into_iter().for_each(cut_text);
         }
-    };
-    if message["content"].is_string() {
-        cut(&mut message["content"]);
-    }
-    for block in message["content"].as_array_mut().into_iter().flatten() {
-        if block["type"] == "text" {
-            cut(&mut block["text"]);
-        }
-        if block["type"] == "toolCall" {
-            block["arguments"] = serde_json::json!({});
+        if is_of(block, "toolCall") {
+            block.insert("arguments".to_owned(), Members::new().into());
         }
     }
-    rewrite(entry, &message);
+    rewrite(entry, message);
 }
 
-fn rewrite(entry: &mut NewEntry, message: &Value) {
-    entry.raw = message.to_string();
+/// Cuts a text; what is none stays.
+fn cut_text(text: &mut Value) {
+    if let Some(long) = text.as_str() {
+        *text = long.chars().take(CUT_CHARS).collect::<String>().into();
+    }
+}
+
+/// The content of a message that has blocks.
+fn blocks(message: &mut Members) -> impl Iterator<Item = &mut Members> {
+    let content = message.get_mut("content").and_then(Value::as_array_mut);
+    content.into_iter().flatten().filter_map(Value::as_object_mut)
+}
+
+fn is_of(block: &Members, kind: &str) -> bool {
+    block.get("type").is_some_and(|found| found == kind)
+}
+
+fn rewrite(entry: &mut NewEntry, message: Members) {
+    entry.raw = Value::Object(message).to_string();
     let parsed = Message::parse(&entry.raw, "");
     (entry.text, entry.tokens) = (parsed.text(), tokens::message(&parsed));
 }
