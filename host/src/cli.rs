@@ -4,6 +4,7 @@ mod bisect;
 mod branch;
 mod chaos;
 mod chat;
+mod check;
 mod compact;
 mod config;
 mod context;
@@ -84,6 +85,7 @@ enum Command {
     Slot(slot::Slot),
     New(new::New),
     Dev(dev::Dev),
+    Check(check::Check),
     /// Experiments that try to lose something.
     #[command(subcommand)]
     Chaos(chaos::Chaos),
@@ -119,6 +121,7 @@ pub fn run() -> ExitCode {
         Command::Slot(command) => command.run(arguments.config.as_deref(), &mut output),
         Command::New(command) => command.run(&mut output),
         Command::Dev(command) => command.run(arguments.config.as_deref(), &mut output),
+        Command::Check(command) => command.run(arguments.config.as_deref(), &mut output),
         Command::Chaos(command) => command.run(&mut output),
         Command::Store(command) => command.run(arguments.config.as_deref(), &mut output),
     };

@@ -25,6 +25,7 @@ pub mod config;
 pub mod runtime;
 
 pub mod chaos;
+pub mod check;
 pub mod dev;
 pub mod scaffold;
 

@@ -23,6 +23,8 @@ enum Blame {
     Caller,
     /// The machine or the program failed.
     Inside,
+    /// The library that was named is no engine for this host.
+    Library,
 }
 
 /// A command that did not succeed.
@@ -45,6 +47,11 @@ impl Failure {
         Failure { blame: Blame::Inside, message: message.into(), hints: Vec::new() }
     }
 
+    /// The library cannot be loaded here: exit code 3.
+    pub(super) fn library(message: impl Into<String>) -> Self {
+        Failure { blame: Blame::Library, message: message.into(), hints: Vec::new() }
+    }
+
     /// Adds a line that says what else is known or what to do.
     pub(super) fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hints.push(hint.into());
@@ -57,6 +64,7 @@ impl Failure {
         match self.blame {
             Blame::Caller => ExitCode::from(2),
             Blame::Inside => ExitCode::from(1),
+            Blame::Library => ExitCode::from(3),
         }
     }
 }
