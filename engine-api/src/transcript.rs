@@ -6,6 +6,7 @@
 
 pub mod log;
 pub mod message;
+pub mod projected;
 pub mod tokens;
 
 use std::ops::Range;

@@ -44,6 +44,7 @@ mod memory;
 mod precompute;
 pub mod replay;
 pub mod roster;
+pub mod stack;
 pub mod workspace;
 
 pub use agent::{BuildError, Occupancy, Runtime, RuntimeBuilder, SessionId};
@@ -52,4 +53,5 @@ pub use compaction::{CompactionOutcome, Verdict};
 pub use conversation::Conversation;
 pub use request::{Ask, Compacting, RuntimeError, Shaped, Shaper};
 pub use setup::Setup;
+pub use stack::Stack;
 pub use turn::{Reply, TurnError};

@@ -7,7 +7,8 @@ use super::config::nearest;
 use super::failure::Failure;
 use super::opening;
 use super::output::Output;
-use crate::config::{Config, FILE_NAME, set_slot};
+use crate::config::{Config, FILE_NAME, set_slot, set_stack};
+use crate::engine::{LiveEngine, stages};
 
 /// The setting that is changed.
 const SLOT: &str = "plugins.slots.context_engine";
@@ -16,7 +17,7 @@ const SLOT: &str = "plugins.slots.context_engine";
 /// is as it was.
 #[derive(Debug, clap::Args)]
 pub(super) struct Use {
-    /// The engine's id.
+    /// The engine's id; several in a row as mask+legacy.
     engine: String,
 }
 
@@ -29,22 +30,28 @@ impl Use {
         let path = target(config_path);
         let before = if path.exists() { Config::load(&path)? } else { Config::default() };
         self.refuse_path(&path)?;
-        opening::find(&before, &self.engine).map_err(|failure| unchanged(failure, &before))?;
-        let edit = set_slot(&path, &self.engine)?;
-        let opened = Config::load(&path)
-            .map_err(Failure::from)
-            .and_then(|config| opening::open(&config, &self.engine));
+        opening::find_all(&before, &self.engine).map_err(|failure| unchanged(failure, &before))?;
+        let row = stages(&self.engine);
+        let edit = match row.as_slice() {
+            [id] => set_slot(&path, id),
+            row => set_stack(&path, row),
+        }?;
+        let opened = Config::load(&path).map_err(Failure::from).and_then(|config| {
+            row.iter().map(|id| opening::open(&config, id)).collect::<Result<Vec<_>, _>>()
+        });
         match opened {
-            Ok(engine) => {
-                let info = engine.info();
+            Ok(engines) => {
+                let told: Vec<String> = engines.iter().map(told).collect();
+                let (noun, them) = match engines.len() {
+                    1 => ("engine", "it"),
+                    _ => ("engines", "them"),
+                };
                 output.print(&format!(
                     "{}: [plugins.slots] context_engine {}\n\
-                     effective engine: {} {} ({}) - checked by loading it\n",
+                     effective {noun}: {} - checked by loading {them}\n",
                     path.display(),
                     self.change(&before.slot().configured),
-                    info.id,
-                    info.version,
-                    engine.source(),
+                    told.join(", then "),
                 ))?;
                 Ok(ExitCode::SUCCESS)
             }
@@ -74,6 +81,11 @@ impl Use {
         }
         format!("{old:?} -> {:?}", self.engine)
     }
+}
+
+fn told(engine: &LiveEngine) -> String {
+    let info = engine.info();
+    format!("{} {} ({})", info.id, info.version, engine.source())
 }
 
 fn unchanged(failure: Failure, config: &Config) -> Failure {

@@ -13,6 +13,7 @@ use super::bundled::LEGACY;
 use super::environment::Environment;
 use super::live::{EngineSpec, LiveEngine, OpenError};
 use super::quarantine::{Quarantine, QuarantineRecord};
+use super::row::RowError;
 
 /// What the host does when the configured engine fails.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
@@ -42,6 +43,9 @@ pub enum SlotError {
         /// What it said.
         error: Box<EngineError>,
     },
+    /// Several engines were named for one slot in a way that makes no stack.
+    #[error("a stack of engines {0}")]
+    Stack(#[from] RowError),
     /// The engine said something that the caller acts on: its window is too small, what must stay
     /// does not fit, the call was cancelled.
     #[error("{error}")]
@@ -57,7 +61,8 @@ impl SlotError {
         SlotError::Engine { id: id.into(), operation, error: Box::new(error) }
     }
 
-    fn answer(error: EngineError) -> Self {
+    /// An engine said something that the caller acts on.
+    pub(crate) fn answer(error: EngineError) -> Self {
         SlotError::Answer { error: Box::new(error) }
     }
 }
@@ -83,6 +88,12 @@ impl<T> Served<T> {
         let version = env!("CARGO_PKG_VERSION").to_owned();
         Served { value, engine: name.into(), version, fallback: None, took: Duration::ZERO }
     }
+
+    /// The same with something else made of the answer.
+    pub(crate) fn map<U>(self, make: impl FnOnce(T) -> U) -> Served<U> {
+        let Served { value, engine, version, fallback, took } = self;
+        Served { value: make(value), engine, version, fallback, took }
+    }
 }
 
 /// One engine in one slot.
@@ -90,6 +101,13 @@ impl<T> Served<T> {
 pub struct Serving {
     slot: u64,
     engine: String,
+}
+
+impl Serving {
+    /// The same slot, served by another engine or by several.
+    pub(crate) fn by(self, engine: String) -> Serving {
+        Serving { engine, ..self }
+    }
 }
 
 /// Slots opened so far by this process.
@@ -159,6 +177,11 @@ impl Slot {
             Some(engine) if self.quarantine.reason(engine.id()).is_none() => engine,
             _ => &self.legacy,
         }
+    }
+
+    /// The bundled engine, whether it serves or waits to.
+    pub(crate) fn bundled(&self) -> &Arc<LiveEngine> {
+        &self.legacy
     }
 
     /// Which engine of which slot serves the next call: what must be told of a session anew when it
@@ -415,12 +438,12 @@ impl Slot {
 }
 
 /// What the caller acts on; no engine is to blame for it.
-fn is_answer(kind: ErrorKind) -> bool {
+pub(crate) fn is_answer(kind: ErrorKind) -> bool {
     matches!(kind, ErrorKind::WindowTooSmall | ErrorKind::CannotFit | ErrorKind::Cancelled)
 }
 
 /// Whether a failed compaction says that the engine is broken, not merely that it could not.
-fn is_breakage(kind: ErrorKind) -> bool {
+pub(crate) fn is_breakage(kind: ErrorKind) -> bool {
     matches!(
         kind,
         ErrorKind::Panicked | ErrorKind::Deadline | ErrorKind::Protocol | ErrorKind::Dead

@@ -39,12 +39,13 @@ use super::memory::Notes;
 use super::model_name::ModelName;
 use super::request::Shaper;
 use super::setup::Setup;
+use super::stack::Stack;
 use super::subagent::Running;
 use super::turn::{self, Budget, Letter, Reply, Turn, TurnError};
 use crate::config::{
     AccountingSettings, AgentSettings, BudgetSettings, CompactionSettings, SessionSettings,
 };
-use crate::engine::{Clock, EngineSpec, Slot, SlotError};
+use crate::engine::{Clock, EngineSpec, SlotError};
 use crate::history::{HistoryError, Undone};
 use crate::law::LawSettings;
 use crate::provider::Client;
@@ -101,7 +102,7 @@ pub(super) struct Shared {
     pub(super) events: broadcast::Sender<Event>,
     failover: Mutex<Failover>,
     accounting: AccountingSettings,
-    slot: RwLock<Arc<Slot>>,
+    slot: RwLock<Arc<Stack>>,
     /// What another slot is opened with.
     setup: Setup,
     sessions: Mutex<HashMap<SessionId, Arc<HeldSession>>>,
@@ -195,16 +196,19 @@ impl Runtime {
         Ok(undone)
     }
 
-    /// Fills the slot with another engine, from the next turn on. A turn that is under way ends with the
+    /// Fills the slot with another engine, or with several in a row, from the next turn on. A turn that is under way ends with the
     /// engine it began with.
     ///
     /// # Errors
     ///
     /// [`SlotError`]; the engine that served goes on.
-    pub fn use_engine(&self, engine: &EngineSpec) -> Result<(), SlotError> {
+    pub fn use_engine(
+        &self,
+        engines: &(impl AsRef<[EngineSpec]> + ?Sized),
+    ) -> Result<(), SlotError> {
         let shared = &*self.shared;
-        let slot = shared.open_slot(engine)?;
-        let id = slot.effective().id().to_owned();
+        let slot = shared.open_slot(engines.as_ref())?;
+        let id = slot.effective().id;
         *shared.slot.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(slot);
         shared.tell("", What::EngineChanged { engine: id });
         Ok(())
@@ -232,7 +236,7 @@ impl Runtime {
             budget_tokens: budget.tokens,
             reserve_tokens: budget.reserve_tokens,
             window_tokens: turn.window_tokens(),
-            engine: turn.slot.effective().id().to_owned(),
+            engine: turn.slot.effective().id,
             model: turn.walk.model().to_string(),
             view: turn.conversation.view(),
         })
@@ -244,7 +248,7 @@ impl Runtime {
 
     /// The engine that serves now.
     pub fn engine(&self) -> String {
-        self.shared.slot().effective().id().to_owned()
+        self.shared.slot().effective().id
     }
 
     /// Waits for what runs in the background, as long as it makes progress. What only waits for a pause
@@ -291,7 +295,7 @@ impl Shared {
     }
 
     /// The slot as it is filled now.
-    pub(super) fn slot(&self) -> Arc<Slot> {
+    pub(super) fn slot(&self) -> Arc<Stack> {
         self.slot.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
@@ -317,7 +321,7 @@ impl Shared {
     /// What requests and compactions of a turn are shaped with.
     pub(super) fn shaper<'a>(
         &'a self,
-        slot: &'a Slot,
+        slot: &'a Stack,
         model: &'a ModelRef,
         budget: Budget,
     ) -> Shaper<'a> {
@@ -332,8 +336,8 @@ impl Shared {
         }
     }
 
-    fn open_slot(&self, engine: &EngineSpec) -> Result<Slot, SlotError> {
-        self.setup.open_slot(engine, &self.clock, self.known.clone())
+    fn open_slot(&self, engines: &[EngineSpec]) -> Result<Stack, SlotError> {
+        self.setup.open_slot(engines, &self.clock, self.known.clone())
     }
 }
 

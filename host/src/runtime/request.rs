@@ -11,7 +11,8 @@ use ctxhost_engine_api::{
 use super::compaction::{self, CompactionOutcome, Verdict, Wanted};
 use super::conversation::Conversation;
 use super::hook::CompactionHook;
-use crate::engine::{Served, Slot, SlotError};
+use super::stack::{Bench, Stack, Staged};
+use crate::engine::{Served, SlotError};
 use crate::law::{self, CannotFit, LawSettings, Lawful, Repair};
 use crate::session::SessionError;
 use crate::survival::Gate;
@@ -103,7 +104,7 @@ impl Shaped {
 #[derive(Clone, Copy, Debug)]
 pub struct Shaper<'a> {
     /// The engines.
-    pub slot: &'a Slot,
+    pub slot: &'a Stack,
     /// The numbers of the law.
     pub law: &'a LawSettings,
     /// What a request must fit into, in tokens as entries count them.
@@ -153,7 +154,7 @@ impl Shaper<'_> {
             if fits && !(may_improve && assembled.wants_compaction()) {
                 return Ok(assembled.into_shaped(view, work));
             }
-            if !fits && self.slot.effective().info().owns_compaction {
+            if !fits && self.slot.effective().owns_compaction {
                 // It has promised to fit. What the law put back it could not have counted, so it is
                 // asked again with that much less.
                 let overshoot_tokens = assembled.lawful.tokens - self.budget_tokens;
@@ -205,7 +206,7 @@ impl Shaper<'_> {
     ) -> Result<bool, RuntimeError> {
         let view = conversation.view();
         let compacts =
-            ask.compacting != Compacting::Never && !self.slot.effective().info().owns_compaction;
+            ask.compacting != Compacting::Never && !self.slot.effective().owns_compaction;
         if !compacts || view.total_tokens() <= self.budget_tokens {
             return Ok(false);
         }
@@ -272,11 +273,16 @@ impl Shaper<'_> {
                 now_ms: ask.now_ms,
                 ..AssembleRequest::default()
             };
-            let served = self.slot.assemble(view, request).await?;
-            let plan = served.value.clone();
+            let Shaper { law, budget_tokens, .. } = *self;
             let anchors = conversation.anchors();
-            match law::enforce_with(anchors, view, plan, self.budget_tokens, self.law) {
-                Ok(lawful) => return Ok(Assembled { served, lawful }),
+            let bench = Bench { anchors, budget_tokens, law };
+            let Staged { served, repairs } = self.slot.assemble(view, request, bench).await?;
+            let plan = served.value.clone();
+            match law::enforce_with(anchors, view, plan, budget_tokens, law) {
+                Ok(mut lawful) => {
+                    lawful.repairs.splice(0..0, repairs);
+                    return Ok(Assembled { served, lawful });
+                }
                 Err(violation) => {
                     self.slot.refuse(&served.engine, "assemble", &violation.to_string())?;
                     self.ingest(conversation).await?;
@@ -291,7 +297,7 @@ impl Shaper<'_> {
         let lawful = law::enforce(&view, plan, self.budget_tokens, self.law)
             .map_err(|violation| EngineError::failed(violation.to_string()))
             .map_err(|error| SlotError::engine(LAST_RUNG, "assemble", error))?;
-        let effective = self.slot.effective().id();
+        let effective = self.slot.effective().id;
         let why = match work.compactions.last().map(|outcome| &outcome.verdict) {
             Some(Verdict::Rejected { reason } | Verdict::NotTried { reason }) => reason.clone(),
             _ => format!("{effective} left the request above its budget"),

@@ -7,10 +7,10 @@ use ctxhost_engine_api::ModelRef;
 
 use super::hook::CompactionHook;
 use super::request::Shaper;
+use super::stack::Stack;
 use crate::config::Config;
 use crate::engine::{
-    Clock, EngineSpec, EngineStores, Environment, OnEngineError, SessionView, Slot, SlotError,
-    Timeouts,
+    Clock, EngineSpec, EngineStores, Environment, OnEngineError, SessionView, SlotError, Timeouts,
 };
 use crate::law::LawSettings;
 use crate::media::MediaHome;
@@ -51,27 +51,27 @@ pub struct Setup {
 }
 
 impl Setup {
-    /// Opens an engine in a slot of its own.
+    /// Opens an engine, or several in a row, in a slot of its own.
     ///
     /// # Errors
     ///
     /// [`SlotError`].
     pub fn open_slot(
         &self,
-        engine: &EngineSpec,
+        engines: &(impl AsRef<[EngineSpec]> + ?Sized),
         clock: &Clock,
         sessions: Arc<dyn SessionView>,
-    ) -> Result<Slot, SlotError> {
+    ) -> Result<Stack, SlotError> {
         let mut environment = Environment::new(self.timeouts.clone(), clock.clone());
         environment.sessions = Some(sessions);
         environment.completer = self.completer.clone();
         environment.store_folder = self.store_folder.clone();
         environment.stores = self.stores.clone();
-        Slot::open(engine, &self.legacy, self.on_error, &environment)
+        Stack::open(engines.as_ref(), &self.legacy, self.on_error, &environment)
     }
 
     /// Shapes requests with a slot.
-    pub fn shaper<'a>(&'a self, slot: &'a Slot) -> Shaper<'a> {
+    pub fn shaper<'a>(&'a self, slot: &'a Stack) -> Shaper<'a> {
         Shaper {
             slot,
             law: &self.law,

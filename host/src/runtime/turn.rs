@@ -29,8 +29,8 @@ use super::inbox::Inbox;
 use super::lane::LaneGuard;
 use super::memory::SessionMemory;
 use super::recovery::{self, Pressure};
+use super::stack::Stack;
 use super::subagent::Children;
-use crate::engine::Slot;
 use crate::provider::message::{StopReason, Usage};
 use crate::provider::truncation::Counts;
 use crate::provider::{AssistantMessage, ChatMessage};
@@ -100,7 +100,7 @@ pub(super) struct Turn<'a> {
     /// What earlier sessions left, and how saving more of it went.
     pub(super) memory: &'a mut SessionMemory,
     /// The slot of this turn: a swap takes effect with the next one.
-    pub(super) slot: Arc<Slot>,
+    pub(super) slot: Arc<Stack>,
     /// The way along the models: the one that answers, and those that did not.
     pub(super) walk: Walk,
     /// What has gone wrong so far.

@@ -82,9 +82,9 @@ pub(super) async fn run(
             false => "there is no compaction to take back".into(),
         }),
         Command::Engine { name } => {
-            let spec = Roster::of(config).spec(config, &name);
-            let spec = spec.map_err(|error| unlisted(config, &name, error))?;
-            runtime.use_engine(&spec).map_err(|error| Failure::caller(error.to_string()))?;
+            let specs = Roster::of(config).stack(config, &name);
+            let specs = specs.map_err(|error| unlisted(config, &name, error))?;
+            runtime.use_engine(&specs).map_err(|error| Failure::caller(error.to_string()))?;
             Ok(format!("{} serves from the next turn on", runtime.engine()))
         }
         Command::Help => Ok(HELP.into()),

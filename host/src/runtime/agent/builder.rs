@@ -131,7 +131,8 @@ impl RuntimeBuilder {
         self
     }
 
-    /// This engine of the config's, by id or by the path of its library, instead of that of the slot.
+    /// This engine of the config's, by id or by the path of its library, instead of that of the slot;
+    /// several in a row as `mask+legacy`.
     #[must_use]
     pub fn engine(mut self, name: &str) -> Self {
         self.engine = Some(name.to_owned());
@@ -240,7 +241,7 @@ impl RuntimeBuilder {
         let prefixes = Arc::new(LivePrefixes::default());
         let setup = self.setup(&chain, &windows, &prefixes)?;
         let known = Arc::new(KnownSessions::new(self.media.clone()));
-        let slot = setup.open_slot(&self.spec()?, &self.clock, known.clone())?;
+        let slot = setup.open_slot(&self.engines()?, &self.clock, known.clone())?;
         let shared = Shared {
             clients,
             settings: config.agent.clone(),
@@ -375,17 +376,22 @@ impl RuntimeBuilder {
         spec
     }
 
-    fn spec(&self) -> Result<EngineSpec, BuildError> {
+    /// The engines of the slot.
+    fn engines(&self) -> Result<Vec<EngineSpec>, BuildError> {
         if let Some(spec) = &self.spec {
-            return Ok(spec.clone());
+            return Ok(vec![spec.clone()]);
         }
         let slot = self.config.slot();
-        let name = self.engine.as_deref().unwrap_or(&slot.engine);
-        let mut spec = Roster::of(&self.config).spec(&self.config, name)?;
+        self.named(self.engine.as_deref().unwrap_or(&slot.engine))
+    }
+
+    /// The engines of a name, with the rules of the workspace.
+    fn named(&self, name: &str) -> Result<Vec<EngineSpec>, BuildError> {
+        let mut specs = Roster::of(&self.config).stack(&self.config, name)?;
         if let Some(rules) = self.workspace_rules() {
-            rules.give(&mut spec);
+            specs.iter_mut().for_each(|spec| _ = rules.give(spec));
         }
-        Ok(spec)
+        Ok(specs)
     }
 }
 
