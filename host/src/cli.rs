@@ -23,6 +23,7 @@ mod replay;
 mod restore;
 mod sessions;
 mod setup;
+mod shadow;
 mod statusline;
 mod store;
 mod undo;
@@ -76,6 +77,9 @@ enum Command {
     #[command(subcommand)]
     Config(config::Config),
     Use(use_engine::Use),
+    /// The engines in the shadow of the slot's own.
+    #[command(subcommand)]
+    Shadow(shadow::Shadow),
     /// Experiments that try to lose something.
     #[command(subcommand)]
     Chaos(chaos::Chaos),
@@ -108,6 +112,7 @@ pub fn run() -> ExitCode {
         Command::Engines(command) => command.run(arguments.config.as_deref(), &mut output),
         Command::Config(command) => command.run(arguments.config.as_deref(), &mut output),
         Command::Use(command) => command.run(arguments.config.as_deref(), &mut output),
+        Command::Shadow(command) => command.run(&mut output),
         Command::Chaos(command) => command.run(&mut output),
         Command::Store(command) => command.run(arguments.config.as_deref(), &mut output),
     };

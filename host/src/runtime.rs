@@ -44,6 +44,7 @@ mod memory;
 mod precompute;
 pub mod replay;
 pub mod roster;
+pub mod shadow;
 pub mod stack;
 pub mod workspace;
 

@@ -39,6 +39,7 @@ use super::memory::Notes;
 use super::model_name::ModelName;
 use super::request::Shaper;
 use super::setup::Setup;
+use super::shadow::Shadows;
 use super::stack::Stack;
 use super::subagent::Running;
 use super::turn::{self, Budget, Letter, Reply, Turn, TurnError};
@@ -103,6 +104,8 @@ pub(super) struct Shared {
     failover: Mutex<Failover>,
     accounting: AccountingSettings,
     slot: RwLock<Arc<Stack>>,
+    /// Engines that run beside that of the slot.
+    pub(super) shadows: Option<Shadows>,
     /// What another slot is opened with.
     setup: Setup,
     sessions: Mutex<HashMap<SessionId, Arc<HeldSession>>>,
@@ -259,6 +262,16 @@ impl Runtime {
         let wait = Duration::from_millis(self.shared.compaction.wait_ms);
         if tokio::time::timeout(wait, self.shared.background.wait()).await.is_err() {
             tracing::warn!("housekeeping was still under way after {} ms", wait.as_millis());
+        }
+        if tokio::time::timeout(wait, self.shadows_settled()).await.is_err() {
+            tracing::warn!("engines in the shadow were at work after {} ms", wait.as_millis());
+        }
+    }
+
+    /// Waits until the engines in the shadow have looked at every request so far and it is written down.
+    pub async fn shadows_settled(&self) {
+        if let Some(shadows) = &self.shared.shadows {
+            shadows.settled().await;
         }
     }
 }

@@ -89,6 +89,8 @@ pub struct Shaped {
     pub compactions: Vec<CompactionOutcome>,
     /// What the engine did that no operation of the plan shows.
     pub notes: Vec<Note>,
+    /// Plans that the law refused on the way.
+    pub refused: u64,
     /// Time inside engines.
     pub took: Duration,
 }
@@ -149,6 +151,7 @@ impl Shaper<'_> {
             let view = conversation.view();
             let assembled = self.assemble(conversation, &view, ask, allowance_tokens).await?;
             work.took += assembled.served.took;
+            work.refused += assembled.refused;
             let fits = assembled.lawful.tokens <= self.budget_tokens;
             let may_improve = attempt == 1 && ask.compacting == Compacting::WhenWanted;
             if fits && !(may_improve && assembled.wants_compaction()) {
@@ -262,6 +265,7 @@ impl Shaper<'_> {
         ask: &Ask,
         allowance_tokens: u64,
     ) -> Result<Assembled, RuntimeError> {
+        let mut refused_before = 0;
         loop {
             let request = AssembleRequest {
                 session: conversation.reference().clone(),
@@ -276,14 +280,17 @@ impl Shaper<'_> {
             let Shaper { law, budget_tokens, .. } = *self;
             let anchors = conversation.anchors();
             let bench = Bench { anchors, budget_tokens, law };
-            let Staged { served, repairs } = self.slot.assemble(view, request, bench).await?;
+            let Staged { served, repairs, refused } =
+                self.slot.assemble(view, request, bench).await?;
             let plan = served.value.clone();
             match law::enforce_with(anchors, view, plan, budget_tokens, law) {
                 Ok(mut lawful) => {
                     lawful.repairs.splice(0..0, repairs);
-                    return Ok(Assembled { served, lawful });
+                    let refused = refused_before + refused;
+                    return Ok(Assembled { served, lawful, refused });
                 }
                 Err(violation) => {
+                    refused_before += refused + 1;
                     self.slot.refuse(&served.engine, "assemble", &violation.to_string())?;
                     self.ingest(conversation).await?;
                 }
@@ -310,6 +317,7 @@ impl Shaper<'_> {
             fallback: Some(why),
             compactions: work.compactions,
             notes: Vec::new(),
+            refused: work.refused,
             took: work.took,
         })
     }
@@ -319,6 +327,7 @@ impl Shaper<'_> {
 #[derive(Default)]
 struct Work {
     compactions: Vec<CompactionOutcome>,
+    refused: u64,
     took: Duration,
 }
 
@@ -326,6 +335,7 @@ struct Work {
 struct Assembled {
     served: Served<Plan>,
     lawful: Lawful,
+    refused: u64,
 }
 
 impl Assembled {
@@ -349,6 +359,7 @@ impl Assembled {
             fallback: self.served.fallback,
             compactions: work.compactions,
             notes: self.served.value.extras.notes,
+            refused: work.refused,
             took: work.took,
         }
     }

@@ -62,12 +62,18 @@ impl Setup {
         clock: &Clock,
         sessions: Arc<dyn SessionView>,
     ) -> Result<Stack, SlotError> {
+        let environment = self.environment(clock, sessions);
+        Stack::open(engines.as_ref(), &self.legacy, self.on_error, &environment)
+    }
+
+    /// What the engines of a slot share.
+    pub(super) fn environment(&self, clock: &Clock, sessions: Arc<dyn SessionView>) -> Environment {
         let mut environment = Environment::new(self.timeouts.clone(), clock.clone());
         environment.sessions = Some(sessions);
         environment.completer = self.completer.clone();
         environment.store_folder = self.store_folder.clone();
         environment.stores = self.stores.clone();
-        Stack::open(engines.as_ref(), &self.legacy, self.on_error, &environment)
+        environment
     }
 
     /// Shapes requests with a slot.

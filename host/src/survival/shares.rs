@@ -90,6 +90,15 @@ impl Share {
 }
 
 impl Shares {
+    /// Counts another survey to this one.
+    pub fn add(&mut self, more: &Shares) {
+        for category in Category::ALL {
+            let (share, other) = (self.of_mut(category), more.of(category));
+            share.kept += other.kept;
+            share.total += other.total;
+        }
+    }
+
     /// The mean of the categories of which anything was said, from 0 to 1; 1 where nothing was. A mean,
     /// because a listing of 500 addresses shall not outweigh what the person asked for.
     pub fn mean(&self) -> f64 {

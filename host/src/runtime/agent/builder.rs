@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::{Runtime, Shared};
-use crate::config::Config;
+use crate::config::{Config, ShadowSettings};
 use crate::engine::{Clock, EngineSpec, SlotError, state_folder};
 use crate::media::MediaHome;
 use crate::provider::{Client, Completer, ConnectError, connect};
@@ -24,6 +24,8 @@ use crate::runtime::memory::{NOTES, Notes};
 use crate::runtime::model_name::ModelName;
 use crate::runtime::roster::{Roster, RosterError};
 use crate::runtime::setup::{Setup, summariser};
+use crate::runtime::shadow::ledger::{self, Ledger};
+use crate::runtime::shadow::{Shadows, Surroundings};
 use crate::runtime::subagent::Running;
 use crate::runtime::workspace::WorkspaceRules;
 use crate::store::SessionStore;
@@ -68,6 +70,12 @@ pub enum BuildError {
         /// What the slot names.
         id: String,
     },
+    /// The system gave the engines in the shadow no thread.
+    #[error("no thread for the engines in the shadow: {source}")]
+    Shadows {
+        /// What the system said.
+        source: std::io::Error,
+    },
     /// A tool of the program cannot be offered.
     #[error(transparent)]
     Tool(#[from] ToolError),
@@ -90,6 +98,7 @@ pub struct RuntimeBuilder {
     store_folder: Option<PathBuf>,
     store: Option<Arc<dyn SessionStore>>,
     memory_folder: Option<PathBuf>,
+    shadow_ledger: Option<PathBuf>,
     workspace: Option<PathBuf>,
     clock: Clock,
 }
@@ -112,6 +121,7 @@ impl RuntimeBuilder {
             store_folder: None,
             store: None,
             memory_folder: None,
+            shadow_ledger: None,
             workspace: None,
             clock: Clock::default(),
         }
@@ -216,6 +226,14 @@ impl RuntimeBuilder {
         self
     }
 
+    /// The file in which it is written down what engines in the shadow saw, instead of the one in the
+    /// user's state folder.
+    #[must_use]
+    pub fn shadow_ledger(mut self, path: impl Into<PathBuf>) -> Self {
+        self.shadow_ledger = Some(path.into());
+        self
+    }
+
     /// Another clock than the system's.
     #[must_use]
     pub fn clock(mut self, clock: Clock) -> Self {
@@ -242,6 +260,7 @@ impl RuntimeBuilder {
         let setup = self.setup(&chain, &windows, &prefixes)?;
         let known = Arc::new(KnownSessions::new(self.media.clone()));
         let slot = setup.open_slot(&self.engines()?, &self.clock, known.clone())?;
+        let shadows = self.shadows(&setup, &known)?;
         let shared = Shared {
             clients,
             settings: config.agent.clone(),
@@ -261,6 +280,7 @@ impl RuntimeBuilder {
             failover: Mutex::new(Failover::new(config.failover.clone(), chain)),
             accounting: config.accounting.clone(),
             slot: RwLock::new(Arc::new(slot)),
+            shadows,
             setup,
             sessions: Mutex::default(),
             notes: self.notes()?,
@@ -270,6 +290,27 @@ impl RuntimeBuilder {
             closing: CancellationToken::new(),
         };
         Ok(Runtime { shared: Arc::new(shared) })
+    }
+
+    /// Who runs beside the slot's own engine.
+    fn shadows(
+        &self,
+        setup: &Setup,
+        known: &Arc<KnownSessions>,
+    ) -> Result<Option<Shadows>, BuildError> {
+        let names = self.config.shadows();
+        if names.is_empty() {
+            return Ok(None);
+        }
+        let rows: Result<Vec<_>, _> = names.iter().map(|name| self.named(name)).collect();
+        let ShadowSettings { complete: may_complete, log_bytes } = self.config.shadow;
+        let serving = setup.environment(&self.clock, known.clone());
+        let surroundings = Surroundings { serving, may_complete };
+        let path = || state_folder().join(ledger::FILE_NAME);
+        let ledger = Ledger::new(self.shadow_ledger.clone().unwrap_or_else(path), log_bytes);
+        let law = &self.config.law;
+        let shadows = Shadows::open(&rows?, &setup.legacy, &surroundings, law, ledger);
+        Ok(Some(shadows.map_err(|source| BuildError::Shadows { source })?))
     }
 
     /// Who fills the memory slot.

@@ -33,6 +33,8 @@ pub(in crate::runtime) struct Staged {
     pub(in crate::runtime) served: Served<Plan>,
     /// What the law mended on the way, in positions of the session.
     pub(in crate::runtime) repairs: Vec<Repair>,
+    /// Plans that the law refused on the way.
+    pub(in crate::runtime) refused: u64,
 }
 
 impl Stack {
@@ -47,9 +49,10 @@ impl Stack {
         request: AssembleRequest,
         bench: Bench<'_>,
     ) -> Result<Staged, SlotError> {
+        let mut refused = 0;
         if self.stages.is_empty() {
             let served = self.slot.assemble(view, request).await?;
-            return Ok(Staged { served, repairs: Vec::new() });
+            return Ok(Staged { served, repairs: Vec::new(), refused });
         }
         self.refuse_while_quarantined("assemble")?;
         let began = Instant::now();
@@ -64,15 +67,20 @@ impl Stack {
             match self.step(working, reading, &mut course, &request, bench, is_last).await? {
                 Step::Taken | Step::PassedOn => {}
                 Step::Failed(operation, error) => self.fail(working.stage, operation, error)?,
+                Step::Refused(violation) => {
+                    refused += 1;
+                    let error = EngineError::failed(violation.to_string());
+                    self.fail(working.stage, "assemble", error)?;
+                }
             }
         }
         self.remember(&request.session.id, readings);
         let Course { plan, repairs, by, .. } = course;
         if by.is_empty() {
             let served = self.stood_in(self.slot.assemble(view, request).await?);
-            return Ok(Staged { served, repairs: Vec::new() });
+            return Ok(Staged { served, repairs: Vec::new(), refused });
         }
-        Ok(Staged { served: self.served(&by, plan, began.elapsed()), repairs })
+        Ok(Staged { served: self.served(&by, plan, began.elapsed()), repairs, refused })
     }
 
     /// The law refused what the stack answered. Each stage but the last had passed it, so the last of
@@ -133,7 +141,7 @@ impl Stack {
         };
         Ok(match course.take(engine.info(), &own, plan, bench, is_last) {
             Ok(()) => Step::Taken,
-            Err(violation) => Step::Failed("assemble", EngineError::failed(violation.to_string())),
+            Err(violation) => Step::Refused(violation),
         })
     }
 }
@@ -146,6 +154,8 @@ enum Step {
     PassedOn,
     /// It failed, in this operation.
     Failed(&'static str, EngineError),
+    /// The law refused its plan.
+    Refused(law::Violation),
 }
 
 /// How far a request has come.
