@@ -10,7 +10,7 @@ pub struct ShadowSettings {
     /// nobody sees.
     pub complete: bool,
     /// What is written down of them before the file begins anew, in bytes; the file before it is kept.
-    /// Default 4,194,304: about ten thousand requests.
+    /// Default 4,194,304: about five thousand requests.
     pub log_bytes: u64,
 }
 

@@ -92,7 +92,7 @@ pub(super) const SETTINGS: &[Setting] = &[
         "shadow.log_bytes",
         "bytes",
         Allowed::Whole(65_536),
-        "what is written down of engines in the shadow before the file begins anew; the file before it is kept. About ten thousand requests",
+        "what is written down of engines in the shadow before the file begins anew; the file before it is kept. About five thousand requests",
     ),
     setting(
         "budget.reserve_tokens",

@@ -4,3 +4,4 @@ mod failing;
 mod lawful;
 mod stage;
 mod telling;
+mod turn;

@@ -78,7 +78,9 @@ fn check(
 ) {
     let mut plans = [Plan::default(), Plan::default(), Plan::default()];
     let [one, two, three] = &mut plans;
-    (first(one), second(two), expected(three));
+    first(one);
+    second(two);
+    expected(three);
     let [first, second, expected] = plans;
     assert_eq!(compose(&first, second).ops, expected.ops);
 }
