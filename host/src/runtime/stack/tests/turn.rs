@@ -16,12 +16,12 @@ async fn runtime(text: &str, client: &Arc<Scripted>) -> Runtime {
 #[tokio::test]
 async fn a_turn_is_shaped_by_the_row_of_the_config() {
     let folder = tempfile::tempdir().unwrap();
-    let client = Scripted::new(|_| Answer::Says("an answer ".repeat(200)));
+    let client = Scripted::new(|_| Answer::Says("an answer ".repeat(1_600)));
     let row = "[plugins.slots]\ncontext_engine = [\"mask\", \"legacy\"]\n";
     let runtime = runtime(row, &client).await;
     assert_eq!(runtime.engine(), "mask+legacy");
     let session = session(&runtime, &folder);
-    for turn in 0..6 {
+    for turn in 0..8 {
         let question = format!("question {turn}: {}", "what of it? ".repeat(50));
         let reply = runtime.send(&session, &question).await.unwrap();
         assert_eq!(reply.engine, "mask+legacy");
