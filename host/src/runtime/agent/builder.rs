@@ -1,5 +1,7 @@
 //! A runtime put together: from a config, from a program's own parts, or from both.
 
+mod shadows;
+
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, RwLock};
@@ -11,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::{Runtime, Shared};
-use crate::config::{Config, ShadowSettings};
+use crate::config::Config;
 use crate::engine::{Clock, EngineSpec, SlotError, state_folder};
 use crate::media::MediaHome;
 use crate::provider::{Client, Completer, ConnectError, connect};
@@ -24,8 +26,6 @@ use crate::runtime::memory::{NOTES, Notes};
 use crate::runtime::model_name::ModelName;
 use crate::runtime::roster::{Roster, RosterError};
 use crate::runtime::setup::{Setup, summariser};
-use crate::runtime::shadow::ledger::{self, Ledger};
-use crate::runtime::shadow::{Shadows, Surroundings};
 use crate::runtime::subagent::Running;
 use crate::runtime::workspace::WorkspaceRules;
 use crate::store::SessionStore;
@@ -290,27 +290,6 @@ impl RuntimeBuilder {
             closing: CancellationToken::new(),
         };
         Ok(Runtime { shared: Arc::new(shared) })
-    }
-
-    /// Who runs beside the slot's own engine.
-    fn shadows(
-        &self,
-        setup: &Setup,
-        known: &Arc<KnownSessions>,
-    ) -> Result<Option<Shadows>, BuildError> {
-        let names = self.config.shadows();
-        if names.is_empty() {
-            return Ok(None);
-        }
-        let rows: Result<Vec<_>, _> = names.iter().map(|name| self.named(name)).collect();
-        let ShadowSettings { complete: may_complete, log_bytes } = self.config.shadow;
-        let serving = setup.environment(&self.clock, known.clone());
-        let surroundings = Surroundings { serving, may_complete };
-        let path = || state_folder().join(ledger::FILE_NAME);
-        let ledger = Ledger::new(self.shadow_ledger.clone().unwrap_or_else(path), log_bytes);
-        let law = &self.config.law;
-        let shadows = Shadows::open(&rows?, &setup.legacy, &surroundings, law, ledger);
-        Ok(Some(shadows.map_err(|source| BuildError::Shadows { source })?))
     }
 
     /// Who fills the memory slot.
