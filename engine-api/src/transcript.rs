@@ -7,6 +7,7 @@
 pub mod log;
 pub mod message;
 pub mod mirror;
+pub mod projected;
 pub mod tokens;
 
 use std::ops::Range;

@@ -26,6 +26,7 @@ mod replay;
 mod restore;
 mod sessions;
 mod setup;
+mod shadow;
 mod slot;
 mod statusline;
 mod store;
@@ -86,6 +87,9 @@ enum Command {
     New(new::New),
     Dev(dev::Dev),
     Check(check::Check),
+    /// The engines in the shadow of the slot's own.
+    #[command(subcommand)]
+    Shadow(shadow::Shadow),
     /// Experiments that try to lose something.
     #[command(subcommand)]
     Chaos(chaos::Chaos),
@@ -122,6 +126,7 @@ pub fn run() -> ExitCode {
         Command::New(command) => command.run(&mut output),
         Command::Dev(command) => command.run(arguments.config.as_deref(), &mut output),
         Command::Check(command) => command.run(arguments.config.as_deref(), &mut output),
+        Command::Shadow(command) => command.run(&mut output),
         Command::Chaos(command) => command.run(&mut output),
         Command::Store(command) => command.run(arguments.config.as_deref(), &mut output),
     };

@@ -27,6 +27,8 @@ mod places;
 mod plugins;
 mod providers;
 mod session;
+mod shadow;
+mod slots;
 mod swap;
 mod tables;
 
@@ -35,12 +37,13 @@ pub use agent::AgentSettings;
 pub use budget::{BudgetSettings, RESERVE_FLOOR_TOKENS};
 pub use catalogue::{Allowed, SETTINGS, Setting};
 pub use compaction::{CompactionSettings, Timing};
-pub use edit::{SlotEdit, set_slot};
+pub use edit::{SlotEdit, set_row, set_slot, set_stack};
 pub use error::{ConfigError, Mistake};
 pub use explain::{ExplainRow, explain};
 pub use failover::FailoverSettings;
 pub use plugins::{Entry, Plugins, SlotChoice, Slots};
 pub use session::{MediaPlace, RetentionSettings, SessionSettings};
+pub use shadow::ShadowSettings;
 pub use swap::SwapSettings;
 pub use tables::{ModelDefaults, ModelSettings, SummariserSettings};
 
@@ -82,6 +85,8 @@ pub struct Config {
     pub retention: RetentionSettings,
     /// When compactions happen.
     pub compaction: CompactionSettings,
+    /// Engines that run beside the slot's own.
+    pub shadow: ShadowSettings,
     /// How long models rest that gave no answer.
     pub failover: FailoverSettings,
     /// How the sizes of requests are learned.
@@ -121,6 +126,7 @@ struct Written {
     session: SessionSettings,
     retention: RetentionSettings,
     compaction: CompactionSettings,
+    shadow: ShadowSettings,
     failover: FailoverSettings,
     accounting: AccountingSettings,
     store: StoreSettings,
@@ -188,6 +194,11 @@ impl Config {
         self.plugins.context_engine()
     }
 
+    /// The engines that run beside the slot's own, without effect.
+    pub fn shadows(&self) -> Vec<String> {
+        self.plugins.shadows()
+    }
+
     /// The engine of the memory slot; `None` while it is off.
     pub fn memory(&self) -> Option<String> {
         self.plugins.memory()
@@ -253,6 +264,7 @@ impl Written {
             session: self.session,
             retention: self.retention,
             compaction: self.compaction,
+            shadow: self.shadow,
             failover: self.failover,
             accounting: self.accounting,
             store: self.store,

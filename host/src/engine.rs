@@ -16,6 +16,7 @@ mod library;
 mod live;
 mod quarantine;
 mod question;
+mod row;
 mod seat;
 mod services;
 mod slot;
@@ -29,7 +30,9 @@ pub use lane::Isolation;
 pub use library::{Inspected, LoadError, inspect};
 pub use live::{EngineSpec, LinkedEngine, LiveEngine, OpenError, Source};
 pub use quarantine::{Quarantine, QuarantineRecord};
-pub use slot::{LostTrial, OnEngineError, Served, Serving, Slot, SlotError, Troubles};
+pub use row::{JOINT, MAX_STAGES, RowError, check_row, joined, stages};
+pub use slot::{OnEngineError, Served, Serving, Slot, SlotError, TroubleCounter, Troubles};
+pub(crate) use slot::{is_answer, is_breakage};
 pub use store::EngineStores;
 pub use timeouts::Timeouts;
 pub use worker::{

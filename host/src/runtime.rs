@@ -46,6 +46,8 @@ mod memory;
 mod precompute;
 pub mod replay;
 pub mod roster;
+pub mod shadow;
+pub mod stack;
 pub mod workspace;
 
 pub use agent::{BuildError, Occupancy, Runtime, RuntimeBuilder, SessionId};
@@ -54,5 +56,6 @@ pub use compaction::{CompactionOutcome, Verdict};
 pub use conversation::Conversation;
 pub use request::{Ask, Compacting, RuntimeError, Shaped, Shaper};
 pub use setup::Setup;
+pub use stack::Stack;
 pub use swap::{SwapError, Swapped};
 pub use turn::{Reply, TurnError};

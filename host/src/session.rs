@@ -53,6 +53,7 @@ pub use compacted::Compacted;
 pub use compaction::NewCompaction;
 pub use delivered::Delivered;
 pub use digest::digest;
+pub(crate) use entry::{retold, retold_raw, rewritten};
 pub use error::{LineFault, LineProblem, SessionError};
 pub use folder::{Kept, SessionFolder};
 pub use header::{Header, SESSION_VERSION};

@@ -18,7 +18,7 @@ mod server;
 
 use server::{Answer, Server};
 
-const ENGINES: &str = "legacy,window,mask";
+const ENGINES: &str = "legacy,window,mask,mask+legacy";
 const WINDOWS: [&str; 4] = ["16k", "32k", "64k", "200k"];
 /// A key that stands nowhere but in the environment of one command.
 const KEY: &str = "sk-never-to-be-shown-4711";

@@ -72,9 +72,12 @@ pub(crate) struct EntryTexts {
 #[derive(Clone, Default)]
 pub(crate) struct Chunk {
     // Each `'static` below is a lie that never leaves this type: the strings live in `texts`, which
-    // holds them as long as their entry is here, and `entries()` shortens the lifetime to that of the chunk.
+    // holds them as long as their entry is here, or in `view`, which never changes, and `entries()` shortens
+    // the lifetime to that of the chunk.
     entries: Vec<AbiEntry<'static>>,
     texts: Vec<Arc<EntryTexts>>,
+    /// The view whose entries some of these repeat, for as long as they borrow its strings.
+    view: Option<TranscriptObj>,
 }
 
 /// The numbers of an entry that is being appended.
@@ -89,24 +92,46 @@ pub(crate) struct EntryHead {
     pub(crate) kind: u8,
 }
 
+impl EntryHead {
+    /// The whole entry: these numbers beside id, parent, text and JSON.
+    fn with(self, [id, parent, text, raw]: [&str; 4]) -> AbiEntry<'static> {
+        AbiEntry {
+            seq: self.seq,
+            ts_ms: self.ts_ms,
+            frame: self.frame,
+            tokens_before: self.tokens_before,
+            tokens: self.tokens,
+            flags: self.flags,
+            role: self.role,
+            kind: self.kind,
+            id: outlive(id),
+            parent: outlive(parent),
+            text: outlive(text),
+            raw: outlive(raw),
+        }
+    }
+}
+
 impl Chunk {
-    pub(crate) fn push(&mut self, head: EntryHead, texts: EntryTexts) {
-        let texts = Arc::new(texts);
-        self.entries.push(AbiEntry {
-            seq: head.seq,
-            ts_ms: head.ts_ms,
-            frame: head.frame,
-            tokens_before: head.tokens_before,
-            tokens: head.tokens,
-            flags: head.flags,
-            role: head.role,
-            kind: head.kind,
-            id: outlive(&texts.id),
-            parent: outlive(&texts.parent),
-            text: outlive(&texts.text),
-            raw: outlive(&texts.raw),
-        });
+    /// An empty chunk that may repeat entries of a view.
+    pub(crate) fn over(view: TranscriptObj) -> Chunk {
+        Chunk { view: Some(view), ..Chunk::default() }
+    }
+
+    pub(crate) fn push(&mut self, head: EntryHead, texts: Arc<EntryTexts>) {
+        self.entries.push(head.with([&*texts.id, &*texts.parent, &*texts.text, &*texts.raw]));
         self.texts.push(texts);
+    }
+
+    /// Repeats the strings of an entry of the view that this chunk is over, and copies none of them.
+    /// Does nothing where there is no such entry.
+    pub(crate) fn repeat(&mut self, head: EntryHead, seq: u64) {
+        let Some(view) = &self.view else { return };
+        let Ok(at) = usize::try_from(seq) else { return };
+        let chunk = view.chunk(at / CHUNK_ENTRIES).as_slice();
+        let Some(entry) = chunk.get(at % CHUNK_ENTRIES) else { return };
+        let texts = [&entry.id, &entry.parent, &entry.text, &entry.raw].map(RStr::as_str);
+        self.entries.push(head.with(texts));
     }
 
     pub(crate) fn entries(&self) -> &[AbiEntry<'_>] {
@@ -141,9 +166,13 @@ impl Chunk {
 }
 
 fn outlive(text: &str) -> RStr<'static> {
-    // SAFETY: `Chunk::push` is the only caller. It keeps the `Arc<EntryTexts>` that owns this text in
-    // `texts` for as long as the entry is in `entries`, and `Chunk::truncate` takes both away in that
-    // order; a boxed str never moves; clones of a chunk clone the `Arc`; and `entries()` hands the text out for no longer than the chunk is borrowed.
+    // SAFETY: `Chunk::push` and `Chunk::repeat` are the only callers. The first keeps the
+    // `Arc<EntryTexts>` that owns this text in `texts` for as long as the entry is in `entries`, and
+    // `Chunk::truncate` takes both away in that order; texts stand there in the order of their entries and
+    // are no more than those, so none goes before its entry. A boxed str never moves. The second reads the
+    // text out of the snapshot in `view`, which is set once, when the chunk is made, and whose strings are
+    // valid while a handle on it lives. Clones of a chunk clone both; and `entries()` hands the text out
+    // for no longer than the chunk is borrowed.
     unsafe { RStr::from_raw_parts(text.as_ptr(), text.len()) }
 }
 

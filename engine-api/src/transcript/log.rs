@@ -128,6 +128,7 @@ impl TranscriptLog {
     }
 
     fn push(&mut self, head: EntryHead, texts: EntryTexts) {
+        let texts = Arc::new(texts);
         match self.chunks.last_mut().filter(|chunk| !chunk.is_full()) {
             // A snapshot that is still held keeps the chunk as it was; this makes a copy of it.
             Some(chunk) => Arc::make_mut(chunk).push(head, texts),

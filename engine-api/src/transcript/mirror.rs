@@ -189,7 +189,7 @@ impl Mirror {
             text: entry.text.into(),
             raw: entry.raw.into(),
         };
-        Arc::make_mut(chunk).push(head, texts);
+        Arc::make_mut(chunk).push(head, Arc::new(texts));
         self.len += 1;
     }
 

@@ -42,7 +42,8 @@ pub(super) struct Chat {
     /// Its context window, such as 32k.
     #[arg(long, value_name = "TOKENS", value_parser = parse_tokens)]
     window: Option<u64>,
-    /// The engine, by id or by the path of its library; by default the one of the slot.
+    /// The engine, by id or by the path of its library, or several in a row, such as mask+legacy; by
+    /// default the one of the slot.
     #[arg(long, value_name = "ID|PATH")]
     engine: Option<String>,
 }

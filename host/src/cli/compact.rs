@@ -30,7 +30,8 @@ pub(super) struct Compact {
     /// The context window to compact for, such as 200k; by default the window of its model.
     #[arg(long, value_name = "TOKENS", value_parser = parse_tokens)]
     window: Option<u64>,
-    /// The engine, by id or by the path of its library; by default the one of the slot.
+    /// The engine, by id or by the path of its library, or several in a row, such as mask+legacy; by
+    /// default the one of the slot.
     #[arg(long, value_name = "ID|PATH")]
     engine: Option<String>,
     /// What the summary should look after.
@@ -55,17 +56,17 @@ impl Compact {
         let outcomes = runtime.block_on(async {
             let roster = Roster::of(&config);
             let name = setup::engine_or_slot(self.engine.as_deref(), &config, output)?;
-            let spec = roster.spec(&config, &name);
-            let mut spec = spec.map_err(|error| unlisted(&config, &name, error))?;
+            let specs = roster.stack(&config, &name);
+            let mut specs = specs.map_err(|error| unlisted(&config, &name, error))?;
             let (mut setup, window) = setup::of(&config, &roster, session.model(), self.window)?;
-            setup::give_rules(&session, &mut spec, &mut setup, output);
+            setup::give_rules(&session, &mut specs, &mut setup, output);
             setup.media = media_home();
             if self.engine.is_some() {
                 // Who names an engine wants that one or none in their session.
                 setup.on_error = OnEngineError::Fail;
             }
             let wish = ByHand { focus: self.focus.clone(), now_ms: now_ms() };
-            let compaction = compact_by_hand(session, &spec, &setup, &wish).await;
+            let compaction = compact_by_hand(session, &specs, &setup, &wish).await;
             compaction.map_err(|error| setup::broken_off(&config, &name, &window, error))
         })?;
         let Some(last) = outcomes.last() else { return Ok(ExitCode::FAILURE) };

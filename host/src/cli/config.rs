@@ -11,7 +11,7 @@ use super::output::Output;
 use super::render::grid::{Column, Grid};
 use super::render::paint::Tone;
 use crate::config::{Config as Settings, FILE_NAME, explain};
-use crate::engine::Inspected;
+use crate::engine::{Inspected, stages};
 
 /// The config file: checked, explained, imported.
 #[derive(Debug, clap::Subcommand)]
@@ -68,9 +68,21 @@ fn check(settings: &Settings, output: &mut Output) -> Result<ExitCode, Failure> 
         Some(reason) => format!(" ({reason}; {} serves)\n", slot.engine),
         None => "\n".to_owned(),
     };
-    let others = settings.plugins.entries.keys().filter(|id| **id != slot.engine);
+    let shadows = settings.shadows();
+    if !shadows.is_empty() {
+        text += &format!("ok  slot    shadow = {}\n", shadows.join(", "));
+    }
+    let mut used = stages(&slot.engine);
+    for id in shadows.iter().flat_map(|name| stages(name)) {
+        if !used.contains(&id) {
+            used.push(id);
+        }
+    }
+    let others = settings.plugins.entries.keys().filter(|id| !used.contains(&id.as_str()));
     let others = others.filter(|id| settings.plugins.refusal(id).is_none());
-    text += &opened(settings, &slot.engine)?;
+    for id in &used {
+        text += &opened(settings, id)?;
+    }
     for id in others {
         text += &match opening::find(settings, id)? {
             None => opened(settings, id)?,

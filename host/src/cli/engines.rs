@@ -9,7 +9,7 @@ use super::output::Output;
 use super::render::grid::{Column, Grid};
 use super::render::paint::Tone;
 use crate::config::Config;
-use crate::engine::{Source, inspect};
+use crate::engine::{Source, inspect, stages};
 use crate::runtime::roster::Roster;
 
 /// The engines that can fill the slot.
@@ -42,12 +42,20 @@ fn list(config: &Config, output: &mut Output) -> Result<ExitCode, Failure> {
     let slot = config.slot();
     let columns = ["", "engine", "version", "source", "state"].map(Column::left);
     let mut grid = Grid::new(columns.to_vec());
+    let row = stages(&slot.engine);
+    let shadows = config.shadows();
     for engine in Roster::of(config).engines() {
-        let mark = if engine.id == slot.engine { "*" } else { " " };
-        let note = match (&engine.problem, engine.id == slot.engine) {
+        let stage = row.iter().position(|id| *id == engine.id);
+        let mark = if stage.is_some() { "*" } else { " " };
+        let is_shadow = shadows.iter().any(|name| stages(name).contains(&engine.id.as_str()));
+        let note = match (&engine.problem, stage) {
             (Some(problem), _) => problem.clone(),
-            (None, true) => "effective".into(),
-            (None, false) => String::new(),
+            (None, Some(stage)) if row.len() > 1 => {
+                format!("effective, stage {} of {}", stage + 1, row.len())
+            }
+            (None, Some(_)) => "effective".into(),
+            (None, None) if is_shadow => "in the shadow".into(),
+            (None, None) => String::new(),
         };
         let tone = if engine.problem.is_some() { Tone::Warning } else { Tone::Plain };
         let cells = [mark, &engine.id, &engine.version, &engine.source.to_string(), &note];

@@ -112,7 +112,7 @@ fn age(age: Duration) -> String {
     if hours.is_multiple_of(24) { format!("{}d", hours / 24) } else { format!("{hours}h") }
 }
 
-fn parse_age(text: &str) -> Result<Duration, String> {
+pub(super) fn parse_age(text: &str) -> Result<Duration, String> {
     let bad = || format!("{text:?} is no age; write a number of days or hours, such as 90d or 12h");
     let (number, hours) = match (text.strip_suffix('d'), text.strip_suffix('h')) {
         (Some(days), _) => (days, 24),

@@ -4,7 +4,8 @@ use std::path::Path;
 
 use crate::config::{Config, ConfigError};
 use crate::engine::{
-    Clock, EngineSpec, Environment, Inspected, LEGACY, LiveEngine, OpenError, Source, inspect,
+    Clock, EngineSpec, Environment, Inspected, LEGACY, LiveEngine, OpenError, RowError, Source,
+    check_row, inspect, stages,
 };
 use crate::runtime::roster::{Roster, RosterError};
 
@@ -16,6 +17,22 @@ pub(super) fn open(config: &Config, name: &str) -> Result<LiveEngine, Failure> {
         Roster::of(config).spec(config, name).map_err(|error| unlisted(config, name, error))?;
     let environment = Environment::new(config.timeouts.clone(), Clock::default());
     LiveEngine::open(&spec, &environment).map_err(|error| unopened(config, name, error))
+}
+
+/// Opens the engines of a name: one engine, or several in a row.
+pub(super) fn open_all(config: &Config, name: &str) -> Result<Vec<LiveEngine>, Failure> {
+    stages(name).into_iter().map(|name| open(config, name)).collect()
+}
+
+/// Finds the engines of a name that may serve: of one engine, or of several in a row.
+pub(super) fn find_all(config: &Config, name: &str) -> Result<(), Failure> {
+    let names = stages(name);
+    check_row(&names).map_err(|row| unlisted(config, name, row_error(name, row)))?;
+    names.into_iter().try_for_each(|name| find(config, name).map(drop))
+}
+
+fn row_error(name: &str, row: RowError) -> RosterError {
+    RosterError::Row { name: name.to_owned(), row }
 }
 
 /// Finds an engine that may serve without running anything of it: a library is read and held
@@ -35,7 +52,8 @@ pub(super) fn find(config: &Config, name: &str) -> Result<Option<Inspected>, Fai
     };
     let id = found.as_ref().map_or(name, |file| file.meta.id.as_str());
     // Naming an engine in the slot is permission enough; elsewhere the list of the welcome counts.
-    if id == LEGACY || id == config.slot().engine || config.plugins.welcomes(id) {
+    let in_slot = config.slot().engine;
+    if id == LEGACY || stages(&in_slot).contains(&id) || config.plugins.welcomes(id) {
         return Ok(found);
     }
     let reason = "plugins.allow does not name it".into();
@@ -73,6 +91,7 @@ pub(super) fn unlisted(config: &Config, name: &str, error: RosterError) -> Failu
             reason.split(' ').next().and_then(|key| place(config, key))
         }
         RosterError::Unknown { .. } => place(config, &format!("plugins.entries.{name}")),
+        RosterError::Row { .. } => None,
     };
     let failure = Failure::from(error);
     match place {

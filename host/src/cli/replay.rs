@@ -35,7 +35,8 @@ pub(super) struct Replay {
     /// a demo its own.
     #[arg(long, value_name = "TOKENS", value_parser = parse_tokens)]
     window: Option<u64>,
-    /// The engine, by id or by the path of its library; by default the one of the slot.
+    /// The engine, by id or by the path of its library, or several in a row, such as mask+legacy; by
+    /// default the one of the slot.
     #[arg(
         long,
         value_name = "ID|PATH",
@@ -43,7 +44,7 @@ pub(super) struct Replay {
         value_parser = NonEmptyStringValueParser::new()
     )]
     engine: Option<String>,
-    /// Several engines, side by side.
+    /// Several engines, side by side; each may be a row of them, such as mask+legacy.
     #[arg(
         long,
         value_name = "ID|PATH,…",
@@ -107,11 +108,11 @@ impl Replay {
         let names = self.engine_names(config, output)?;
         let mut runs: Vec<Run> = Vec::new();
         for name in &names {
-            let spec = roster.spec(config, name);
-            let mut spec = spec.map_err(|error| unlisted(config, name, error))?;
-            setup::give_rules(&recorded.session, &mut spec, &mut setup, output);
+            let specs = roster.stack(config, name);
+            let mut specs = specs.map_err(|error| unlisted(config, name, error))?;
+            setup::give_rules(&recorded.session, &mut specs, &mut setup, output);
             let bar = progress_bar(output, name);
-            let run = replay::replay(&recorded.session, &spec, &setup, |progress| {
+            let run = replay::replay(&recorded.session, &specs, &setup, |progress| {
                 bar.set_length(progress.total);
                 bar.set_position(progress.requests);
             });

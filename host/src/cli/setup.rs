@@ -69,17 +69,18 @@ pub(super) fn window_of(
     WindowFacts { window_tokens, source, reserve_tokens, budget_tokens }
 }
 
-/// Gives an engine, and the one that stands in for it, the rules of the session's workspace, and says
+/// Gives engines, and the one that stands in for them, the rules of the session's workspace, and says
 /// so where they are used.
 pub(super) fn give_rules(
     session: &Session,
-    spec: &mut EngineSpec,
+    specs: &mut [EngineSpec],
     setup: &mut Setup,
     output: &mut Output,
 ) {
     let Some(rules) = WorkspaceRules::near(session.header().cwd()) else { return };
     rules.give(&mut setup.legacy);
-    if rules.give(spec) {
+    let given = specs.iter_mut().map(|spec| rules.give(spec)).fold(false, |any, it| any | it);
+    if given {
         output.remark(&format!("workspace rules {}", rules.path.display()));
     }
 }
@@ -112,7 +113,7 @@ pub(super) fn engine_or_slot(
     output: &mut Output,
 ) -> Result<String, Failure> {
     if let Some(name) = named {
-        opening::find(config, name)?;
+        opening::find_all(config, name)?;
         return Ok(name.to_owned());
     }
     let slot = config.slot();

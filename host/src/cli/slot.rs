@@ -10,7 +10,7 @@ use super::failure::Failure;
 use super::opening;
 use super::output::Output;
 use super::use_engine::{Use, refuse_path};
-use crate::config::{Config, FILE_NAME, set_slot};
+use crate::config::{Config, FILE_NAME, set_row};
 use crate::engine::{Clock, state_folder};
 use crate::runtime::canary::guard::Guard;
 use crate::runtime::canary::{Canary, CanaryError, CanaryHome, Share, SlotState};
@@ -42,7 +42,7 @@ pub(super) struct Named {
 /// Put an engine into the slot.
 #[derive(Debug, clap::Args)]
 pub(super) struct Set {
-    /// The engine's id; the name of the slot may stand before it.
+    /// The engine's id, or several in a row as mask+legacy; the name of the slot may stand before it.
     #[arg(required = true, num_args = 1..=2, value_name = "[SLOT] ENGINE")]
     engine: Vec<String>,
     /// The share of new sessions that it serves, such as 10%.
@@ -123,9 +123,9 @@ impl Set {
             let message = format!("{engine:?} is in the slot already, for every session");
             return Err(Failure::caller(message));
         }
-        opening::find(&place.config, &engine)?;
+        opening::find_all(&place.config, &engine)?;
         // Loading it proves that a host can, with its settings.
-        opening::open(&place.config, &engine)?;
+        opening::open_all(&place.config, &engine)?;
         let canary = Canary::begin(&engine, share, self.guards, self.bake, place.now_ms);
         place.home.change(|state| match &state.canary {
             Some(canary) => Err(CanaryError::Running { engine: canary.engine.clone() }),
@@ -164,7 +164,7 @@ fn promote(place: &Place, output: &mut Output) -> Result<(), Failure> {
     let canary = place.canary()?.ok_or(CanaryError::NotRunning)?;
     let figures = place.home.figures(&canary.engine, &canary.run);
     let before = place.config.slot().engine;
-    set_slot(&place.path, &canary.engine)?;
+    set_row(&place.path, &canary.engine)?;
     place.end(&canary, true, "it was promoted")?;
     output.print(&format!(
         "{} 100%  (was {before}; {} of {} turns failed while it was tried)\n",
@@ -187,8 +187,8 @@ fn roll_back(place: &Place, output: &mut Output) -> Result<(), Failure> {
         return Ok(());
     }
     let Some(previous) = state.previous else { return Err(CanaryError::NotRunning.into()) };
-    opening::open(&place.config, &previous)?;
-    set_slot(&place.path, &previous)?;
+    opening::open_all(&place.config, &previous)?;
+    set_row(&place.path, &previous)?;
     place.home.change(|state| {
         state.previous = None;
         Ok(())

@@ -7,7 +7,8 @@ use super::config::nearest;
 use super::failure::Failure;
 use super::opening;
 use super::output::Output;
-use crate::config::{Config, FILE_NAME, set_slot};
+use crate::config::{Config, FILE_NAME, set_row};
+use crate::engine::LiveEngine;
 
 /// The setting that is changed.
 const SLOT: &str = "plugins.slots.context_engine";
@@ -16,7 +17,7 @@ const SLOT: &str = "plugins.slots.context_engine";
 /// is as it was.
 #[derive(Debug, clap::Args)]
 pub(super) struct Use {
-    /// The engine's id.
+    /// The engine's id; several in a row as mask+legacy.
     pub(super) engine: String,
 }
 
@@ -29,23 +30,25 @@ impl Use {
         let path = target(config_path);
         let before = if path.exists() { Config::load(&path)? } else { Config::default() };
         refuse_path(&self.engine, &path)?;
-        opening::find(&before, &self.engine).map_err(|failure| unchanged(failure, &before))?;
-        let edit = set_slot(&path, &self.engine)?;
+        opening::find_all(&before, &self.engine).map_err(|failure| unchanged(failure, &before))?;
+        let edit = set_row(&path, &self.engine)?;
         let opened = Config::load(&path)
             .map_err(Failure::from)
-            .and_then(|config| opening::open(&config, &self.engine));
+            .and_then(|config| opening::open_all(&config, &self.engine));
         match opened {
-            Ok(engine) => {
-                let info = engine.info();
+            Ok(engines) => {
+                let told: Vec<String> = engines.iter().map(told).collect();
+                let (noun, them) = match engines.len() {
+                    1 => ("engine", "it"),
+                    _ => ("engines", "them"),
+                };
                 output.print(&format!(
                     "{}: [plugins.slots] context_engine {}\n\
-                     effective engine: {} {} ({}) - checked by loading it\n\
+                     effective {noun}: {} - checked by loading {them}\n\
                      hosts that run with this config swap to it between two turns\n",
                     path.display(),
                     self.change(&before.slot().configured),
-                    info.id,
-                    info.version,
-                    engine.source(),
+                    told.join(", then "),
                 ))?;
                 Ok(ExitCode::SUCCESS)
             }
@@ -74,6 +77,11 @@ pub(super) fn refuse_path(engine: &str, config: &Path) -> Result<(), Failure> {
         "write [plugins.entries.<id>] with path = {engine:?} into {}, then `ctxhost use <id>`",
         config.display(),
     )))
+}
+
+fn told(engine: &LiveEngine) -> String {
+    let info = engine.info();
+    format!("{} {} ({})", info.id, info.version, engine.source())
 }
 
 fn unchanged(failure: Failure, config: &Config) -> Failure {

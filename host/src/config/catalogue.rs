@@ -51,7 +51,7 @@ pub enum Allowed {
     Texts,
     /// A table that is not ours to read.
     Foreign,
-    /// The id of an engine; anything else is no mistake and counts as not written.
+    /// The id of an engine, or a list of them; anything else is no mistake and counts as not written.
     Slot,
 }
 
@@ -101,7 +101,7 @@ impl Allowed {
             Allowed::Number(least, most) => format!("a number from {least} to {most}"),
             Allowed::Texts => "a table of texts, such as { NAME = \"value\" }".into(),
             Allowed::Foreign => "a table".into(),
-            Allowed::Slot => "the id of an engine, or `none`".into(),
+            Allowed::Slot => "the id of an engine, a list of them, or `none`".into(),
         }
     }
 }

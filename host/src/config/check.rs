@@ -4,7 +4,7 @@ use super::catalogue::{self, Allowed, Known, SETTINGS, Setting};
 use super::error::{ConfigError, Mistake};
 use super::places::{self, Place, Written};
 use super::providers;
-use super::{Config, Origin, compaction};
+use super::{Config, Origin, compaction, slots};
 use crate::engine::{BUNDLED, Isolation};
 
 /// Names closer than this are taken for a slip of the same name; below it, guesses annoy.
@@ -22,7 +22,8 @@ pub(super) fn settings(origin: &Origin) -> Result<(), ConfigError> {
             Known::Nothing => return Err(unknown_key(origin, place)),
         }
     }
-    compaction::rules(origin)
+    compaction::rules(origin)?;
+    slots::rules(origin)
 }
 
 /// Checks what only two settings together can get wrong.

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use toml_edit::{DocumentMut, Item, Table, TableLike, Value};
 
 use super::error::{ConfigError, Mistake};
+use crate::engine::{joined, stages};
 
 /// An edit that was made.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,8 +39,36 @@ impl SlotEdit {
 }
 
 /// Writes an engine's id into the slot. A missing file or table is made.
+///
+/// # Errors
+///
+/// [`ConfigError`]; the file is unchanged.
 pub fn set_slot(path: impl AsRef<Path>, id: &str) -> Result<SlotEdit, ConfigError> {
-    let path = path.as_ref();
+    set(path.as_ref(), id, Value::from(id))
+}
+
+/// Writes several engines in a row into the slot.
+///
+/// # Errors
+///
+/// [`ConfigError`]; the file is unchanged.
+pub fn set_stack(path: impl AsRef<Path>, ids: &[&str]) -> Result<SlotEdit, ConfigError> {
+    set(path.as_ref(), &joined(ids.iter().copied()), ids.iter().copied().collect())
+}
+
+/// Writes an engine, or several in a row, as one word: `mask` or `mask+legacy`.
+///
+/// # Errors
+///
+/// [`ConfigError`]; the file is unchanged.
+pub fn set_row(path: impl AsRef<Path>, name: &str) -> Result<SlotEdit, ConfigError> {
+    match stages(name).as_slice() {
+        [id] => set_slot(path, id),
+        ids => set_stack(path, ids),
+    }
+}
+
+fn set(path: &Path, written: &str, value: Value) -> Result<SlotEdit, ConfigError> {
     let old_text = read(path)?;
     let text = old_text.as_deref().unwrap_or_default();
     let name = path.display().to_string();
@@ -51,10 +80,10 @@ pub fn set_slot(path: impl AsRef<Path>, id: &str) -> Result<SlotEdit, ConfigErro
         let help = "write [plugins.slots] as a table of its own; the file is unchanged";
         return Err(Box::new(Mistake::new(&name, text, message).advising(help)).into());
     };
-    let before = fill(slots, id);
+    let before = fill(slots, value);
     replace(path, &document.to_string())
         .map_err(|cause| ConfigError::Unwritable { path: path.to_owned(), cause })?;
-    Ok(SlotEdit { path: path.to_owned(), before, after: id.to_owned(), old_text })
+    Ok(SlotEdit { path: path.to_owned(), before, after: written.to_owned(), old_text })
 }
 
 pub(super) fn read(path: &Path) -> Result<Option<String>, ConfigError> {
@@ -77,9 +106,8 @@ fn slots(document: &mut DocumentMut) -> Option<&mut dyn TableLike> {
     slots.or_insert_with(|| Item::Table(Table::new())).as_table_like_mut()
 }
 
-/// Puts the id in; what stands around the old value stays around the new one.
-fn fill(slots: &mut dyn TableLike, id: &str) -> Option<String> {
-    let mut value = Value::from(id);
+/// Puts the value in; what stands around the old value stays around the new one.
+fn fill(slots: &mut dyn TableLike, mut value: Value) -> Option<String> {
     let old = slots.get("context_engine").and_then(Item::as_value);
     let before = old.map(|old| match old.as_str() {
         Some(text) => text.to_owned(),

@@ -156,6 +156,7 @@ fn resolved(config: &Config, path: &[String]) -> Value {
         "session" => serde_json::to_value(&config.session),
         "retention" => serde_json::to_value(&config.retention),
         "compaction" => serde_json::to_value(&config.compaction),
+        "shadow" => serde_json::to_value(&config.shadow),
         "failover" => serde_json::to_value(&config.failover),
         "accounting" => serde_json::to_value(&config.accounting),
         "model" => serde_json::to_value(&config.model),

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::engine::{Isolation, LEGACY, OnEngineError, WorkerSettings};
+use crate::engine::{Isolation, LEGACY, OnEngineError, WorkerSettings, joined, stages};
 
 /// The word that switches a slot off.
 const NONE: &str = "none";
@@ -55,10 +55,12 @@ impl Default for Plugins {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Slots {
-    /// Who shapes requests.
+    /// Who shapes requests: one engine, or a list of them in a row.
     pub context_engine: Option<toml::Value>,
     /// Who remembers across sessions.
     pub memory: Option<toml::Value>,
+    /// Who is asked what it would make of each request, without effect.
+    pub shadow: Vec<String>,
 }
 
 /// `[plugins.entries.<id>]`.
@@ -89,7 +91,7 @@ impl Default for Entry {
     }
 }
 
-/// The engine that a slot ends at.
+/// The engine that a slot ends at; several in a row as one word.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct SlotChoice {
     /// What the file says, as written; the default where it says nothing.
@@ -106,6 +108,7 @@ impl Plugins {
         let written = match &self.slots.context_engine {
             None => return SlotChoice::as_written(LEGACY),
             Some(toml::Value::String(id)) => id,
+            Some(toml::Value::Array(items)) => return self.row(items),
             Some(other) => {
                 let reason = format!("the slot holds {}, not the id of an engine", kind(other));
                 return SlotChoice::legacy_for(other.to_string(), reason);
@@ -123,6 +126,47 @@ impl Plugins {
             Some(reason) if id != LEGACY => SlotChoice::legacy_for(written.clone(), reason),
             _ => SlotChoice { engine: id.to_owned(), ..SlotChoice::as_written(written) },
         }
+    }
+
+    /// Engines in a row. Those that may not be used are left out.
+    fn row(&self, items: &[toml::Value]) -> SlotChoice {
+        let names: Option<Vec<&str>> =
+            items.iter().map(|item| Some(item.as_str()?.trim())).collect();
+        let Some(names) = names else {
+            let written = toml::Value::Array(items.to_vec()).to_string();
+            let reason = "the slot's list holds something that is no id of an engine";
+            return SlotChoice::legacy_for(written, reason.into());
+        };
+        let configured = joined(names.iter().copied());
+        let mut reasons = Vec::new();
+        let serves = |id: &&str| match self.refusal(id).filter(|_| *id != LEGACY) {
+            _ if id.is_empty() || id.eq_ignore_ascii_case(NONE) => {
+                reasons.push(format!("{id:?} in the slot's list names no engine"));
+                false
+            }
+            Some(reason) => {
+                reasons.push(reason);
+                false
+            }
+            None => true,
+        };
+        let row: Vec<&str> = names.into_iter().filter(serves).collect();
+        if row.is_empty() {
+            let reason = reasons.into_iter().next();
+            let reason = reason.unwrap_or_else(|| "the slot's list is empty".into());
+            return SlotChoice::legacy_for(configured, reason);
+        }
+        let reason = (!reasons.is_empty()).then(|| reasons.join(", and "));
+        SlotChoice { configured, engine: joined(row), reason }
+    }
+
+    /// The engines that run beside the slot's own, without effect; a row of them is one of these. Those
+    /// that may not be used are left out.
+    pub(super) fn shadows(&self) -> Vec<String> {
+        let may_run = |name: &&String| {
+            stages(name).into_iter().all(|id| id == LEGACY || self.refusal(id).is_none())
+        };
+        self.slots.shadow.iter().filter(may_run).cloned().collect()
     }
 
     /// The engine of the memory slot. Nothing remembers unless somebody asks for it.

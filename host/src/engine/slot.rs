@@ -3,20 +3,18 @@
 //!
 //! ```text
 //!  a call ─► configured engine ─┬─ answers ─► served
-//!                               └─ fails ─┬─ on trial ─► the slot before this one serves again
-//!                                         └─ else ─► quarantine, the bundled engine serves
+//!                               └─ fails ─► quarantine, the bundled engine serves
 //! ```
 
 mod calls;
 mod error;
 mod retirement;
 mod served;
-mod trial;
 mod troubles;
 
 use std::future::Future;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Instant;
 
 use ctxhost_engine_api::*;
@@ -24,13 +22,9 @@ use tokio_util::sync::CancellationToken;
 
 pub use self::error::{OnEngineError, SlotError};
 pub use self::served::{Served, Serving};
-pub use self::trial::LostTrial;
-pub use self::troubles::Troubles;
+pub use self::troubles::{TroubleCounter, Troubles};
 
-use self::calls::Scene;
 use self::retirement::let_go;
-use self::trial::Trial;
-use self::troubles::TroubleCounter;
 use super::environment::Environment;
 use super::live::{EngineSpec, LiveEngine};
 use super::quarantine::{Quarantine, QuarantineRecord};
@@ -50,9 +44,6 @@ pub struct Slot {
     on_error: OnEngineError,
     quarantine: Quarantine,
     clock: super::Clock,
-    trial: Trial,
-    /// Why this slot serves again, which another one had followed.
-    instead_of: Mutex<Option<QuarantineRecord>>,
     troubles: TroubleCounter,
     /// The configured engine is to be let go.
     retired: CancellationToken,
@@ -113,8 +104,6 @@ impl Slot {
             on_error,
             quarantine: Quarantine::default(),
             clock: environment.clock.clone(),
-            trial: Trial::default(),
-            instead_of: Mutex::default(),
             troubles: TroubleCounter::default(),
             retired: CancellationToken::new(),
         })
@@ -142,42 +131,18 @@ impl Slot {
 
     /// The engine that serves the next call.
     pub fn effective(&self) -> &LiveEngine {
-        self.standing().at_work()
+        self.at_work()
+    }
+
+    /// The bundled engine, whether it serves or waits to.
+    pub(crate) fn bundled(&self) -> &Arc<LiveEngine> {
+        &self.legacy
     }
 
     /// Which engine of which slot serves the next call: what must be told of a session anew when it
     /// changes.
     pub fn serving(&self) -> Serving {
-        let slot = self.standing();
-        slot.mark(slot.at_work())
-    }
-
-    /// The engine has to shape so many lawful requests; until it has, `before` serves again, and answers
-    /// the call, where it fails.
-    pub fn begin_trial(&self, before: Arc<Slot>, requests: u32) {
-        self.trial.begin(before, requests);
-    }
-
-    /// Nobody stands ready any more.
-    pub fn end_trial(&self) {
-        self.trial.end();
-    }
-
-    /// How its engine failed on trial; every call is answered by the slot before it then.
-    pub fn lost_trial(&self) -> Option<&LostTrial> {
-        self.trial.lost()
-    }
-
-    /// A request that the configured engine shaped is lawful.
-    pub fn passed<T>(&self, served: &Served<T>) {
-        if served.serving.is_some_and(|it| it.slot == self.number && !it.is_bundled) {
-            self.trial.passed();
-        }
-    }
-
-    /// Somebody has chosen what serves here: it stands in for nobody any more.
-    pub fn confirm(&self) {
-        *self.instead_of.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        self.mark(self.at_work())
     }
 
     /// What went wrong since this was asked last.
@@ -207,31 +172,24 @@ impl Slot {
         request: CompactRequest,
     ) -> Result<Served<Compaction>, SlotError> {
         let began = Instant::now();
-        let mut slot = self.standing();
-        loop {
-            slot.refuse_while_quarantined("compact")?;
-            let engine = slot.at_work();
-            let first = slot.unless_retired(engine.compact(view.clone(), request.clone())).await;
-            let (answer, engine) = match first.unwrap_or_else(|| Err(let_go())) {
-                Ok(Compaction::Delegate) if !slot.is_bundled(engine) => {
-                    (slot.legacy.compact(view.clone(), request.clone()).await, &slot.legacy)
-                }
-                other => (other, engine),
-            };
-            let error = match answer {
-                Ok(value) => return Ok(slot.served(engine, value, began.elapsed())),
-                Err(error) => error,
-            };
-            if is_breakage(error.kind) && !slot.is_bundled(engine) {
-                slot.troubles.failure();
-                if let Some(lost) = slot.failed("compact", &error.message) {
-                    slot = lost.before.standing();
-                    slot.catch_up(Some((view, &request.session))).await;
-                    continue;
-                }
+        self.refuse_while_quarantined("compact")?;
+        let engine = self.at_work();
+        let first = self.unless_retired(engine.compact(view.clone(), request.clone())).await;
+        let (answer, engine) = match first.unwrap_or_else(|| Err(let_go())) {
+            Ok(Compaction::Delegate) if !self.is_bundled(engine) => {
+                (self.legacy.compact(view.clone(), request).await, &self.legacy)
             }
-            return Err(SlotError::engine(engine.id(), "compact", error));
+            other => (other, engine),
+        };
+        let error = match answer {
+            Ok(value) => return Ok(self.served(engine, value, began.elapsed())),
+            Err(error) => error,
+        };
+        if is_breakage(error.kind) && !self.is_bundled(engine) {
+            self.troubles.failure();
+            self.put_in_quarantine("compact", &error.message);
         }
+        Err(SlotError::engine(engine.id(), "compact", error))
     }
 
     /// The law refused what the configured engine answered: the same as if it had failed.
@@ -245,22 +203,24 @@ impl Slot {
         operation: &'static str,
         why: &str,
     ) -> Result<(), SlotError> {
-        let author = served.serving.filter(|it| !it.is_bundled);
-        if let Some(slot) = author.and_then(|author| self.find(author)) {
-            slot.troubles.illegal();
-            let steps_back = slot.failed(operation, why).is_some();
-            if steps_back || slot.on_error == OnEngineError::Fallback {
+        if served.serving.is_some_and(|it| self.is_author(it)) {
+            self.troubles.illegal();
+            self.put_in_quarantine(operation, why);
+            if self.on_error == OnEngineError::Fallback {
                 return Ok(());
             }
         }
         Err(SlotError::engine(&served.engine, operation, EngineError::failed(why)))
     }
 
-    /// Asks the effective engine and, where that fails, the slot before this one or, if the operator
-    /// allows it, the bundled engine.
+    /// Whether it was the configured engine of this very slot that answered.
+    pub(crate) fn is_author(&self, serving: Serving) -> bool {
+        serving.slot == self.number && !serving.is_bundled
+    }
+
+    /// Asks the effective engine and, where that fails and the operator allows it, the bundled one.
     async fn serve<T, F>(
         &self,
-        scene: Scene<'_>,
         operation: &'static str,
         ask: impl Fn(Arc<LiveEngine>) -> F,
     ) -> Result<Served<T>, SlotError>
@@ -268,53 +228,33 @@ impl Slot {
         F: Future<Output = Result<T>>,
     {
         let began = Instant::now();
-        let mut slot = self.standing();
-        while let Some(chosen) = slot.chosen_at_work() {
-            let mut error = match slot.unless_retired(ask(chosen.clone())).await {
+        if let Some(chosen) = self.chosen_at_work() {
+            match self.unless_retired(ask(chosen.clone())).await {
                 // It was let go under the call; the bundled engine answers.
-                None => break,
-                Some(Ok(value)) => return Ok(slot.served(chosen, value, began.elapsed())),
+                None => {}
+                Some(Ok(value)) => return Ok(self.served(chosen, value, began.elapsed())),
                 Some(Err(error)) if is_answer(error.kind) => return Err(SlotError::answer(error)),
-                Some(Err(error)) => error,
-            };
-            if chosen.lost_a_thread() {
-                error.message += "; its thread hangs";
-            }
-            slot.troubles.failure();
-            if let Some(lost) = slot.failed(operation, &error.message) {
-                slot = lost.before.standing();
-                slot.catch_up(scene).await;
-            } else if slot.on_error == OnEngineError::Fail {
-                return Err(SlotError::engine(chosen.id(), operation, error));
+                Some(Err(mut error)) => {
+                    if chosen.lost_a_thread() {
+                        error.message += "; its thread hangs";
+                    }
+                    self.troubles.failure();
+                    self.put_in_quarantine(operation, &error.message);
+                    if self.on_error == OnEngineError::Fail {
+                        return Err(SlotError::engine(chosen.id(), operation, error));
+                    }
+                }
             }
         }
-        slot.refuse_while_quarantined(operation)?;
-        match ask(slot.legacy.clone()).await {
-            Ok(value) => Ok(slot.served(&slot.legacy, value, began.elapsed())),
+        self.refuse_while_quarantined(operation)?;
+        match ask(self.legacy.clone()).await {
+            Ok(value) => Ok(self.served(&self.legacy, value, began.elapsed())),
             Err(error) if is_answer(error.kind) => Err(SlotError::answer(error)),
-            Err(error) => Err(SlotError::engine(slot.legacy.id(), operation, error)),
+            Err(error) => Err(SlotError::engine(self.legacy.id(), operation, error)),
         }
     }
 
-    /// The slot that answers: this one, or the one that serves again since a trial was lost.
-    fn standing(&self) -> &Slot {
-        let mut slot = self;
-        while let Some(lost) = slot.trial.lost() {
-            slot = &lost.before;
-        }
-        slot
-    }
-
-    /// The slot of an answer: this one, or one that has served again since.
-    fn find(&self, author: Serving) -> Option<&Slot> {
-        let mut slot = self;
-        while slot.number != author.slot {
-            slot = &slot.trial.lost()?.before;
-        }
-        Some(slot)
-    }
-
-    /// The engine of this very slot that serves.
+    /// The engine that serves.
     fn at_work(&self) -> &Arc<LiveEngine> {
         self.chosen_at_work().unwrap_or(&self.legacy)
     }
@@ -329,24 +269,7 @@ impl Slot {
     }
 
     fn mark(&self, engine: &LiveEngine) -> Serving {
-        Serving { slot: self.number, is_bundled: self.is_bundled(engine) }
-    }
-
-    /// The configured engine failed: another slot serves again, or it is in quarantine.
-    fn failed(&self, operation: &str, why: &str) -> Option<&LostTrial> {
-        let record = self.record(operation, why);
-        let Some(lost) = self.trial.failed(&record) else {
-            self.quarantine.put(record);
-            return None;
-        };
-        let mut instead_of = lost.before.instead_of.lock().unwrap_or_else(PoisonError::into_inner);
-        if instead_of.is_none() {
-            let QuarantineRecord { id, operation, reason, .. } = &lost.record;
-            let serving = lost.before.configured.as_str();
-            tracing::error!(engine = id, operation, reason, serving, "engine rolled back");
-            *instead_of = Some(lost.record.clone());
-        }
-        Some(lost)
+        Serving { slot: self.number, is_bundled: self.is_bundled(engine), stages: 0 }
     }
 
     /// Where the operator wants failures and the configured engine has failed, nobody stands in.
@@ -361,26 +284,22 @@ impl Slot {
     }
 
     fn put_in_quarantine(&self, operation: &str, reason: &str) {
-        self.quarantine.put(self.record(operation, reason));
-    }
-
-    fn record(&self, operation: &str, reason: &str) -> QuarantineRecord {
-        QuarantineRecord {
+        self.quarantine.put(QuarantineRecord {
             id: self.configured.clone(),
             operation: operation.into(),
             reason: reason.into(),
             failed_at_ms: self.clock.now_ms(),
-        }
+        });
     }
 }
 
 /// What the caller acts on; no engine is to blame for it.
-fn is_answer(kind: ErrorKind) -> bool {
+pub(crate) fn is_answer(kind: ErrorKind) -> bool {
     matches!(kind, ErrorKind::WindowTooSmall | ErrorKind::CannotFit | ErrorKind::Cancelled)
 }
 
 /// Whether a failed compaction says that the engine is broken, not merely that it could not.
-fn is_breakage(kind: ErrorKind) -> bool {
+pub(crate) fn is_breakage(kind: ErrorKind) -> bool {
     matches!(
         kind,
         ErrorKind::Panicked | ErrorKind::Deadline | ErrorKind::Protocol | ErrorKind::Dead

@@ -39,6 +39,8 @@ use super::memory::Notes;
 use super::model_name::ModelName;
 use super::request::Shaper;
 use super::setup::Setup;
+use super::shadow::Shadows;
+use super::stack::Stack;
 use super::subagent::Running;
 use super::swap::{Followed, Slots};
 use super::turn::{self, Budget, Letter, Reply, Turn, TurnError};
@@ -46,7 +48,7 @@ use super::workspace::WorkspaceRules;
 use crate::config::{
     AccountingSettings, AgentSettings, BudgetSettings, CompactionSettings, SessionSettings,
 };
-use crate::engine::{Clock, Slot};
+use crate::engine::Clock;
 use crate::history::{HistoryError, Undone};
 use crate::law::LawSettings;
 use crate::provider::Client;
@@ -104,6 +106,8 @@ pub(super) struct Shared {
     failover: Mutex<Failover>,
     accounting: AccountingSettings,
     pub(super) slots: Slots,
+    /// Engines that run beside that of the slot.
+    pub(super) shadows: Option<Shadows>,
     /// What another slot is opened with.
     pub(super) setup: Setup,
     /// The config that is followed.
@@ -225,7 +229,7 @@ impl Runtime {
             budget_tokens: budget.tokens,
             reserve_tokens: budget.reserve_tokens,
             window_tokens: turn.window_tokens(),
-            engine: turn.slot.effective().id().to_owned(),
+            engine: turn.slot.effective().id,
             model: turn.walk.model().to_string(),
             view: turn.conversation.view(),
         })
@@ -241,7 +245,7 @@ impl Runtime {
 
     /// The engine that serves now, where no canary does.
     pub fn engine(&self) -> String {
-        self.shared.slots.current().effective().id().to_owned()
+        self.shared.slots.current().effective().id
     }
 
     /// Waits for what runs in the background, as long as it makes progress. What only waits for a pause
@@ -252,6 +256,16 @@ impl Runtime {
         let wait = Duration::from_millis(self.shared.compaction.wait_ms);
         if tokio::time::timeout(wait, self.shared.background.wait()).await.is_err() {
             tracing::warn!("housekeeping was still under way after {} ms", wait.as_millis());
+        }
+        if tokio::time::timeout(wait, self.shadows_settled()).await.is_err() {
+            tracing::warn!("engines in the shadow were at work after {} ms", wait.as_millis());
+        }
+    }
+
+    /// Waits until the engines in the shadow have looked at every request so far and it is written down.
+    pub async fn shadows_settled(&self) {
+        if let Some(shadows) = &self.shared.shadows {
+            shadows.settled().await;
         }
     }
 }
@@ -310,7 +324,7 @@ impl Shared {
     /// What requests and compactions of a turn are shaped with.
     pub(super) fn shaper<'a>(
         &'a self,
-        slot: &'a Slot,
+        slot: &'a Stack,
         model: &'a ModelRef,
         budget: Budget,
     ) -> Shaper<'a> {

@@ -32,7 +32,7 @@ pub struct ByHand {
 /// [`RuntimeError`]: the engine could not be opened or the session not be written.
 pub async fn compact_by_hand(
     mut session: Session,
-    engine: &EngineSpec,
+    engines: &(impl AsRef<[EngineSpec]> + ?Sized),
     setup: &Setup,
     wish: &ByHand,
 ) -> Result<Vec<CompactionOutcome>, RuntimeError> {
@@ -42,7 +42,7 @@ pub async fn compact_by_hand(
     // One moment for all of it, so that a run can be repeated.
     let clock = Clock::recorded();
     clock.set(wish.now_ms);
-    let slot = setup.open_slot(engine, &clock, known)?;
+    let slot = setup.open_slot(engines, &clock, known)?;
     let shaper = setup.shaper(&slot);
     shaper.bootstrap(&mut conversation).await?;
     let wanted = Wanted {

@@ -72,7 +72,7 @@ impl CompactionOutcome {
     fn begun(shaper: &Shaper<'_>, view: &Transcript, trigger: Trigger) -> Self {
         CompactionOutcome {
             trigger,
-            engine: shaper.slot.effective().id().into(),
+            engine: shaper.slot.effective().id,
             verdict: Verdict::Applied,
             before_tokens: view.total_tokens(),
             after_tokens: view.total_tokens(),

@@ -26,8 +26,9 @@ use super::conversation::Conversation;
 use super::event::What;
 use super::lane::LaneGuard;
 use super::request::Shaper;
+use super::stack::Stack;
 use super::turn::{Budget, Turn};
-use crate::engine::{Served, Serving, Slot};
+use crate::engine::{Served, Serving};
 
 /// An engine that had nothing to compact is asked again when the transcript is so many times as large.
 const GROWN: f64 = 1.1;
@@ -82,7 +83,7 @@ pub(super) fn take(
 #[derive(Debug)]
 pub(super) struct Job {
     view: Transcript,
-    slot: Arc<Slot>,
+    slot: Arc<Stack>,
     model: ModelRef,
     budget: Budget,
     request: CompactRequest,

@@ -19,7 +19,8 @@ use super::conversation::Conversation;
 use super::known_session::KnownSession;
 use super::request::{Ask, RuntimeError};
 use super::setup::Setup;
-use crate::engine::{Clock, EngineSpec, Slot};
+use super::stack::Stack;
+use crate::engine::{Clock, EngineSpec};
 use crate::session::{Record, RecordKind, Session};
 
 /// How far a replay has come.
@@ -31,7 +32,7 @@ pub struct Progress {
     pub total: u64,
 }
 
-/// Replays a session through one engine.
+/// Replays a session through one engine, or through several in a row.
 ///
 /// # Errors
 ///
@@ -39,14 +40,14 @@ pub struct Progress {
 /// stay does not fit into the window.
 pub async fn replay(
     recorded: &Session,
-    engine: &EngineSpec,
+    engines: &(impl AsRef<[EngineSpec]> + ?Sized),
     setup: &Setup,
     mut on_progress: impl FnMut(Progress),
 ) -> Result<Run, RuntimeError> {
     let clock = Clock::recorded();
     clock.set(recorded.branch().first().map_or(0, |record| record.timestamp_ms()));
     let sessions = Arc::new(KnownSession::default());
-    let slot = setup.open_slot(engine, &clock, sessions.clone())?;
+    let slot = setup.open_slot(engines, &clock, sessions.clone())?;
     let shaper = setup.shaper(&slot);
     let branch: Vec<&Record> = recorded.branch().into_iter().filter(|r| is_history(r)).collect();
     let total = branch.iter().filter(|record| is_answer(record)).count() as u64;
@@ -75,7 +76,7 @@ pub async fn replay(
         }
     }
     let effective = slot.quarantined().map(|record| record.reason).unwrap_or_default();
-    Ok(observer.finish(facts(&slot, engine), effective))
+    Ok(observer.finish(facts(&slot, engines.as_ref()), effective))
 }
 
 /// Counts what a session holds: context-bearing entries, turns, requests.
@@ -102,9 +103,10 @@ fn is_answer(record: &Record) -> bool {
     entry.is_some_and(|entry| entry.role == Role::Assistant && entry.kind == Kind::Message)
 }
 
-fn facts(slot: &Slot, engine: &EngineSpec) -> EngineFacts {
-    let effective = slot.effective().info();
-    let version =
-        if effective.id == slot.configured() { effective.version.clone() } else { String::new() };
-    EngineFacts { id: slot.configured().into(), version, source: engine.source.to_string() }
+fn facts(slot: &Stack, engines: &[EngineSpec]) -> EngineFacts {
+    let (id, effective) = (slot.configured(), slot.effective());
+    let version = if effective.id == id { effective.version } else { String::new() };
+    let mut sources: Vec<String> = engines.iter().map(|it| it.source.to_string()).collect();
+    sources.dedup();
+    EngineFacts { id, version, source: sources.join(", ") }
 }

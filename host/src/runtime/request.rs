@@ -11,7 +11,8 @@ use ctxhost_engine_api::{
 use super::compaction::{self, CompactionOutcome, Verdict, Wanted};
 use super::conversation::Conversation;
 use super::hook::CompactionHook;
-use crate::engine::{Served, Slot, SlotError};
+use super::stack::{Bench, Stack, Staged};
+use crate::engine::{Served, SlotError};
 use crate::law::{self, CannotFit, LawSettings, Lawful, Repair};
 use crate::session::SessionError;
 use crate::survival::Gate;
@@ -88,6 +89,8 @@ pub struct Shaped {
     pub compactions: Vec<CompactionOutcome>,
     /// What the engine did that no operation of the plan shows.
     pub notes: Vec<Note>,
+    /// Plans that the law refused on the way.
+    pub refused: u64,
     /// Time inside engines.
     pub took: Duration,
 }
@@ -103,7 +106,7 @@ impl Shaped {
 #[derive(Clone, Copy, Debug)]
 pub struct Shaper<'a> {
     /// The engines.
-    pub slot: &'a Slot,
+    pub slot: &'a Stack,
     /// The numbers of the law.
     pub law: &'a LawSettings,
     /// What a request must fit into, in tokens as entries count them.
@@ -148,12 +151,13 @@ impl Shaper<'_> {
             let view = conversation.view();
             let assembled = self.assemble(conversation, &view, ask, allowance_tokens).await?;
             work.took += assembled.served.took;
+            work.refused += assembled.refused;
             let fits = assembled.lawful.tokens <= self.budget_tokens;
             let may_improve = attempt == 1 && ask.compacting == Compacting::WhenWanted;
             if fits && !(may_improve && assembled.wants_compaction()) {
                 return Ok(assembled.into_shaped(view, work));
             }
-            if !fits && self.slot.effective().info().owns_compaction {
+            if !fits && self.slot.effective().owns_compaction {
                 // It has promised to fit. What the law put back it could not have counted, so it is
                 // asked again with that much less.
                 let overshoot_tokens = assembled.lawful.tokens - self.budget_tokens;
@@ -205,7 +209,7 @@ impl Shaper<'_> {
     ) -> Result<bool, RuntimeError> {
         let view = conversation.view();
         let compacts =
-            ask.compacting != Compacting::Never && !self.slot.effective().info().owns_compaction;
+            ask.compacting != Compacting::Never && !self.slot.effective().owns_compaction;
         if !compacts || view.total_tokens() <= self.budget_tokens {
             return Ok(false);
         }
@@ -261,6 +265,7 @@ impl Shaper<'_> {
         ask: &Ask,
         allowance_tokens: u64,
     ) -> Result<Assembled, RuntimeError> {
+        let mut refused_before = 0;
         loop {
             let request = AssembleRequest {
                 session: conversation.reference().clone(),
@@ -272,15 +277,21 @@ impl Shaper<'_> {
                 now_ms: ask.now_ms,
                 ..AssembleRequest::default()
             };
-            let served = self.slot.assemble(view, request).await?;
-            let plan = served.value.clone();
+            let Shaper { law, budget_tokens, .. } = *self;
             let anchors = conversation.anchors();
-            match law::enforce_with(anchors, view, plan, self.budget_tokens, self.law) {
-                Ok(lawful) => {
+            let bench = Bench { anchors, budget_tokens, law };
+            let Staged { served, repairs, refused } =
+                self.slot.assemble(view, request, bench).await?;
+            let plan = served.value.clone();
+            match law::enforce_with(anchors, view, plan, budget_tokens, law) {
+                Ok(mut lawful) => {
                     self.slot.passed(&served);
-                    return Ok(Assembled { served, lawful });
+                    lawful.repairs.splice(0..0, repairs);
+                    let refused = refused_before + refused;
+                    return Ok(Assembled { served, lawful, refused });
                 }
                 Err(violation) => {
+                    refused_before += refused + 1;
                     self.slot.refuse(&served, "assemble", &violation.to_string())?;
                     self.ingest(conversation).await?;
                 }
@@ -294,7 +305,7 @@ impl Shaper<'_> {
         let lawful = law::enforce(&view, plan, self.budget_tokens, self.law)
             .map_err(|violation| EngineError::failed(violation.to_string()))
             .map_err(|error| SlotError::engine(LAST_RUNG, "assemble", error))?;
-        let effective = self.slot.effective().id();
+        let effective = self.slot.effective().id;
         let why = match work.compactions.last().map(|outcome| &outcome.verdict) {
             Some(Verdict::Rejected { reason } | Verdict::NotTried { reason }) => reason.clone(),
             _ => format!("{effective} left the request above its budget"),
@@ -307,6 +318,7 @@ impl Shaper<'_> {
             fallback: Some(why),
             compactions: work.compactions,
             notes: Vec::new(),
+            refused: work.refused,
             took: work.took,
         })
     }
@@ -316,6 +328,7 @@ impl Shaper<'_> {
 #[derive(Default)]
 struct Work {
     compactions: Vec<CompactionOutcome>,
+    refused: u64,
     took: Duration,
 }
 
@@ -323,6 +336,7 @@ struct Work {
 struct Assembled {
     served: Served<Plan>,
     lawful: Lawful,
+    refused: u64,
 }
 
 impl Assembled {
@@ -346,6 +360,7 @@ impl Assembled {
             fallback: self.served.fallback,
             compactions: work.compactions,
             notes: self.served.value.extras.notes,
+            refused: work.refused,
             took: work.took,
         }
     }

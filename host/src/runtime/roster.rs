@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use crate::config::Config;
-use crate::engine::{BUNDLED, EngineSpec, LEGACY, Source, inspect};
+use crate::engine::{BUNDLED, EngineSpec, LEGACY, RowError, Source, check_row, inspect, stages};
 
 /// Why a name is no engine.
 #[derive(Debug, thiserror::Error)]
@@ -16,6 +16,14 @@ pub enum RosterError {
         name: String,
         /// What there is.
         installed: Vec<String>,
+    },
+    /// Several names that make no stack.
+    #[error("{name:?}: a stack of engines {row}")]
+    Row {
+        /// The names as one word.
+        name: String,
+        /// Why not.
+        row: RowError,
     },
     /// The config does not let it serve.
     #[error("engine {name:?} is installed but does not serve: {reason}")]
@@ -85,6 +93,18 @@ impl Roster {
     /// The engines, by id.
     pub fn engines(&self) -> impl Iterator<Item = &Installed> {
         self.engines.values()
+    }
+
+    /// What to open for a name, for the path of a library, or for several of them in a row:
+    /// `mask+legacy`.
+    ///
+    /// # Errors
+    ///
+    /// [`RosterError`].
+    pub fn stack(&self, config: &Config, name: &str) -> Result<Vec<EngineSpec>, RosterError> {
+        let names = stages(name);
+        check_row(&names).map_err(|row| RosterError::Row { name: name.to_owned(), row })?;
+        names.into_iter().map(|name| self.spec(config, name)).collect()
     }
 
     /// What to open for a name, or for the path of a library.

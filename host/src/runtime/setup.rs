@@ -7,10 +7,10 @@ use ctxhost_engine_api::ModelRef;
 
 use super::hook::CompactionHook;
 use super::request::Shaper;
+use super::stack::Stack;
 use crate::config::Config;
 use crate::engine::{
-    Clock, EngineSpec, EngineStores, Environment, OnEngineError, SessionView, Slot, SlotError,
-    Timeouts,
+    Clock, EngineSpec, EngineStores, Environment, OnEngineError, SessionView, SlotError, Timeouts,
 };
 use crate::law::LawSettings;
 use crate::media::MediaHome;
@@ -51,37 +51,38 @@ pub struct Setup {
 }
 
 impl Setup {
-    /// Opens an engine in a slot of its own.
+    /// Opens an engine, or several in a row, in a slot of its own.
     ///
     /// # Errors
     ///
     /// [`SlotError`].
     pub fn open_slot(
         &self,
-        engine: &EngineSpec,
+        engines: &(impl AsRef<[EngineSpec]> + ?Sized),
         clock: &Clock,
         sessions: Arc<dyn SessionView>,
-    ) -> Result<Slot, SlotError> {
+    ) -> Result<Stack, SlotError> {
         let environment = self.environment(clock, sessions);
-        Slot::open(engine, &self.legacy, self.on_error, &environment)
+        Stack::open(engines.as_ref(), &self.legacy, self.on_error, &environment)
     }
 
-    /// Opens an engine that is to follow another one, which goes on where this one does not open.
+    /// Opens engines that are to follow others, which go on where one of these does not open.
     ///
     /// # Errors
     ///
     /// [`SlotError`].
     pub fn open_successor(
         &self,
-        engine: &EngineSpec,
+        engines: &(impl AsRef<[EngineSpec]> + ?Sized),
         clock: &Clock,
         sessions: Arc<dyn SessionView>,
-    ) -> Result<Slot, SlotError> {
+    ) -> Result<Stack, SlotError> {
         let environment = self.environment(clock, sessions);
-        Slot::open_successor(engine, &self.legacy, self.on_error, &environment)
+        Stack::open_successor(engines.as_ref(), &self.legacy, self.on_error, &environment)
     }
 
-    fn environment(&self, clock: &Clock, sessions: Arc<dyn SessionView>) -> Environment {
+    /// What the engines of a slot share.
+    pub(super) fn environment(&self, clock: &Clock, sessions: Arc<dyn SessionView>) -> Environment {
         let mut environment = Environment::new(self.timeouts.clone(), clock.clone());
         environment.sessions = Some(sessions);
         environment.completer = self.completer.clone();
@@ -91,7 +92,7 @@ impl Setup {
     }
 
     /// Shapes requests with a slot.
-    pub fn shaper<'a>(&'a self, slot: &'a Slot) -> Shaper<'a> {
+    pub fn shaper<'a>(&'a self, slot: &'a Stack) -> Shaper<'a> {
         Shaper {
             slot,
             law: &self.law,

@@ -9,7 +9,7 @@
 //!          nothing changes      [ warm ] ─► a minute ─► drain: leases end, or 30 s ─► dispose ─► dropped
 //! ```
 //!
-//! A lease is an `Arc` of the slot. Sessions are told of to the new engine at their next turn, from the
+//! A lease is an `Arc` of the stack in the slot, one engine or several in a row. Sessions are told of to the new engine at their next turn, from the
 //! host's own transcript; what an engine keeps is found again by the next one of the same id.
 
 mod canary;
@@ -31,13 +31,14 @@ use super::canary::CanaryError;
 use super::event::{Event, What};
 use super::roster::RosterError;
 use super::setup::Setup;
+use super::stack::Stack;
 use crate::config::{Config, ConfigError, SwapSettings};
-use crate::engine::{EngineSpec, Slot, SlotError, Source};
+use crate::engine::{EngineSpec, SlotError, Source};
 
 pub(super) use self::canary::{Lease, Watch};
 pub(super) use self::follow::Followed;
 pub(super) use self::stamp::Stamp;
-pub(super) use self::wanted::{Wanted, engine_of, legacy_of};
+pub(super) use self::wanted::{Wanted, engines_of, legacy_of};
 
 /// An engine that took the place of another one.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -96,7 +97,7 @@ struct Inner {
 /// Who sits where.
 #[derive(Debug)]
 struct Seats {
-    current: Arc<Slot>,
+    current: Arc<Stack>,
     /// Who sat there before, ready to serve again.
     warm: Option<Warm>,
     canary: Option<canary::Seat>,
@@ -107,7 +108,7 @@ struct Seats {
 #[derive(Debug)]
 struct Warm {
     number: u64,
-    slot: Arc<Slot>,
+    slot: Arc<Stack>,
 }
 
 /// Libraries that this runtime has loaded. None is ever unloaded.
@@ -119,27 +120,30 @@ struct Loaded {
 }
 
 impl Runtime {
-    /// Puts another engine into the slot, from each session's next turn on. A turn that is under way ends
+    /// Puts another engine into the slot, or several in a row, from each session's next turn on. A turn that is under way ends
     /// with the engine it began with. The engine is opened while the old one serves; where the new one
     /// fails in its first requests, the old one answers them and serves again.
     ///
     /// # Errors
     ///
     /// [`SwapError`]; the engine that served goes on.
-    pub async fn swap(&self, engine: &EngineSpec) -> Result<Swapped, SwapError> {
+    pub async fn swap(
+        &self,
+        engines: &(impl AsRef<[EngineSpec]> + Sync + ?Sized),
+    ) -> Result<Swapped, SwapError> {
         let shared = self.shared();
         let _alone = shared.slots.inner.changing.lock().await;
-        shared.open_and_seat(engine.clone(), shared.setup.clone(), None).await
+        shared.open_and_seat(engines.as_ref().to_vec(), shared.setup.clone(), None).await
     }
 
-    /// The same with an engine of a config, by its id or the path of its library.
+    /// The same with an engine of a config, by its id or the path of its library, or with several: `mask+legacy`.
     ///
     /// # Errors
     ///
     /// [`SwapError`]; the engine that served goes on.
     pub async fn swap_to(&self, config: &Config, name: &str) -> Result<Swapped, SwapError> {
-        let engine = engine_of(config, name, self.shared().rules.as_ref())?;
-        self.swap(&engine).await
+        let engines = engines_of(config, name, self.shared().rules.as_ref())?;
+        self.swap(&engines).await
     }
 
     /// How many engines this runtime has opened for its slot, one after the other.
@@ -149,36 +153,40 @@ impl Runtime {
 }
 
 impl Shared {
-    /// Opens an engine beside the one that serves, and lets it take over. For whoever holds `changing`.
+    /// Opens engines beside those that serve, and lets them take over. For whoever holds `changing`.
     async fn open_and_seat(
         &self,
-        engine: EngineSpec,
+        engines: Vec<EngineSpec>,
         setup: Setup,
         applied: Option<Wanted>,
     ) -> Result<Swapped, SwapError> {
-        let slot = self.open_successor(engine, setup).await?;
+        let slot = self.open_successor(engines, setup).await?;
         Ok(self.slots.seat(slot, applied))
     }
 
-    /// Opens an engine on a thread that may wait for it.
-    async fn open_successor(&self, engine: EngineSpec, setup: Setup) -> Result<Slot, SwapError> {
+    /// Opens engines on a thread that may wait for them.
+    async fn open_successor(
+        &self,
+        engines: Vec<EngineSpec>,
+        setup: Setup,
+    ) -> Result<Stack, SwapError> {
         let (clock, known) = (self.clock.clone(), self.known.clone());
-        let file_bytes = file_bytes(&engine);
+        let files: Vec<u64> = engines.iter().filter_map(file_bytes).collect();
         let opening =
-            tokio::task::spawn_blocking(move || setup.open_successor(&engine, &clock, known));
+            tokio::task::spawn_blocking(move || setup.open_successor(&engines, &clock, known));
         let opened = opening.await;
         let slot = opened.map_err(|error| SwapError::BrokeOff { reason: error.to_string() })??;
         self.slots.inner.generations.fetch_add(1, Ordering::Relaxed);
-        self.slots.count_library(file_bytes);
+        files.into_iter().for_each(|bytes| self.slots.count_library(bytes));
         Ok(slot)
     }
 }
 
 impl Slots {
-    /// The first engine of a runtime.
+    /// The first engines of a runtime.
     pub(super) fn new(
-        first: Slot,
-        engine: &EngineSpec,
+        first: Stack,
+        engines: &[EngineSpec],
         applied: Option<Wanted>,
         settings: SwapSettings,
         shared: (&broadcast::Sender<Event>, &TaskTracker, &CancellationToken),
@@ -198,12 +206,12 @@ impl Slots {
                 closing: closing.clone(),
             }),
         };
-        slots.count_library(file_bytes(engine));
+        engines.iter().filter_map(file_bytes).for_each(|bytes| slots.count_library(bytes));
         slots
     }
 
     /// The slot as it is filled now, for sessions that no canary takes.
-    pub(super) fn current(&self) -> Arc<Slot> {
+    pub(super) fn current(&self) -> Arc<Stack> {
         let seats = self.read();
         if seats.current.lost_trial().is_none() {
             return seats.current.clone();
@@ -215,7 +223,7 @@ impl Slots {
     }
 
     /// A new engine takes over.
-    fn seat(&self, slot: Slot, applied: Option<Wanted>) -> Swapped {
+    fn seat(&self, slot: Stack, applied: Option<Wanted>) -> Swapped {
         let new = Arc::new(slot);
         let mut seats = self.write();
         self.settle(&mut seats);
@@ -234,8 +242,8 @@ impl Slots {
         }
         self.keep_warm(number);
         let swapped = Swapped {
-            engine: new.effective().id().to_owned(),
-            before: before.effective().id().to_owned(),
+            engine: new.effective().id,
+            before: before.effective().id,
             generation: self.inner.generations.load(Ordering::Relaxed),
         };
         tracing::info!(engine = swapped.engine, before = swapped.before, "engine swapped");
@@ -251,8 +259,8 @@ impl Slots {
             seats.warm.take_if(|warm| Arc::ptr_eq(&warm.slot, &lost.before));
             seats.applied = None;
             self.tell(What::EngineRolledBack {
-                engine: failed.configured().to_owned(),
-                serving: lost.before.effective().id().to_owned(),
+                engine: failed.configured(),
+                serving: lost.before.effective().id,
                 why: format!("it failed in {}: {}", lost.record.operation, lost.record.reason),
             });
             self.drain(failed);
@@ -279,15 +287,14 @@ impl Slots {
     }
 
     /// Lets a slot go once nobody holds it, or when its time is up.
-    fn drain(&self, slot: Arc<Slot>) {
+    fn drain(&self, slot: Arc<Stack>) {
         let limit = Duration::from_millis(self.inner.settings.drain_ms);
         self.inner.background.spawn(drain::drain(slot, limit));
     }
 
     /// Counts a library that was loaded, by the size of its file; says once when there are many.
-    fn count_library(&self, bytes: Option<u64>) {
+    fn count_library(&self, bytes: u64) {
         const MIB: u64 = 1024 * 1024;
-        let Some(bytes) = bytes else { return };
         let settings = &self.inner.settings;
         let mut loaded = self.inner.loaded.lock().unwrap_or_else(PoisonError::into_inner);
         loaded.libraries += 1;

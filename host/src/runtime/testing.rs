@@ -1,5 +1,7 @@
 //! A provider and an engine for tests of the runtime: both do as they are told and remember it.
 
+pub(super) mod puppet;
+
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, Mutex};
 use std::time::Duration;

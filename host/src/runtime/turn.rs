@@ -32,9 +32,9 @@ use super::inbox::Inbox;
 use super::lane::LaneGuard;
 use super::memory::SessionMemory;
 use super::recovery::{self, Pressure};
+use super::stack::Stack;
 use super::subagent::Children;
 use super::swap::{Lease, Watch};
-use crate::engine::Slot;
 use crate::provider::message::{StopReason, Usage};
 use crate::provider::truncation::Counts;
 use crate::provider::{AssistantMessage, ChatMessage};
@@ -106,7 +106,7 @@ pub(super) struct Turn<'a> {
     /// Whose session it is, as far as canaries go.
     pub(super) family: &'a Family,
     /// The slot of this turn: a swap takes effect with the next one.
-    pub(super) slot: Arc<Slot>,
+    pub(super) slot: Arc<Stack>,
     /// Who wants to know how it goes.
     watch: Option<Watch>,
     /// How it goes.

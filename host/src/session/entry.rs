@@ -96,13 +96,13 @@ pub(super) fn inserted(record: &Record, id: String, role: Role, text: String) ->
 }
 
 /// The entry with other text: calls stay, thinking and images go.
-pub(super) fn retold(mut entry: NewEntry, text: &str) -> NewEntry {
+pub(crate) fn retold(mut entry: NewEntry, text: &str) -> NewEntry {
     let message = Message::parse(&entry.raw, "");
     let calls = message.tool_calls();
     let call_tokens =
         calls.iter().map(|c| tokens::estimate(&c.name) + tokens::estimate(&c.arguments));
     entry.tokens = tokens::estimate(text) + call_tokens.sum::<u64>();
-    entry.raw = retold_raw(&entry, text);
+    entry.raw = retold_raw(&entry.raw, text);
     entry.text = text.to_owned();
     let gone = Flags::THINKING.with(Flags::IMAGES);
     entry.flags = entry.flags.without(gone).with(Flags::REPLACED);
@@ -110,7 +110,7 @@ pub(super) fn retold(mut entry: NewEntry, text: &str) -> NewEntry {
 }
 
 /// The entry with other JSON of the same role.
-pub(super) fn rewritten(mut entry: NewEntry, raw: &str) -> NewEntry {
+pub(crate) fn rewritten(mut entry: NewEntry, raw: &str) -> NewEntry {
     let message = Message::parse(raw, "");
     let mut flags = entry.flags.without(Flags::THINKING.with(Flags::IMAGES));
     flags = flags.with(block_flags(&message)).with(Flags::REPLACED);
@@ -257,8 +257,8 @@ fn with_text_of_line(record: &Record, kind: Kind, flags: Flags, text: String) ->
 }
 
 /// The JSON of a retold message: its fields stay, its content is the text and the calls as written.
-fn retold_raw(entry: &NewEntry, text: &str) -> String {
-    let fields = Fields::parse(&entry.raw).filter(|fields| fields.get("role").is_some());
+pub(crate) fn retold_raw(raw: &str, text: &str) -> String {
+    let fields = Fields::parse(raw).filter(|fields| fields.get("role").is_some());
     let mut fields = fields.unwrap_or_else(|| {
         let mut message = Fields::default();
         message.set("role", super::fields::json_string("user"));

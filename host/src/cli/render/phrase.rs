@@ -16,12 +16,12 @@ pub(in crate::cli) fn grouped(number: u64) -> String {
 }
 
 /// A share in percent, with one digit after the point.
-pub(super) fn percent(share: f64) -> String {
+pub(in crate::cli) fn percent(share: f64) -> String {
     format!("{share:.1}%")
 }
 
 /// Microseconds as milliseconds, with as many digits as mean something.
-pub(super) fn milliseconds(time_us: u64) -> String {
+pub(in crate::cli) fn milliseconds(time_us: u64) -> String {
     let time_ms = time_us as f64 / 1_000.0;
     match time_us {
         0..10_000 => format!("{time_ms:.2}"),

@@ -44,7 +44,13 @@ pub(super) const SETTINGS: &[Setting] = &[
         "plugins.slots.context_engine",
         "",
         Allowed::Slot,
-        "who shapes requests. `legacy` holds the four layers; what is blank, no text or \"none\" ends there too",
+        "who shapes requests: one engine, or a list of them, each going on from what the one before it shows. `legacy` holds the four layers; what is blank, no text or \"none\" ends there too",
+    ),
+    setting(
+        "plugins.slots.shadow",
+        "",
+        Allowed::List,
+        "who is asked what it would make of each request, after the slot's own has answered and without effect: `ctxhost shadow report` compares them. Nobody, because each reads every request again",
     ),
     setting(
         "plugins.slots.memory",
@@ -141,6 +147,18 @@ pub(super) const SETTINGS: &[Setting] = &[
         "mebibytes",
         Allowed::Whole(1),
         "the most that a process may say at once; a plan is kilobytes, and what is longer is no plan",
+    ),
+    setting(
+        "shadow.complete",
+        "",
+        Allowed::Flag,
+        "whether engines in the shadow may ask the model for summaries; nobody should pay for an answer that nobody sees",
+    ),
+    setting(
+        "shadow.log_bytes",
+        "bytes",
+        Allowed::Whole(65_536),
+        "what is written down of engines in the shadow before the file begins anew; the file before it is kept. About five thousand requests",
     ),
     setting(
         "budget.reserve_tokens",

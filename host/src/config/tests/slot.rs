@@ -23,7 +23,9 @@ fn what_names_no_engine_ends_at_legacy() {
     check(&slot("\"legacy\""), "legacy", "legacy", None);
     check(&slot("\"  \""), "  ", "legacy", Some("the slot is blank"));
     check(&slot("42"), "42", "legacy", Some("the slot holds a number, not the id of an engine"));
-    check(&slot("[]"), "[]", "legacy", Some("the slot holds a list, not the id of an engine"));
+    check(&slot("[]"), "", "legacy", Some("the slot's list is empty"));
+    let odd = "the slot's list holds something that is no id of an engine";
+    check(&slot("[\"mask\", 7]"), "[\"mask\", 7]", "legacy", Some(odd));
     for none in ["none", "None", "NONE"] {
         let reason = format!("`{none}` switches the slot off, and an agent needs some engine");
         check(&slot(&format!("{none:?}")), none, "legacy", Some(&reason));
@@ -41,6 +43,28 @@ fn an_engine_that_is_switched_off_ends_at_legacy() {
     with("[plugins]\nenabled = false", "plugins.enabled is false");
     with("[plugins]\ndeny = [\"mask\"]", "plugins.deny names `mask`");
     with("[plugins.entries.mask]\nenabled = false", "plugins.entries.mask.enabled is false");
+}
+
+#[test]
+fn engines_in_a_row_are_one_word() {
+    let row = slot("[\"mask\", \" legacy\"]");
+    check(&row, "mask+legacy", "mask+legacy", None);
+    check(&slot("[\"mask\"]"), "mask", "mask", None);
+    let denied = format!("[plugins]\ndeny = [\"mask\"]\n{row}");
+    check(&denied, "mask+legacy", "legacy", Some("plugins.deny names `mask`"));
+    let off = format!("[plugins]\nenabled = false\n{}", slot("[\"mask\", \"window\"]"));
+    check(&off, "mask+window", "legacy", Some("plugins.enabled is false"));
+    let blank = slot("[\"mask\", \"none\"]");
+    check(&blank, "mask+none", "mask", Some("\"none\" in the slot's list names no engine"));
+}
+
+#[test]
+fn shadows_are_those_that_may_run() {
+    let shadow = "[plugins.slots]\nshadow = [\"mask\", \"mask+legacy\", \"window\"]\n";
+    assert_eq!(parse("").shadows(), Vec::<String>::new());
+    assert_eq!(parse(shadow).shadows(), ["mask", "mask+legacy", "window"]);
+    let denied = format!("[plugins]\ndeny = [\"mask\"]\n{shadow}");
+    assert_eq!(parse(&denied).shadows(), ["window"]);
 }
 
 #[test]

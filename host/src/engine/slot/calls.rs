@@ -4,9 +4,6 @@ use ctxhost_engine_api::*;
 
 use super::{Served, Slot, SlotError};
 
-/// A session and its transcript, for an engine that has to hear of them anew.
-pub(super) type Scene<'a> = Option<(&'a Transcript, &'a SessionRef)>;
-
 impl Slot {
     /// A session begins.
     pub async fn bootstrap(
@@ -14,7 +11,7 @@ impl Slot {
         view: &Transcript,
         request: BootstrapRequest,
     ) -> Result<Served<Bootstrapped>, SlotError> {
-        self.serve(Some((view, &request.session)), "bootstrap", |engine| {
+        self.serve("bootstrap", |engine| {
             let (view, request) = (view.clone(), request.clone());
             async move { engine.bootstrap(view, request).await }
         })
@@ -27,7 +24,7 @@ impl Slot {
         view: &Transcript,
         request: IngestRequest,
     ) -> Result<Served<Ingested>, SlotError> {
-        self.serve(Some((view, &request.session)), "ingest", |engine| {
+        self.serve("ingest", |engine| {
             let (view, request) = (view.clone(), request.clone());
             async move { engine.ingest(view, request).await }
         })
@@ -40,7 +37,7 @@ impl Slot {
         view: &Transcript,
         request: AssembleRequest,
     ) -> Result<Served<Plan>, SlotError> {
-        self.serve(Some((view, &request.session)), "assemble", |engine| {
+        self.serve("assemble", |engine| {
             let (view, request) = (view.clone(), request.clone());
             async move { engine.assemble(view, request).await }
         })
@@ -53,7 +50,7 @@ impl Slot {
         view: &Transcript,
         request: AfterTurnRequest,
     ) -> Result<Served<()>, SlotError> {
-        self.serve(Some((view, &request.session)), "after_turn", |engine| {
+        self.serve("after_turn", |engine| {
             let (view, request) = (view.clone(), request.clone());
             async move { engine.after_turn(view, request).await }
         })
@@ -66,7 +63,7 @@ impl Slot {
         view: &Transcript,
         request: CommitTurnRequest,
     ) -> Result<Served<Committed>, SlotError> {
-        self.serve(Some((view, &request.session)), "commit_turn", |engine| {
+        self.serve("commit_turn", |engine| {
             let (view, request) = (view.clone(), request.clone());
             async move { engine.commit_turn(view, request).await }
         })
@@ -79,7 +76,7 @@ impl Slot {
         view: &Transcript,
         request: MaintainRequest,
     ) -> Result<Served<Maintained>, SlotError> {
-        self.serve(Some((view, &request.session)), "maintain", |engine| {
+        self.serve("maintain", |engine| {
             let (view, request) = (view.clone(), request.clone());
             async move { engine.maintain(view, request).await }
         })
@@ -88,7 +85,7 @@ impl Slot {
 
     /// The tools that the effective engine offers.
     pub async fn tools(&self, session: SessionRef) -> Result<Served<Vec<ToolSpec>>, SlotError> {
-        self.serve(None, "tools", |engine| {
+        self.serve("tools", |engine| {
             let session = session.clone();
             async move { engine.tools(session).await }
         })
@@ -123,30 +120,10 @@ impl Slot {
         &self,
         request: SubagentEndedRequest,
     ) -> Result<Served<()>, SlotError> {
-        self.serve(None, "on_subagent_ended", |engine| {
+        self.serve("on_subagent_ended", |engine| {
             let request = request.clone();
             async move { engine.on_subagent_ended(request).await }
         })
         .await
-    }
-
-    /// Tells the engine that serves again of a session, before it is asked about it.
-    pub(super) async fn catch_up(&self, scene: Scene<'_>) {
-        let Some((view, session)) = scene else { return };
-        let engine = self.at_work();
-        let begin = BootstrapRequest { session: session.clone(), ..BootstrapRequest::default() };
-        let hear = IngestRequest {
-            session: session.clone(),
-            entries: 0..view.len() as u64,
-            ..IngestRequest::default()
-        };
-        let told = match engine.bootstrap(view.clone(), begin).await {
-            Ok(_) => engine.ingest(view.clone(), hear).await.map(drop),
-            Err(error) => Err(error),
-        };
-        if let Err(error) = told {
-            // The call itself follows, and says whether the engine is able to answer.
-            tracing::warn!(engine = engine.id(), %error, "the session could not be told again");
-        }
     }
 }

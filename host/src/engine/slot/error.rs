@@ -4,6 +4,7 @@ use ctxhost_engine_api::EngineError;
 use serde::{Deserialize, Serialize};
 
 use crate::engine::live::OpenError;
+use crate::engine::row::RowError;
 
 /// What the host does when the configured engine fails.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
@@ -33,6 +34,9 @@ pub enum SlotError {
         /// What it said.
         error: Box<EngineError>,
     },
+    /// Several engines were named for one slot in a way that makes no stack.
+    #[error("a stack of engines {0}")]
+    Stack(#[from] RowError),
     /// The engine said something that the caller acts on: its window is too small, what must stay
     /// does not fit, the call was cancelled.
     #[error("{error}")]
@@ -48,7 +52,8 @@ impl SlotError {
         SlotError::Engine { id: id.into(), operation, error: Box::new(error) }
     }
 
-    pub(super) fn answer(error: EngineError) -> Self {
+    /// An engine said something that the caller acts on.
+    pub(crate) fn answer(error: EngineError) -> Self {
         SlotError::Answer { error: Box::new(error) }
     }
 }

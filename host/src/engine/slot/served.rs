@@ -1,6 +1,5 @@
 //! An answer of a slot, and which engine of which slot gave it.
 
-use std::sync::PoisonError;
 use std::time::Duration;
 
 use super::Slot;
@@ -31,14 +30,39 @@ impl<T> Served<T> {
         let (engine, took) = (name.into(), Duration::ZERO);
         Served { value, engine, version, serving: None, fallback: None, took }
     }
+
+    /// The same with something else made of the answer.
+    pub(crate) fn map<U>(self, make: impl FnOnce(T) -> U) -> Served<U> {
+        let Served { value, engine, version, serving, fallback, took } = self;
+        Served { value: make(value), engine, version, serving, fallback, took }
+    }
 }
 
-/// One engine in one slot. Told by where it stands and not by its id, since a library may bear the name of
+/// One engine in one slot, or a row of them. Told by where it stands and not by its id, since a library may bear the name of
 /// a bundled engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Serving {
     pub(super) slot: u64,
     pub(super) is_bundled: bool,
+    /// Where several engines stand in a row beside it, those that serve, a bit for each; 0 for its own.
+    pub(super) stages: u8,
+}
+
+impl Serving {
+    /// The same place, served by engines in a row beside it.
+    pub(crate) fn by(self, stages: u8) -> Serving {
+        Serving { is_bundled: false, stages, ..self }
+    }
+
+    /// The engines in a row that serve, a bit for each; 0 where a slot serves by itself.
+    pub(crate) fn stages(self) -> u8 {
+        self.stages
+    }
+
+    /// Whether both stand in one place, whoever serves there.
+    pub(crate) fn is_beside(self, other: Serving) -> bool {
+        self.slot == other.slot
+    }
 }
 
 impl Slot {
@@ -57,10 +81,9 @@ impl Slot {
 
     /// Why it is not the configured engine that answers.
     fn why_not_configured(&self, engine: &LiveEngine) -> Option<String> {
-        let instead_of = self.instead_of.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let is_stand_in =
             self.is_bundled(engine) && (self.chosen.is_some() || self.quarantined().is_some());
-        let failed = self.quarantined().filter(|_| is_stand_in).or(instead_of);
+        let failed = self.quarantined().filter(|_| is_stand_in);
         let let_go = || {
             let is_let_go = is_stand_in && self.is_retired();
             is_let_go

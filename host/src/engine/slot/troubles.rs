@@ -11,24 +11,34 @@ pub struct Troubles {
     pub failures: u64,
 }
 
+impl Troubles {
+    /// Both together.
+    pub(crate) fn and(self, more: Troubles) -> Troubles {
+        let illegal = self.illegal + more.illegal;
+        Troubles { illegal, failures: self.failures + more.failures }
+    }
+}
+
 /// The same while it is being counted.
 #[derive(Debug, Default)]
-pub(super) struct TroubleCounter {
+pub struct TroubleCounter {
     illegal: AtomicU64,
     failures: AtomicU64,
 }
 
 impl TroubleCounter {
-    pub(super) fn illegal(&self) {
+    /// The law refused an answer.
+    pub(crate) fn illegal(&self) {
         self.illegal.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(super) fn failure(&self) {
+    /// A call failed.
+    pub(crate) fn failure(&self) {
         self.failures.fetch_add(1, Ordering::Relaxed);
     }
 
     /// What was counted since it was asked last, so that each trouble is told once.
-    pub(super) fn take(&self) -> Troubles {
+    pub(crate) fn take(&self) -> Troubles {
         Troubles {
             illegal: self.illegal.swap(0, Ordering::Relaxed),
             failures: self.failures.swap(0, Ordering::Relaxed),

@@ -1,6 +1,7 @@
 //! A runtime put together: from a config, from a program's own parts, or from both.
 
 mod error;
+mod shadows;
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
@@ -28,7 +29,7 @@ use crate::runtime::memory::{NOTES, Notes};
 use crate::runtime::model_name::ModelName;
 use crate::runtime::setup::{Setup, summariser};
 use crate::runtime::subagent::Running;
-use crate::runtime::swap::{Followed, Slots, Wanted, engine_of, legacy_of};
+use crate::runtime::swap::{Followed, Slots, Wanted, engines_of, legacy_of};
 use crate::runtime::workspace::WorkspaceRules;
 use crate::store::SessionStore;
 use crate::tool::{Tool, Toolbox};
@@ -53,6 +54,7 @@ pub struct RuntimeBuilder {
     store_folder: Option<PathBuf>,
     store: Option<Arc<dyn SessionStore>>,
     memory_folder: Option<PathBuf>,
+    shadow_ledger: Option<PathBuf>,
     workspace: Option<PathBuf>,
     clock: Clock,
     followed: Option<(PathBuf, PathBuf)>,
@@ -76,6 +78,7 @@ impl RuntimeBuilder {
             store_folder: None,
             store: None,
             memory_folder: None,
+            shadow_ledger: None,
             workspace: None,
             clock: Clock::default(),
             followed: None,
@@ -96,7 +99,8 @@ impl RuntimeBuilder {
         self
     }
 
-    /// This engine of the config's, by id or by the path of its library, instead of that of the slot.
+    /// This engine of the config's, by id or by the path of its library, instead of that of the slot;
+    /// several in a row as `mask+legacy`.
     #[must_use]
     pub fn engine(mut self, name: &str) -> Self {
         self.engine = Some(name.to_owned());
@@ -180,6 +184,14 @@ impl RuntimeBuilder {
         self
     }
 
+    /// The file in which it is written down what engines in the shadow saw, instead of the one in the
+    /// user's state folder.
+    #[must_use]
+    pub fn shadow_ledger(mut self, path: impl Into<PathBuf>) -> Self {
+        self.shadow_ledger = Some(path.into());
+        self
+    }
+
     /// Another clock than the system's.
     #[must_use]
     pub fn clock(mut self, clock: Clock) -> Self {
@@ -214,14 +226,15 @@ impl RuntimeBuilder {
         let setup = self.setup(&chain, &windows, &prefixes)?;
         let known = Arc::new(KnownSessions::new(self.media.clone()));
         let rules = self.workspace_rules();
-        let engine = self.spec(rules.as_ref())?;
-        let slot = setup.open_slot(&engine, &self.clock, known.clone())?;
+        let engines = self.engines(rules.as_ref())?;
+        let slot = setup.open_slot(&engines, &self.clock, known.clone())?;
+        let shadows = self.shadows(&setup, &known, rules.as_ref())?;
         let (events, background) = (broadcast::Sender::new(EVENTS_KEPT), TaskTracker::new());
         let closing = CancellationToken::new();
         // What the slot names need not be there where the program has named another engine.
         let applied = self.followed.as_ref().and_then(|_| Wanted::of(config, rules.as_ref()).ok());
         let around = (&events, &background, &closing);
-        let slots = Slots::new(slot, &engine, applied, config.swap.clone(), around);
+        let slots = Slots::new(slot, &engines, applied, config.swap.clone(), around);
         let followed = self.followed.as_ref().map(|(path, state)| Followed::new(path, state));
         let shared = Shared {
             clients,
@@ -242,6 +255,7 @@ impl RuntimeBuilder {
             failover: Mutex::new(Failover::new(config.failover.clone(), chain)),
             accounting: config.accounting.clone(),
             slots,
+            shadows,
             setup,
             followed,
             rules,
@@ -364,13 +378,14 @@ impl RuntimeBuilder {
         shared.or_else(in_memory)
     }
 
-    fn spec(&self, rules: Option<&WorkspaceRules>) -> Result<EngineSpec, BuildError> {
+    /// The engines of the slot.
+    fn engines(&self, rules: Option<&WorkspaceRules>) -> Result<Vec<EngineSpec>, BuildError> {
         if let Some(spec) = &self.spec {
-            return Ok(spec.clone());
+            return Ok(vec![spec.clone()]);
         }
         let slot = self.config.slot();
         let name = self.engine.as_deref().unwrap_or(&slot.engine);
-        Ok(engine_of(&self.config, name, rules)?)
+        Ok(engines_of(&self.config, name, rules)?)
     }
 }
 

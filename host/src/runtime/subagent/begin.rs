@@ -13,12 +13,12 @@ use ctxhost_engine_api::{
 use super::registry::{self, Birth, ChildState, Children, Spawned, Told};
 use super::run::{Begun, Status};
 use super::{SpawnError, SpawnOptions};
-use crate::engine::Slot;
 use crate::runtime::agent::{OpenSession, SessionId, Shared};
 use crate::runtime::canary::Family;
 use crate::runtime::conversation::Conversation;
 use crate::runtime::event::What;
 use crate::runtime::model_name::ModelName;
+use crate::runtime::stack::Stack;
 use crate::runtime::turn::TurnError;
 use crate::session::{Header, Record, Session, SessionError};
 
@@ -28,7 +28,7 @@ const MIN_BUDGET_SHARE: f64 = 0.1;
 /// A session that has sub-agents, for whoever has its lane.
 pub(in crate::runtime) struct Parent<'a> {
     pub(super) shared: &'a Shared,
-    pub(super) slot: &'a Arc<Slot>,
+    pub(super) slot: &'a Arc<Stack>,
     pub(super) family: &'a Family,
     pub(super) conversation: &'a mut Conversation,
     pub(super) children: &'a mut Children,
@@ -38,7 +38,7 @@ impl<'a> Parent<'a> {
     /// The parent in an open session.
     pub(super) fn of(
         shared: &'a Shared,
-        slot: &'a Arc<Slot>,
+        slot: &'a Arc<Stack>,
         open: &'a mut OpenSession,
     ) -> Parent<'a> {
         let OpenSession { conversation, children, family, .. } = open;
@@ -101,7 +101,7 @@ impl<'a> Parent<'a> {
             ttl_ms: self.shared.settings.subagent_ttl_ms,
             ..SubagentSpawnRequest::default()
         };
-        let engine = self.slot.effective().id().to_owned();
+        let engine = self.slot.effective().id;
         let prepared = self.slot.prepare_subagent_spawn(&self.conversation.view(), request).await;
         prepared.map_err(|error| SpawnError::Refused { engine, error: Box::new(error) })
     }

@@ -8,10 +8,10 @@ use ctxhost_engine_api::{SessionRef, SubagentEnd, SubagentEndedRequest};
 use tokio::sync::oneshot;
 
 use super::ChildError;
-use crate::engine::Slot;
 use crate::provider::Content;
 use crate::runtime::agent::{SessionId, Shared};
 use crate::runtime::event::What;
+use crate::runtime::stack::Stack;
 use crate::runtime::turn::Reply;
 
 /// The sub-agents of this process that work, or have ended and are not recorded yet. Clones are the
@@ -109,7 +109,7 @@ pub(in crate::runtime) struct Begun {
     child: SessionId,
     task: String,
     /// The slot whose engine was asked: it is told of the end as well.
-    slot: Arc<Slot>,
+    slot: Arc<Stack>,
     at_work: AtWork,
     stopped: oneshot::Receiver<SubagentEnd>,
 }
@@ -117,7 +117,7 @@ pub(in crate::runtime) struct Begun {
 impl Begun {
     pub(super) fn new(
         shared: &Shared,
-        slot: &Arc<Slot>,
+        slot: &Arc<Stack>,
         parent: String,
         child: SessionId,
         task: &str,
@@ -160,7 +160,7 @@ impl Begun {
 
 impl Shared {
     /// Tells the engine that a child ended. That it did is a fact, whatever the engine makes of it.
-    pub(super) async fn child_ended(&self, slot: &Slot, child: &str, end: SubagentEnd) {
+    pub(super) async fn child_ended(&self, slot: &Stack, child: &str, end: SubagentEnd) {
         let request = SubagentEndedRequest {
             child: SessionRef { id: child.to_owned(), ..SessionRef::default() },
             reason: end,

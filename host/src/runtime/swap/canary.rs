@@ -4,17 +4,18 @@ use std::sync::Arc;
 
 use super::{Followed, Slots, SwapError, Wanted};
 use crate::config::Config;
-use crate::engine::{Slot, Troubles};
+use crate::engine::Troubles;
 use crate::runtime::agent::Shared;
 use crate::runtime::canary::figures::TurnFigures;
 use crate::runtime::canary::{Canary, CanaryError, CanaryHome, Family};
 use crate::runtime::event::What;
+use crate::runtime::stack::Stack;
 
 /// A canary and its engine.
 #[derive(Debug)]
 pub(super) struct Seat {
     canary: Arc<Canary>,
-    slot: Arc<Slot>,
+    slot: Arc<Stack>,
     home: CanaryHome,
 }
 
@@ -22,7 +23,7 @@ pub(super) struct Seat {
 #[derive(Clone, Debug)]
 pub(in crate::runtime) struct Lease {
     /// The engine, and the one that stands in.
-    pub(in crate::runtime) slot: Arc<Slot>,
+    pub(in crate::runtime) slot: Arc<Stack>,
     /// Who wants to know how the turn goes.
     pub(in crate::runtime) watch: Option<Watch>,
 }
@@ -49,7 +50,7 @@ impl Slots {
     }
 
     /// Takes in what a turn measured; rolls the canary back where it broke a guard.
-    pub(in crate::runtime) fn measured(&self, watch: &Watch, slot: &Slot, mut turn: TurnFigures) {
+    pub(in crate::runtime) fn measured(&self, watch: &Watch, slot: &Stack, mut turn: TurnFigures) {
         let Troubles { illegal, failures } = slot.take_troubles();
         turn.run.clone_from(&watch.canary.run);
         turn.illegal += illegal;
@@ -59,7 +60,8 @@ impl Slots {
         }
         let at_ms = turn.at_ms;
         let Watch { canary, home, is_canary } = watch;
-        let engine = if *is_canary { &canary.engine } else { slot.configured() };
+        let engine = if *is_canary { canary.engine.clone() } else { slot.configured() };
+        let engine = engine.as_str();
         if let Err(error) = home.note(engine, &turn) {
             tracing::warn!(%error, engine, "what a turn measured is lost");
         }
@@ -129,10 +131,10 @@ impl Shared {
         }
     }
 
-    async fn open_canary(&self, canary: &Canary, followed: &Followed) -> Result<Slot, SwapError> {
+    async fn open_canary(&self, canary: &Canary, followed: &Followed) -> Result<Stack, SwapError> {
         let config = Config::load(followed.path())?;
         let wanted = Wanted::of(&config, self.rules.as_ref())?;
-        let engine = super::engine_of(&config, &canary.engine, self.rules.as_ref())?;
-        self.open_successor(engine, wanted.setup(&self.setup)).await
+        let engines = super::engines_of(&config, &canary.engine, self.rules.as_ref())?;
+        self.open_successor(engines, wanted.setup(&self.setup)).await
     }
 }

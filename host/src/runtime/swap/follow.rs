@@ -112,13 +112,13 @@ impl Shared {
         if self.slots.read().applied.as_ref() == Some(&wanted) {
             return Ok(None);
         }
-        let (engine, setup) = (wanted.engine(), wanted.setup(&self.setup));
-        Ok(Some(self.open_and_seat(engine, setup, Some(wanted)).await?))
+        let (engines, setup) = (wanted.engines(), wanted.setup(&self.setup));
+        Ok(Some(self.open_and_seat(engines, setup, Some(wanted)).await?))
     }
 
     fn tell_refused(&self, error: Option<&SwapError>) {
         let Some(error) = error else { return };
-        let serving = self.slots.current().effective().id().to_owned();
+        let serving = self.slots.current().effective().id;
         tracing::warn!(%error, serving, "the change of the config is not taken in");
         let why = in_one_line(error);
         self.slots.tell(What::SwapRefused { why, serving });

@@ -9,12 +9,12 @@ use crate::runtime::workspace::WorkspaceRules;
 /// What a config wants in the slot.
 #[derive(Clone, Debug, PartialEq)]
 pub(in crate::runtime) struct Wanted {
-    engine: EngineSpec,
+    engines: Vec<EngineSpec>,
     legacy: EngineSpec,
     on_error: OnEngineError,
     timeouts: Timeouts,
-    /// The digest of the engine's library: the same path may hold other bytes.
-    sha256: Option<String>,
+    /// The digests of the engines' libraries: the same path may hold other bytes.
+    sha256: Vec<Option<String>>,
 }
 
 impl Wanted {
@@ -27,24 +27,24 @@ impl Wanted {
         config: &Config,
         rules: Option<&WorkspaceRules>,
     ) -> Result<Wanted, RosterError> {
-        let engine = engine_of(config, &config.slot().engine, rules)?;
-        let sha256 = match &engine.source {
+        let engines = engines_of(config, &config.slot().engine, rules)?;
+        let sha256 = |engine: &EngineSpec| match &engine.source {
             // One that cannot be read is told of when it is opened.
             Source::File(path) => inspect(path).ok().map(|file| file.sha256),
             Source::Bundled | Source::Linked(_) => None,
         };
         Ok(Wanted {
-            engine,
+            sha256: engines.iter().map(sha256).collect(),
+            engines,
             legacy: legacy_of(config, rules),
             on_error: config.plugins.on_engine_error,
             timeouts: config.timeouts.clone(),
-            sha256,
         })
     }
 
-    /// The engine to open.
-    pub(super) fn engine(&self) -> EngineSpec {
-        self.engine.clone()
+    /// The engines to open.
+    pub(super) fn engines(&self) -> Vec<EngineSpec> {
+        self.engines.clone()
     }
 
     /// What to open it with.
@@ -58,21 +58,21 @@ impl Wanted {
     }
 }
 
-/// An engine of a config, with the rules of the workspace where it takes them.
+/// The engines of a name, one or several in a row, with the rules of the workspace where they take them.
 ///
 /// # Errors
 ///
 /// [`RosterError`].
-pub(in crate::runtime) fn engine_of(
+pub(in crate::runtime) fn engines_of(
     config: &Config,
     name: &str,
     rules: Option<&WorkspaceRules>,
-) -> Result<EngineSpec, RosterError> {
-    let mut engine = Roster::of(config).spec(config, name)?;
+) -> Result<Vec<EngineSpec>, RosterError> {
+    let mut engines = Roster::of(config).stack(config, name)?;
     if let Some(rules) = rules {
-        rules.give(&mut engine);
+        engines.iter_mut().for_each(|engine| _ = rules.give(engine));
     }
-    Ok(engine)
+    Ok(engines)
 }
 
 /// The engine that stands in, with the same rules.

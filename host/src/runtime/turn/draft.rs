@@ -1,16 +1,16 @@
 //! One request on its way: what it may cost, how it was shaped, what is sent.
 
 use ctxhost_engine_api::transcript::tokens;
-use ctxhost_engine_api::{ErrorKind, Trigger};
+use ctxhost_engine_api::{AssembleRequest, ErrorKind, Trigger};
 
-use super::{Turn, TurnError};
+use super::{Budget, Turn, TurnError};
 use crate::engine::SlotError;
 use crate::provider::{ChatMessage, Content, ModelRequest, Reason};
 use crate::runtime::accounting::Prompt;
 use crate::runtime::event::What;
 use crate::runtime::projection::Projection;
 use crate::runtime::recovery;
-use crate::runtime::request::{Ask, Compacting, RuntimeError};
+use crate::runtime::request::{Ask, Compacting, RuntimeError, Shaped};
 use crate::runtime::timing::on_the_way;
 
 /// A request that is ready to be sent.
@@ -60,6 +60,22 @@ impl Turn<'_> {
         }
     }
 
+    /// Lets engines in the shadow see what was asked of the slot's own. Nobody waits for them.
+    fn show_shadows(&self, ask: &Ask, budget: Budget, shaped: &Shaped) {
+        let Some(shadows) = &self.shared.shadows else { return };
+        let request = AssembleRequest {
+            session: self.conversation.reference().clone(),
+            budget: budget.tokens,
+            reserve_tokens: budget.reserve_tokens,
+            prompt: ask.prompt.clone(),
+            model: self.model_ref(),
+            available_tools: ask.available_tools.clone(),
+            now_ms: ask.now_ms,
+            ..AssembleRequest::default()
+        };
+        shadows.show(request, shaped);
+    }
+
     async fn shape(&mut self, trigger: Trigger) -> Result<Draft, TurnError> {
         self.renew_lease();
         let tools = self.tools().await;
@@ -81,6 +97,7 @@ impl Turn<'_> {
         // Other sessions go on meanwhile: a compaction on the way may wait for a summary.
         let shape = shaper.shape(self.conversation, &ask);
         let shaped = self.lane.during_model_call(shape).await?;
+        self.show_shadows(&ask, budget, &shaped);
         self.count_shaped(&shaped);
         self.compacted(&shaped.compactions);
         self.tell(What::Assembled {

@@ -15,7 +15,8 @@ impl Turn<'_> {
         if self.slot.is_retired() {
             self.report();
             let Lease { slot, watch } = self.shared.slots.lease(self.family);
-            tracing::warn!(engine = slot.configured(), "a long turn goes on with another engine");
+            let engine = slot.configured();
+            tracing::warn!(engine, "a long turn goes on with another engine");
             (self.slot, self.watch) = (slot, watch);
         }
     }

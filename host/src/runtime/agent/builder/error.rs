@@ -41,6 +41,12 @@ pub enum BuildError {
         /// What the slot names.
         id: String,
     },
+    /// The system gave the engines in the shadow no thread.
+    #[error("no thread for the engines in the shadow: {source}")]
+    Shadows {
+        /// What the system said.
+        source: std::io::Error,
+    },
     /// A tool of the program cannot be offered.
     #[error(transparent)]
     Tool(#[from] ToolError),

@@ -1,0 +1,74 @@
+//! The rules for lists of engines: how many, and each of them once.
+
+use super::error::{ConfigError, Mistake};
+use super::places::{Place, Written};
+use super::{Origin, places};
+use crate::engine::{RowError, check_row, stages};
+
+/// Engines that run beside the slot's own, at most: each of them reads every request again.
+const MAX_SHADOWS: usize = 4;
+
+/// Checks every list of engines, each mistake at its own place.
+pub(super) fn rules(origin: &Origin) -> Result<(), ConfigError> {
+    let row = texts_in(origin, "context_engine");
+    let names: Vec<&str> = row.iter().map(|(_, name)| *name).collect();
+    if let Err(error) = check_row(&names) {
+        let help = "the stages of a stack stand in the order in which they read the session";
+        return Err(mistake(origin, culprit(&row, &error), &format!("a stack {error}"), help));
+    }
+    let shadows = texts_in(origin, "shadow");
+    if let Some((place, _)) = shadows.get(MAX_SHADOWS) {
+        let message = format!("at most {MAX_SHADOWS} engines run in the shadow of the slot's own");
+        return Err(mistake(
+            origin,
+            Some(place),
+            &message,
+            "each of them reads every request again",
+        ));
+    }
+    for (at, (place, name)) in shadows.iter().enumerate() {
+        if shadows.iter().take(at).any(|(_, earlier)| earlier == name) {
+            let message = format!("the shadow {name:?} is named twice");
+            return Err(mistake(origin, Some(place), &message, "name it once"));
+        }
+        if let Err(error) = check_row(&stages(name)) {
+            let message = format!("the shadow {name:?} {error}");
+            let help = "stages in a row are written as `mask+legacy`";
+            return Err(mistake(origin, Some(place), &message, help));
+        }
+    }
+    Ok(())
+}
+
+/// The texts in a list of `[plugins.slots]`, with their places.
+fn texts_in<'o>(origin: &'o Origin, list: &str) -> Vec<(&'o Place, &'o str)> {
+    let text = |place: &'o Place| match (place.path.as_slice(), &place.value) {
+        ([plugins, slots, slot, _], Written::Text(text)) => {
+            let is_here = plugins == "plugins" && slots == "slots" && slot == list;
+            is_here.then_some((place, text.trim()))
+        }
+        _ => None,
+    };
+    origin.places.iter().filter_map(text).collect()
+}
+
+/// The item that is one too many.
+fn culprit<'o>(row: &[(&'o Place, &str)], error: &RowError) -> Option<&'o Place> {
+    let at = match error {
+        RowError::TooMany { .. } => row.len().checked_sub(1),
+        RowError::Twice { id } => row.iter().rposition(|(_, name)| name == id),
+    };
+    at.and_then(|at| row.get(at)).map(|(place, _)| *place)
+}
+
+fn mistake(origin: &Origin, place: Option<&Place>, message: &str, help: &str) -> ConfigError {
+    let list = place.map(|place| place.path.get(..3).unwrap_or_default());
+    let key = places::dotted(list.unwrap_or_default());
+    let mistake = Mistake::new(&origin.name, &origin.text, format!("{key}: {message}"));
+    let mistake = mistake.advising(help);
+    Box::new(match place {
+        Some(place) => mistake.at(place.value_span.clone(), "this one"),
+        None => mistake,
+    })
+    .into()
+}

@@ -1,0 +1,38 @@
+//! The engines in the shadow, as the config names them.
+
+use std::sync::Arc;
+
+use super::{BuildError, RuntimeBuilder};
+use crate::config::ShadowSettings;
+use crate::engine::state_folder;
+use crate::runtime::known_session::KnownSessions;
+use crate::runtime::setup::Setup;
+use crate::runtime::shadow::ledger::{self, Ledger};
+use crate::runtime::shadow::{Shadows, Surroundings};
+use crate::runtime::swap::engines_of;
+use crate::runtime::workspace::WorkspaceRules;
+
+impl RuntimeBuilder {
+    /// Who runs beside the slot's own engine.
+    pub(super) fn shadows(
+        &self,
+        setup: &Setup,
+        known: &Arc<KnownSessions>,
+        rules: Option<&WorkspaceRules>,
+    ) -> Result<Option<Shadows>, BuildError> {
+        let names = self.config.shadows();
+        if names.is_empty() {
+            return Ok(None);
+        }
+        let rows: Result<Vec<_>, _> =
+            names.iter().map(|name| engines_of(&self.config, name, rules)).collect();
+        let ShadowSettings { complete: may_complete, log_bytes } = self.config.shadow;
+        let serving = setup.environment(&self.clock, known.clone());
+        let surroundings = Surroundings { serving, may_complete };
+        let path = || state_folder().join(ledger::FILE_NAME);
+        let ledger = Ledger::new(self.shadow_ledger.clone().unwrap_or_else(path), log_bytes);
+        let law = &self.config.law;
+        let shadows = Shadows::open(&rows?, &setup.legacy, &surroundings, law, ledger);
+        Ok(Some(shadows.map_err(|source| BuildError::Shadows { source })?))
+    }
+}
