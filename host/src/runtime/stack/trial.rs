@@ -114,14 +114,15 @@ impl Stack {
     {
         let mut stack = self.standing();
         loop {
-            let answer = match stack.unless_retired(ask(stack)).await {
+            // Boxed, so that a turn, which waits for many calls, is not as large as all of them together.
+            let answer = match stack.unless_retired(Box::pin(ask(stack))).await {
                 Some(answer) => answer,
                 // Its stages were let go under the call; the bundled engine answers.
-                None => ask(stack).await,
+                None => Box::pin(ask(stack)).await,
             };
             let Some(lost) = stack.judge() else { return answer };
             stack = lost.before.standing();
-            stack.catch_up(scene).await;
+            Box::pin(stack.catch_up(scene)).await;
         }
     }
 
