@@ -2,6 +2,7 @@
 
 mod canarying;
 mod following;
+mod rows;
 
 use std::sync::{Arc, LazyLock, Mutex};
 use std::time::Duration;

@@ -71,6 +71,7 @@ impl<const NUMBER: usize> ContextEngine for Puppet<NUMBER> {
         let (mut plan, len) = (Plan::default(), view.len() as u64);
         match self.does.as_str() {
             "lies" => _ = plan.keep(0..len + 7),
+            "hangs in assemble" => std::future::pending().await,
             "cannot fit" => return Err(EngineError::new(ErrorKind::CannotFit, "too much")),
             "finds the window small" => {
                 return Err(EngineError::new(ErrorKind::WindowTooSmall, "too small"));

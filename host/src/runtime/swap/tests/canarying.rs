@@ -4,12 +4,18 @@ use super::following::{Host, following, path};
 use super::*;
 use crate::runtime::canary::{Canary, CanaryHome, SlotState};
 
-fn home(host: &Host) -> CanaryHome {
+pub(super) fn home(host: &Host) -> CanaryHome {
     CanaryHome::of(&host.folder.path().join("state"), &path(&host.folder))
 }
 
 /// Begins a canary as another process would.
-fn begin(host: &Host, engine: &str, share: &str, guards: &[&str], now_ms: i64) -> Canary {
+pub(super) fn begin(
+    host: &Host,
+    engine: &str,
+    share: &str,
+    guards: &[&str],
+    now_ms: i64,
+) -> Canary {
     let guards = guards.iter().map(|guard| guard.parse().unwrap()).collect();
     let canary = Canary::begin(engine, share.parse().unwrap(), guards, 60_000, now_ms);
     let begun = home(host).change(|state| {
