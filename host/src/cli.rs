@@ -14,6 +14,7 @@ mod failure;
 mod fetch;
 mod fsck;
 mod gc;
+mod install;
 mod moment;
 mod named;
 mod opening;
@@ -72,6 +73,8 @@ enum Command {
     /// The engines that can fill the slot.
     #[command(subcommand)]
     Engines(engines::Engines),
+    Install(install::Install),
+    Uninstall(install::Uninstall),
     /// The config file: checked, explained, imported.
     #[command(subcommand)]
     Config(config::Config),
@@ -106,6 +109,8 @@ pub fn run() -> ExitCode {
         Command::Export(command) => command.run(&mut output),
         Command::Gc(command) => command.run(arguments.config.as_deref(), &mut output),
         Command::Engines(command) => command.run(arguments.config.as_deref(), &mut output),
+        Command::Install(command) => command.run(arguments.config.as_deref(), &mut output),
+        Command::Uninstall(command) => command.run(arguments.config.as_deref(), &mut output),
         Command::Config(command) => command.run(arguments.config.as_deref(), &mut output),
         Command::Use(command) => command.run(arguments.config.as_deref(), &mut output),
         Command::Chaos(command) => command.run(&mut output),

@@ -8,21 +8,25 @@
 
 mod bundled;
 mod calls;
+mod crash;
 mod environment;
 mod lane;
 mod library;
 mod live;
 mod quarantine;
+mod sentinel;
 mod services;
 mod slot;
 pub mod store;
 mod timeouts;
+mod watch;
 
 pub use bundled::{BUNDLED, LEGACY, bundled};
 pub use environment::{Clock, Environment, SessionView, state_folder};
 pub use lane::Isolation;
-pub use library::{Inspected, LoadError, inspect};
+pub use library::{Inspected, LoadError, inspect, inspect_pinned};
 pub use live::{EngineSpec, LinkedEngine, LiveEngine, OpenError, Source};
+pub use quarantine::book::{FailureBook, KeptRecord, QuarantineRules};
 pub use quarantine::{Quarantine, QuarantineRecord};
 pub use slot::{OnEngineError, Served, Serving, Slot, SlotError};
 pub use store::EngineStores;

@@ -42,6 +42,7 @@ mod testing;
 mod compaction;
 mod memory;
 mod precompute;
+pub mod installation;
 pub mod replay;
 pub mod roster;
 pub mod workspace;

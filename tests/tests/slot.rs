@@ -2,6 +2,9 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
+#[path = "slot/crash.rs"]
+mod crash;
+
 use ctxhost::engine::{Clock, EngineSpec, Environment, OnEngineError, Slot, SlotError, Timeouts};
 use ctxhost_engine_api::testing::Conversation;
 use ctxhost_engine_api::{AssembleRequest, CompactRequest, ErrorKind, ModelRef, Transcript};

@@ -8,6 +8,9 @@ use super::failure::Failure;
 use super::opening;
 use super::output::Output;
 use crate::config::{Config, FILE_NAME, set_slot};
+use crate::engine::{LEGACY, LiveEngine, OnEngineError};
+use crate::runtime::roster::Roster;
+use crate::trust::State;
 
 /// The setting that is changed.
 const SLOT: &str = "plugins.slots.context_engine";
@@ -29,7 +32,7 @@ impl Use {
         let path = target(config_path);
         let before = if path.exists() { Config::load(&path)? } else { Config::default() };
         self.refuse_path(&path)?;
-        opening::find(&before, &self.engine).map_err(|failure| unchanged(failure, &before))?;
+        opening::find(&before, &self.engine).map_err(|failure| unchanged(failure, &before, &self.engine))?;
         let edit = set_slot(&path, &self.engine)?;
         let opened = Config::load(&path)
             .map_err(Failure::from)
@@ -44,13 +47,13 @@ impl Use {
                     self.change(&before.slot().configured),
                     info.id,
                     info.version,
-                    engine.source(),
+                    vouched(&path, &engine)?,
                 ))?;
                 Ok(ExitCode::SUCCESS)
             }
             Err(failure) => {
                 edit.restore()?;
-                Err(unchanged(failure, &before))
+                Err(unchanged(failure, &before, &self.engine))
             }
         }
     }
@@ -62,7 +65,7 @@ impl Use {
         }
         let message = format!("{:?} is a path, and the slot holds an id", self.engine);
         Err(Failure::caller(message).hint(format!(
-            "write [plugins.entries.<id>] with path = {:?} into {}, then `ctxhost use <id>`",
+            "`ctxhost install {}` pins it and names it in {}; then `ctxhost use <id>`",
             self.engine,
             config.display(),
         )))
@@ -76,8 +79,29 @@ impl Use {
     }
 }
 
-fn unchanged(failure: Failure, config: &Config) -> Failure {
-    let old = config.slot().configured;
+/// Who answers for the bytes that were loaded: the lock, or the place they came from.
+fn vouched(path: &Path, engine: &LiveEngine) -> Result<String, Failure> {
+    let roster = Roster::of(&Config::load(path)?);
+    let standing = roster.engine(engine.id()).map(|it| &it.standing.state);
+    Ok(match standing {
+        Some(State::Pinned) => State::Pinned.word().to_owned(),
+        _ => engine.source().to_string(),
+    })
+}
+
+/// What a refusal leaves as it was. Where the slot held the refused engine already, the bundled one
+/// stands in for it, or nobody may.
+fn unchanged(failure: Failure, config: &Config, refused: &str) -> Failure {
+    let slot = config.slot();
+    let failure = match (failure.is_distrust(), slot.engine == refused) {
+        (false, _) => failure,
+        (true, false) => failure.hint(format!("effective engine stays {}", slot.engine)),
+        (true, true) if config.plugins.on_engine_error == OnEngineError::Fail => {
+            failure.hint("effective engine stays none: on_engine_error is fail")
+        }
+        (true, true) => failure.hint(format!("effective engine stays {LEGACY}")),
+    };
+    let old = slot.configured;
     failure.hint(match opening::place(config, SLOT) {
         Some(place) => format!("the slot still says {old:?} ({place})"),
         None => format!("the slot still says {old:?}"),
@@ -85,6 +109,6 @@ fn unchanged(failure: Failure, config: &Config) -> Failure {
 }
 
 /// The file that was named, else the nearest one, else a new one here.
-fn target(given: Option<&Path>) -> PathBuf {
+pub(super) fn target(given: Option<&Path>) -> PathBuf {
     given.map(Path::to_owned).or_else(nearest).unwrap_or_else(|| PathBuf::from(FILE_NAME))
 }

@@ -6,6 +6,7 @@ use super::places::{self, Place, Written};
 use super::providers;
 use super::{Config, Origin, compaction};
 use crate::engine::Isolation;
+use crate::trust::Keys;
 
 /// Names closer than this are taken for a slip of the same name; below it, guesses annoy.
 const LIKENESS: f64 = 0.8;
@@ -42,6 +43,10 @@ pub(super) fn together(config: &Config) -> Result<(), ConfigError> {
             let message = format!("`{id}` comes from a file, and only bundled engines run inline");
             return Err(clash(config, &[&key], message, "write isolation = \"lane\""));
         }
+    }
+    if let Err(error) = Keys::parse(&config.plugins.trusted_keys) {
+        let help = "`minisign -G` makes a key pair; the public one goes here";
+        return Err(clash(config, &["plugins.trusted_keys"], error.to_string(), help));
     }
     providers::together(config)
 }

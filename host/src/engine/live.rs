@@ -13,9 +13,11 @@ use super::bundled::bundled;
 use super::calls::{CallGuard, Calls, Limit};
 use super::environment::{Delegate, Environment};
 use super::lane::{Isolation, Lane};
-use super::library::{LoadError, inspect};
+use super::library::{LoadError, inspect_pinned};
+use super::quarantine::book::KeptRecord;
 use super::services::Services;
 use super::timeouts::Timeouts;
+use super::watch::Watch;
 
 /// Where an engine comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,6 +70,8 @@ pub struct EngineSpec {
     pub source: Source,
     /// SHA-256 the file must have, in hex.
     pub sha256: Option<String>,
+    /// Why the file must not be loaded, whatever it holds; `None` where nothing speaks against it.
+    pub distrust: Option<String>,
     /// How far it is kept from the host.
     pub isolation: Isolation,
     /// Its own settings.
@@ -81,6 +85,7 @@ impl EngineSpec {
             id: id.into(),
             source: Source::Bundled,
             sha256: None,
+            distrust: None,
             isolation: Isolation::Inline,
             config,
         }
@@ -93,6 +98,7 @@ impl EngineSpec {
             id: E::INFO.id.into(),
             source: Source::Linked(linked),
             sha256: None,
+            distrust: None,
             isolation: Isolation::Lane,
             config,
         }
@@ -104,6 +110,7 @@ impl EngineSpec {
             id: id.into(),
             source: Source::File(path.into()),
             sha256: None,
+            distrust: None,
             isolation: Isolation::Lane,
             config,
         }
@@ -123,7 +130,10 @@ pub enum OpenError {
     #[error(transparent)]
     Load(#[from] LoadError),
     /// The file holds another engine.
-    #[error("{} holds engine {found:?}, but the config calls it {configured:?}; use one name for both", path.display())]
+    #[error(
+        "{} holds engine {found:?}, but the config calls it {configured:?}; an engine has one id everywhere: write [plugins.entries.{found}] and, in the slot, {found:?}",
+        path.display()
+    )]
     OtherId {
         /// The file.
         path: PathBuf,
@@ -131,6 +141,22 @@ pub enum OpenError {
         configured: String,
         /// The name in the file.
         found: String,
+    },
+    /// The operator wants it refused.
+    #[error("engine {id:?} is not loaded: {reason}")]
+    Distrusted {
+        /// The engine.
+        id: String,
+        /// Why, and what would change it.
+        reason: String,
+    },
+    /// It failed before, perhaps in another process.
+    #[error("engine {id:?} is in quarantine: {}; `ctxhost engines release {id}` lets it serve again", record.story())]
+    Held {
+        /// The engine.
+        id: String,
+        /// What is known against it.
+        record: Box<KeptRecord>,
     },
     /// It needs what this host does not have.
     #[error("engine {id:?} needs the host to have {}, which it does not here", missing.join(", "))]
@@ -166,6 +192,8 @@ pub struct LiveEngine {
     lane: Lane,
     calls: Arc<Calls>,
     timeouts: Timeouts,
+    /// Last, so that it is dropped after everything that runs the engine.
+    watch: Watch,
 }
 
 impl LiveEngine {
@@ -175,7 +203,7 @@ impl LiveEngine {
     ///
     /// [`OpenError`].
     pub fn open(spec: &EngineSpec, environment: &Environment) -> Result<LiveEngine, OpenError> {
-        let door = open_door(spec, environment)?;
+        let (door, watch) = open_door(spec, environment)?;
         let failed = |error| OpenError::Create { id: spec.id.clone(), error: Box::new(error) };
         let info = door.info().map_err(failed)?;
         let missing: Vec<String> = {
@@ -185,15 +213,23 @@ impl LiveEngine {
         if !missing.is_empty() {
             return Err(OpenError::Missing { id: info.id, missing });
         }
-        let lane = Lane::open(&info.id, spec.isolation)
+        let lane = Lane::open(&info.id, spec.isolation, &watch)
             .map_err(|source| OpenError::Threads { id: info.id.clone(), source })?;
         let calls = Arc::new(Calls::default());
         let services = Services::new(&info.id, environment, calls.clone());
         let limit = Duration::from_millis(environment.timeouts.create_ms);
-        let handle = create_within(limit, door, services, spec.config.clone())
+        let handle = create_within(limit, door, services, spec.config.clone(), &watch)
+            .inspect_err(|error| watch.failed("create", error, environment))
             .map_err(|error| OpenError::Create { id: info.id.clone(), error: Box::new(error) })?;
+        watch.begins("calls");
         let timeouts = environment.timeouts.clone();
-        Ok(LiveEngine { info, source: spec.source.clone(), handle, lane, calls, timeouts })
+        Ok(LiveEngine { info, source: spec.source.clone(), handle, lane, calls, timeouts, watch })
+    }
+
+    /// Which build it is: the SHA-256 of its file in hex, or `bundled <version>`. `None` where nobody
+    /// is to remember its failures.
+    pub fn bytes(&self) -> Option<&str> {
+        self.watch.bytes()
     }
 
     /// What it is.
@@ -385,15 +421,23 @@ impl std::fmt::Debug for LiveEngine {
     }
 }
 
-fn open_door(spec: &EngineSpec, environment: &Environment) -> Result<EngineDoor, OpenError> {
+fn open_door(
+    spec: &EngineSpec,
+    environment: &Environment,
+) -> Result<(EngineDoor, Watch), OpenError> {
     let path = match &spec.source {
         Source::Bundled => {
-            return bundled(&spec.id).ok_or_else(|| OpenError::NotBundled { id: spec.id.clone() });
+            let door = bundled(&spec.id);
+            let door = door.ok_or_else(|| OpenError::NotBundled { id: spec.id.clone() })?;
+            return Ok((door, Watch::bundled(&spec.id, environment)?));
         }
-        Source::Linked(linked) => return Ok(linked.door),
+        Source::Linked(linked) => return Ok((linked.door, Watch::default())),
         Source::File(path) => path,
     };
-    let inspected = inspect(path)?.expect_hash(spec.sha256.as_deref())?;
+    if let Some(reason) = &spec.distrust {
+        return Err(OpenError::Distrusted { id: spec.id.clone(), reason: reason.clone() });
+    }
+    let inspected = inspect_pinned(path, spec.sha256.as_deref())?;
     if !spec.id.is_empty() && spec.id != inspected.meta.id {
         return Err(OpenError::OtherId {
             path: inspected.path,
@@ -401,7 +445,9 @@ fn open_door(spec: &EngineSpec, environment: &Environment) -> Result<EngineDoor,
             found: inspected.meta.id,
         });
     }
-    Ok(inspected.load(&environment.copies_folder)?)
+    let watch = Watch::file(&inspected, environment)?;
+    let door = watch.inside("load", || inspected.load(&environment.copies_folder))?;
+    Ok((door, watch))
 }
 
 /// `create` is a plain function, so only a thread of its own can be left behind when it hangs.
@@ -410,11 +456,15 @@ fn create_within(
     door: EngineDoor,
     services: Services,
     config: Value,
+    watch: &Watch,
 ) -> Result<EngineHandle> {
     let (send, receive) = mpsc::channel();
     let thread = std::thread::Builder::new().name("engine-create".into());
+    watch.begins("create");
+    let on_thread = watch.of_thread();
     let spawned = thread.spawn(move || {
-        let _ = send.send(door.create(Arc::new(services), &config));
+        let handle = on_thread.inside(|| door.create(Arc::new(services), &config));
+        let _ = send.send(handle);
     });
     spawned.map_err(|error| EngineError::failed(format!("no thread to create it on: {error}")))?;
     receive.recv_timeout(limit).unwrap_or_else(|_| {

@@ -131,7 +131,7 @@ impl Slot {
             chosen: None,
             legacy: bundled,
             on_error,
-            quarantine: Quarantine::default(),
+            quarantine: Quarantine::with(environment.failures.clone()),
             clock: environment.clock.clone(),
         };
         if chosen.id == LEGACY && chosen.source == legacy.source {
@@ -407,6 +407,7 @@ impl Slot {
     fn put_in_quarantine(&self, operation: &str, reason: &str) {
         self.quarantine.put(QuarantineRecord {
             id: self.configured.clone(),
+            bytes: self.chosen.as_ref().and_then(|engine| engine.bytes().map(str::to_owned)),
             operation: operation.into(),
             reason: reason.into(),
             failed_at_ms: self.clock.now_ms(),

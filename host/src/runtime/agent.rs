@@ -44,7 +44,7 @@ use super::turn::{self, Budget, Letter, Reply, Turn, TurnError};
 use crate::config::{
     AccountingSettings, AgentSettings, BudgetSettings, CompactionSettings, SessionSettings,
 };
-use crate::engine::{Clock, EngineSpec, Slot, SlotError};
+use crate::engine::{Clock, EngineSpec, QuarantineRecord, Slot, SlotError};
 use crate::history::{HistoryError, Undone};
 use crate::law::LawSettings;
 use crate::provider::Client;
@@ -245,6 +245,11 @@ impl Runtime {
     /// The engine that serves now.
     pub fn engine(&self) -> String {
         self.shared.slot().effective().id().to_owned()
+    }
+
+    /// Why the engine of the slot does not serve; `None` where it does.
+    pub fn quarantined(&self) -> Option<QuarantineRecord> {
+        self.shared.slot().quarantined()
     }
 
     /// Waits for what runs in the background, as long as it makes progress. What only waits for a pause

@@ -1,6 +1,6 @@
 //! What requests and compactions run with: a model's budget, the law, the engines' limits.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ctxhost_engine_api::ModelRef;
@@ -9,8 +9,8 @@ use super::hook::CompactionHook;
 use super::request::Shaper;
 use crate::config::Config;
 use crate::engine::{
-    Clock, EngineSpec, EngineStores, Environment, OnEngineError, SessionView, Slot, SlotError,
-    Timeouts,
+    Clock, EngineSpec, EngineStores, Environment, FailureBook, OnEngineError, SessionView, Slot,
+    SlotError, Timeouts,
 };
 use crate::law::LawSettings;
 use crate::media::MediaHome;
@@ -46,8 +46,15 @@ pub struct Setup {
     pub gate: Gate,
     /// Where engines keep what they store, instead of that folder.
     pub stores: Option<Arc<dyn EngineStores>>,
+    /// What engines did to hosts of this machine; `None` remembers nothing beyond the run.
+    pub failures: Option<Arc<FailureBook>>,
     /// Who wants to know of compactions, in the order they are asked.
     pub hooks: Vec<Arc<dyn CompactionHook>>,
+}
+
+/// The book of failures below a state folder, with the rules of a config.
+pub fn failure_book(config: &Config, state: &Path) -> FailureBook {
+    FailureBook::below(state, config.plugins.quarantine_rules(), Clock::default())
 }
 
 impl Setup {
@@ -67,6 +74,7 @@ impl Setup {
         environment.completer = self.completer.clone();
         environment.store_folder = self.store_folder.clone();
         environment.stores = self.stores.clone();
+        environment.failures = self.failures.clone();
         Slot::open(engine, &self.legacy, self.on_error, &environment)
     }
 

@@ -35,6 +35,48 @@ pub(super) const SETTINGS: &[Setting] = &[
         "folders in which installed engines are looked for, relative to this file; none, because loading an engine is running code",
     ),
     setting(
+        "plugins.trust",
+        "",
+        Allowed::Word(&["pinned", "any"]),
+        "pinned refuses an engine's file whose bytes stand neither in ctxhost.lock nor in its entry; any loads what is named. Unset, pinned where there is a ctxhost.lock beside this file: who installs engines wants them pinned, who writes a path by hand has named what to load",
+    ),
+    setting(
+        "plugins.trusted_keys",
+        "",
+        Allowed::Keys,
+        "authors whose signatures count (`FILE.so.minisig` beside the file); none, because whom to trust is yours to say",
+    ),
+    setting(
+        "plugins.require_signature",
+        "",
+        Allowed::Flag,
+        "true refuses every engine's file that none of these keys signed, one named on the command line too; false, because most engines are your own",
+    ),
+    setting(
+        "plugins.install_dir",
+        "",
+        Allowed::Text,
+        "where `ctxhost install` puts files, relative to this file; unset, a private folder of this config below your state folder",
+    ),
+    setting(
+        "plugins.quarantine_ms",
+        MS,
+        Allowed::Whole(0),
+        "an engine that failed is held this long by every process, and twice as long after each further failure; ten minutes outlast what heals by itself. 0 holds nobody beyond the process it failed in",
+    ),
+    setting(
+        "plugins.quarantine_max_ms",
+        MS,
+        Allowed::Whole(0),
+        "the longest that failures hold an engine, and how long they are remembered; after a day somebody has looked",
+    ),
+    setting(
+        "plugins.crashes_before_quarantine",
+        "crashes",
+        Allowed::Whole(1),
+        "so many processes that died inside an engine hold it until it is released; the second is no accident",
+    ),
+    setting(
         "plugins.slots.context_engine",
         "",
         Allowed::Slot,

@@ -12,7 +12,7 @@ use tokio_util::task::TaskTracker;
 
 use super::{Runtime, Shared};
 use crate::config::Config;
-use crate::engine::{Clock, EngineSpec, SlotError, state_folder};
+use crate::engine::{Clock, EngineSpec, FailureBook, SlotError, state_folder};
 use crate::media::MediaHome;
 use crate::provider::{Client, Completer, ConnectError, connect};
 use crate::runtime::failover::Failover;
@@ -89,6 +89,7 @@ pub struct RuntimeBuilder {
     media: MediaHome,
     store_folder: Option<PathBuf>,
     store: Option<Arc<dyn SessionStore>>,
+    failures: Option<Arc<FailureBook>>,
     memory_folder: Option<PathBuf>,
     workspace: Option<PathBuf>,
     clock: Clock,
@@ -111,6 +112,7 @@ impl RuntimeBuilder {
             media: MediaHome::default(),
             store_folder: None,
             store: None,
+            failures: None,
             memory_folder: None,
             workspace: None,
             clock: Clock::default(),
@@ -191,6 +193,13 @@ impl RuntimeBuilder {
     #[must_use]
     pub fn store(mut self, store: Arc<dyn SessionStore>) -> Self {
         self.store = Some(store);
+        self
+    }
+
+    /// The book in which failures of engines outlive this process; without it, they do not.
+    #[must_use]
+    pub fn failures(mut self, book: FailureBook) -> Self {
+        self.failures = Some(Arc::new(book));
         self
     }
 
@@ -358,6 +367,7 @@ impl RuntimeBuilder {
             store_folder: self.store_folder.clone(),
             gate: config.compaction.gate.clone(),
             stores: self.store.as_ref().and_then(|store| store.engines()),
+            failures: self.failures.clone(),
             hooks: self.hooks.clone(),
         })
     }
