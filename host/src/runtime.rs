@@ -40,9 +40,9 @@ pub mod originals;
 mod testing;
 
 mod compaction;
+pub mod installation;
 mod memory;
 mod precompute;
-pub mod installation;
 pub mod replay;
 pub mod roster;
 pub mod workspace;

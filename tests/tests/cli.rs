@@ -19,8 +19,8 @@ fn transcripts() {
         .register_bin("ctxhost", binary)
         .env("NO_COLOR", "1")
         .env("CTXHOST_LOG", "error")
-        // What engines did on this machine is no business of these.
-        .env("CTXHOST_STATE_DIR", state.path().to_string_lossy())
+        // What engines did on this machine is no business of these. A case may name another folder.
+        .env("XDG_STATE_HOME", state.path().to_string_lossy())
         .case("cli/*.trycmd");
 }
 

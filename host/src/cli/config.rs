@@ -12,6 +12,8 @@ use super::render::grid::{Column, Grid};
 use super::render::paint::Tone;
 use crate::config::{Config as Settings, FILE_NAME, explain};
 use crate::engine::Inspected;
+use crate::runtime::roster;
+use crate::trust::{LOCK_NAME, Trust};
 
 /// The config file: checked, explained, imported.
 #[derive(Debug, clap::Subcommand)]
@@ -68,6 +70,7 @@ fn check(settings: &Settings, output: &mut Output) -> Result<ExitCode, Failure> 
         Some(reason) => format!(" ({reason}; {} serves)\n", slot.engine),
         None => "\n".to_owned(),
     };
+    text += &trusted(settings);
     let others = settings.plugins.entries.keys().filter(|id| **id != slot.engine);
     let others = others.filter(|id| settings.plugins.refusal(id).is_none());
     text += &opened(settings, &slot.engine)?;
@@ -79,6 +82,18 @@ fn check(settings: &Settings, output: &mut Output) -> Result<ExitCode, Failure> 
     }
     output.print(&text)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// What files need, where they need anything.
+fn trusted(settings: &Settings) -> String {
+    let policy = roster::policy(settings);
+    match (policy.trust(), policy.lock()) {
+        (Trust::Any, _) => String::new(),
+        (Trust::Pinned, None) => "ok  trust   pinned, and the lock cannot be read\n".into(),
+        (Trust::Pinned, Some(lock)) => {
+            format!("ok  trust   pinned, {} in {LOCK_NAME}\n", lock.pins().count())
+        }
+    }
 }
 
 fn opened(settings: &Settings, id: &str) -> Result<String, Failure> {

@@ -2,13 +2,15 @@
 
 mod list;
 
+pub(super) use list::effective;
+
 use std::path::Path;
 use std::process::ExitCode;
 
-use super::failure::Failure;
-use super::opening;
-use super::output::Output;
 use self::list::List;
+use super::failure::Failure;
+use super::opening::{self, shown};
+use super::output::Output;
 use crate::config::Config;
 use crate::engine::{Source, inspect, state_folder};
 use crate::runtime::roster::{Installed, Roster, RosterError};
@@ -79,8 +81,11 @@ fn release(config: &Config, id: &str, output: &mut Output) -> Result<ExitCode, F
         return Ok(ExitCode::SUCCESS);
     }
     for record in records {
-        let bytes = record.bytes.get(..12).unwrap_or(&record.bytes);
-        output.print(&format!("{id} {bytes} is released; it had {}\n", record.story()))?;
+        let build = match record.bytes.len() {
+            64 => shown(&record.bytes),
+            _ => record.bytes.as_str(),
+        };
+        output.print(&format!("{id} ({build}) is released; it had {}\n", record.story()))?;
     }
     Ok(ExitCode::SUCCESS)
 }

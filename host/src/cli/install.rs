@@ -82,7 +82,9 @@ impl Uninstall {
         output.print(&format!("{} {}  sha256 {digits} is uninstalled\n", pin.id, pin.version))?;
         if place.settings.slot().engine == pin.id {
             let config = place.config.display();
-            output.remark(&format!("the slot still names it ({config}); `ctxhost use legacy` mends that"));
+            output.remark(&format!(
+                "the slot still names it ({config}); `ctxhost use legacy` mends that"
+            ));
         }
         Ok(ExitCode::SUCCESS)
     }

@@ -4,11 +4,12 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use super::config::nearest;
+use super::engines::effective;
 use super::failure::Failure;
 use super::opening;
 use super::output::Output;
 use crate::config::{Config, FILE_NAME, set_slot};
-use crate::engine::{LEGACY, LiveEngine, OnEngineError};
+use crate::engine::LiveEngine;
 use crate::runtime::roster::Roster;
 use crate::trust::State;
 
@@ -32,30 +33,29 @@ impl Use {
         let path = target(config_path);
         let before = if path.exists() { Config::load(&path)? } else { Config::default() };
         self.refuse_path(&path)?;
-        opening::find(&before, &self.engine).map_err(|failure| unchanged(failure, &before, &self.engine))?;
+        // Before the config is touched: an engine that takes this process down leaves it as it was.
+        let engine = opening::find(&before, &self.engine)
+            .and_then(|_| opening::open(&before, &self.engine))
+            .map_err(|failure| unchanged(failure, &before))?;
         let edit = set_slot(&path, &self.engine)?;
-        let opened = Config::load(&path)
-            .map_err(Failure::from)
-            .and_then(|config| opening::open(&config, &self.engine));
-        match opened {
-            Ok(engine) => {
-                let info = engine.info();
-                output.print(&format!(
-                    "{}: [plugins.slots] context_engine {}\n\
-                     effective engine: {} {} ({}) - checked by loading it\n",
-                    path.display(),
-                    self.change(&before.slot().configured),
-                    info.id,
-                    info.version,
-                    vouched(&path, &engine)?,
-                ))?;
-                Ok(ExitCode::SUCCESS)
-            }
-            Err(failure) => {
+        let config = match Config::load(&path) {
+            Ok(config) => config,
+            Err(error) => {
                 edit.restore()?;
-                Err(unchanged(failure, &before, &self.engine))
+                return Err(unchanged(error.into(), &before));
             }
-        }
+        };
+        let info = engine.info();
+        output.print(&format!(
+            "{}: [plugins.slots] context_engine {}\n\
+             effective engine: {} {} ({}) - checked by loading it\n",
+            path.display(),
+            self.change(&before.slot().configured),
+            info.id,
+            info.version,
+            vouched(&config, &engine),
+        ))?;
+        Ok(ExitCode::SUCCESS)
     }
 
     /// The slot holds an id, which an entry leads to its file, so that settings find their engine.
@@ -80,28 +80,21 @@ impl Use {
 }
 
 /// Who answers for the bytes that were loaded: the lock, or the place they came from.
-fn vouched(path: &Path, engine: &LiveEngine) -> Result<String, Failure> {
-    let roster = Roster::of(&Config::load(path)?);
-    let standing = roster.engine(engine.id()).map(|it| &it.standing.state);
-    Ok(match standing {
+fn vouched(config: &Config, engine: &LiveEngine) -> String {
+    let roster = Roster::of(config);
+    match roster.engine(engine.id()).map(|it| &it.standing.state) {
         Some(State::Pinned) => State::Pinned.word().to_owned(),
         _ => engine.source().to_string(),
-    })
+    }
 }
 
-/// What a refusal leaves as it was. Where the slot held the refused engine already, the bundled one
-/// stands in for it, or nobody may.
-fn unchanged(failure: Failure, config: &Config, refused: &str) -> Failure {
-    let slot = config.slot();
-    let failure = match (failure.is_distrust(), slot.engine == refused) {
-        (false, _) => failure,
-        (true, false) => failure.hint(format!("effective engine stays {}", slot.engine)),
-        (true, true) if config.plugins.on_engine_error == OnEngineError::Fail => {
-            failure.hint("effective engine stays none: on_engine_error is fail")
-        }
-        (true, true) => failure.hint(format!("effective engine stays {LEGACY}")),
+/// What a refusal leaves as it was.
+fn unchanged(failure: Failure, config: &Config) -> Failure {
+    let failure = match failure.is_distrust() {
+        true => failure.hint(format!("effective engine stays {}", effective(config))),
+        false => failure,
     };
-    let old = slot.configured;
+    let old = config.slot().configured;
     failure.hint(match opening::place(config, SLOT) {
         Some(place) => format!("the slot still says {old:?} ({place})"),
         None => format!("the slot still says {old:?}"),

@@ -71,7 +71,9 @@ impl Allowed {
             (Allowed::Digest, Written::Text(text)) => {
                 text.len() == 64 && text.bytes().all(|byte| byte.is_ascii_hexdigit())
             }
-            (Allowed::List | Allowed::Keys | Allowed::Rules, Written::List { only_text }) => *only_text,
+            (Allowed::List | Allowed::Keys | Allowed::Rules, Written::List { only_text }) => {
+                *only_text
+            }
             (Allowed::Whole(least), Written::Whole(Some(number))) => {
                 u64::try_from(*number).is_ok_and(|number| number >= least)
             }

@@ -6,13 +6,13 @@ use std::sync::Arc;
 use ctxhost_engine_api::{EngineError, ErrorKind};
 
 use super::bundled::LEGACY;
+use super::crash;
 use super::environment::Environment;
 use super::library::Inspected;
 use super::live::OpenError;
 use super::quarantine::QuarantineRecord;
 use super::quarantine::book::FailureBook;
 use super::sentinel::Sentinel;
-use super::crash;
 
 /// Who watches an engine: nobody, unless the environment keeps a book of failures.
 #[derive(Debug, Default)]

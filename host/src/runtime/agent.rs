@@ -203,6 +203,7 @@ impl Runtime {
     /// [`SlotError`]; the engine that served goes on.
     pub fn use_engine(&self, engine: &EngineSpec) -> Result<(), SlotError> {
         let shared = &*self.shared;
+        shared.setup.excuse(&engine.id);
         let slot = shared.open_slot(engine)?;
         let id = slot.effective().id().to_owned();
         *shared.slot.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(slot);

@@ -128,10 +128,8 @@ impl Installation<'_> {
         let folder = self.folder(&self.settings()?);
         let held = LockFile::hold(self.config)?;
         let mut lock = held.lock()?;
-        let not_installed = || InstallationError::NotInstalled {
-            id: id.into(),
-            lock: held.path().to_owned(),
-        };
+        let not_installed =
+            || InstallationError::NotInstalled { id: id.into(), lock: held.path().to_owned() };
         let pin = lock.remove(id).ok_or_else(not_installed)?;
         let edit = drop_entry_path(self.config, id)?;
         if let Err(error) = held.write(&lock) {

@@ -78,6 +78,13 @@ impl Setup {
         Slot::open(engine, &self.legacy, self.on_error, &environment)
     }
 
+    /// Somebody swaps an engine in: its failures hold it no longer.
+    pub fn excuse(&self, id: &str) {
+        if let Some(Err(error)) = self.failures.as_ref().map(|book| book.excuse(id)) {
+            tracing::warn!(engine = id, %error, "the book of failures still holds it");
+        }
+    }
+
     /// Shapes requests with a slot.
     pub fn shaper<'a>(&'a self, slot: &'a Slot) -> Shaper<'a> {
         Shaper {

@@ -4,6 +4,7 @@ use std::fs;
 use std::io::Cursor;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
+use std::process::Output;
 
 use ctxhost_tests::{bundled_library, chaos_library, ctxhost};
 use minisign::KeyPair;
@@ -36,14 +37,15 @@ impl Place {
         self.at(name)
     }
 
+    fn output(&self, arguments: &[&str]) -> Output {
+        let mut command = ctxhost();
+        command.current_dir(self.folder.path()).args(arguments);
+        command.env("CTXHOST_STATE_DIR", self.state.path()).output().unwrap()
+    }
+
     /// Runs a command; its exit code and all that it said.
     fn run(&self, arguments: &[&str]) -> (Option<i32>, String) {
-        let output = ctxhost()
-            .current_dir(self.folder.path())
-            .env("CTXHOST_STATE_DIR", self.state.path())
-            .args(arguments)
-            .output()
-            .unwrap();
+        let output = self.output(arguments);
         let said = [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap());
         (output.status.code(), said.concat())
     }
@@ -70,7 +72,7 @@ impl Place {
     }
 
     fn list(&self) -> Value {
-        serde_json::from_str(&self.done(&["engines", "list", "--json"])).unwrap()
+        serde_json::from_slice(&self.output(&["engines", "list", "--json"]).stdout).unwrap()
     }
 
     /// The line of the list for the test engine.
@@ -108,7 +110,10 @@ fn an_engine_is_installed_used_changed_refused_and_taken_away() {
     assert_eq!(fs::read(&installed).unwrap(), fs::read(place.at("libchaos.so")).unwrap());
 
     let said = place.done(&["use", "chaos"]);
-    assert!(said.contains("effective engine: chaos 0.1.0 (pinned) - checked by loading it"), "{said}");
+    assert!(
+        said.contains("effective engine: chaos 0.1.0 (pinned) - checked by loading it"),
+        "{said}"
+    );
     assert_eq!(place.list()["slot"]["effective"], "chaos");
 
     let mut bytes = fs::read(&installed).unwrap();
@@ -126,6 +131,8 @@ fn an_engine_is_installed_used_changed_refused_and_taken_away() {
 
     place.done(&["install", "libchaos.so", "--yes"]);
     place.done(&["use", "chaos"]);
+    let said = place.done(&["config", "check"]);
+    assert!(said.contains("\nok  trust   pinned, 1 in ctxhost.lock\n"), "{said}");
     let said = place.done(&["uninstall", "chaos"]);
     assert!(said.contains("the slot still names it"), "{said}");
     assert!(!installed.exists());
@@ -150,6 +157,18 @@ fn another_build_replaces_the_pin_and_lifts_the_quarantine_of_the_old_one() {
     let said = place.done(&["install", "two.so", "--yes"]);
     assert!(said.contains("these bytes are pinned already"), "{said}");
     assert_eq!(place.installed(), new);
+
+    // A digest by hand and a lock that says otherwise: somebody has to settle it.
+    place.done(&["install", "one.so", "--yes"]);
+    let two = place.at("two.so");
+    let sha256 = place.done(&["engines", "info", two.to_str().unwrap()]);
+    let sha256 = sha256.lines().find_map(|line| line.strip_prefix("sha256")).unwrap().trim();
+    let text = format!("[plugins.entries.chaos]\npath = \"two.so\"\nsha256 = \"{sha256}\"\n");
+    fs::write(place.at("ctxhost.toml"), text).unwrap();
+    place.refused(&["use", "chaos"], "name different bytes");
+    place.done(&["install", "two.so", "--yes"]);
+    assert!(place.config().contains(sha256), "{}", place.config());
+    place.done(&["use", "chaos"]);
 }
 
 #[test]
@@ -171,7 +190,8 @@ fn a_crate_and_a_folder_are_installed_as_well() {
     assert_eq!(code, Some(2), "{said}");
     fs::rename(&library, folder.join("libx.so")).unwrap();
     let sha256 = place.listed()["sha256"].as_str().unwrap().to_owned();
-    let report = format!("{{\"engine\": \"chaos\", \"sha256\": \"{sha256}\", \"result\": \"conformant\"}}");
+    let report =
+        format!("{{\"engine\": \"chaos\", \"sha256\": \"{sha256}\", \"result\": \"conformant\"}}");
     fs::write(folder.join("conformance.json"), report).unwrap();
     let said = place.done(&["install", "package", "--yes"]);
     assert!(said.contains("\nconformance conformant\n"), "{said}");
@@ -282,6 +302,7 @@ fn an_engine_that_crashes_its_hosts_is_held_until_it_is_released() {
         assert_eq!(place.listed()["failures"]["crashes"], crashes);
     }
     assert_eq!(place.listed()["quarantined"], true);
+    let before = place.config();
     let said = place.refused(&["use", "chaos"], "2 crashes of a host, last in create: signal 6");
     assert!(said.contains("effective engine stays legacy"), "{said}");
     let said = place.done(&["engines", "list"]);
@@ -293,7 +314,8 @@ fn an_engine_that_crashes_its_hosts_is_held_until_it_is_released() {
     assert_eq!(place.listed()["quarantined"], false);
     let said = place.done(&["engines", "unquarantine", "chaos"]);
     assert_eq!(said, "chaos is not in quarantine\n");
-    assert_eq!(place.run(&["engines", "info", "chaos"]).0, None, "and may crash again");
+    assert_eq!(place.run(&["use", "chaos"]).0, None, "and may crash again");
+    assert_eq!(place.config(), before, "with nothing changed");
 
     // Other bytes begin anew.
     place.engine("libchaos.so", b"mended");

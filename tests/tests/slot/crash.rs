@@ -11,6 +11,8 @@ use ctxhost::engine::{
     Clock, EngineSpec, Environment, FailureBook, OnEngineError, QuarantineRules, Slot, Timeouts,
 };
 use ctxhost_tests::chaos_library;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use serde_json::json;
 
 use super::{ask, served_by, transcript};
@@ -74,7 +76,11 @@ fn after_one(mode: &str) -> (String, String) {
 #[tokio::test]
 async fn an_engine_that_crashes_twice_is_held_and_legacy_serves() {
     let state = tempfile::tempdir().unwrap();
-    assert_eq!(die("abort-create", state.path()).signal(), Some(6), "it dies as it would without us");
+    assert_eq!(
+        die("abort-create", state.path()).signal(),
+        Some(6),
+        "it dies as it would without us"
+    );
     assert_eq!(book(state.path()).records().unwrap()[0].crashes, 1);
     die("abort-create", state.path());
     // The third time it is not even loaded, or this process would be gone.
@@ -102,13 +108,12 @@ fn each_way_to_die_is_told_with_its_place() {
 
 #[test]
 fn who_is_killed_inside_an_engine_blames_nobody() {
-    for signal in [rustix::process::Signal::KILL, rustix::process::Signal::ABORT] {
+    for signal in [Signal::SIGKILL, Signal::SIGABRT] {
         let state = tempfile::tempdir().unwrap();
         let mut child = start("hang-create", state.path(), "");
         await_stage(state.path(), "create");
-        let pid = rustix::process::Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
-        rustix::process::kill_process(pid, signal).unwrap();
-        assert_eq!(child.wait().unwrap().signal(), Some(signal.as_raw()));
+        kill(Pid::from_raw(i32::try_from(child.id()).unwrap()), signal).unwrap();
+        assert_eq!(child.wait().unwrap().signal(), Some(signal as i32));
         assert_eq!(book(state.path()).records().unwrap(), [], "{signal:?}");
     }
 }
@@ -129,7 +134,8 @@ async fn a_failure_is_known_to_the_next_process_and_a_good_end_leaves_nothing() 
 fn await_stage(state: &Path, stage: &str) {
     let began = Instant::now();
     while began.elapsed() < PATIENCE {
-        let notes = std::fs::read_dir(state.join("engines/running")).into_iter().flatten().flatten();
+        let notes =
+            std::fs::read_dir(state.join("engines/running")).into_iter().flatten().flatten();
         let mut texts = notes.filter_map(|note| std::fs::read_to_string(note.path()).ok());
         if texts.any(|text| text.lines().any(|line| line == stage)) {
             return;

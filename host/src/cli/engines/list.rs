@@ -16,6 +16,9 @@ use crate::engine::{FailureBook, KeptRecord, LEGACY, OnEngineError, Source, stat
 use crate::runtime::roster::{Installed, Roster};
 use crate::runtime::setup::failure_book;
 
+/// What stands where no engine serves.
+const NOBODY: &str = "none";
+
 /// How the list is made and shown.
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct List {
@@ -70,9 +73,7 @@ impl List {
             output.remark(&format!("what engines did is not known: {error}"));
             Vec::new()
         });
-        let roster = Roster::of(config);
-        let engines: Vec<EngineLine> =
-            roster.engines().map(|engine| EngineLine::of(engine, &book, &records)).collect();
+        let engines = lines(config, &book, &records);
         let slot = SlotLine::of(config, &engines, self.check);
         let listing = Listing { slot, engines };
         if self.json {
@@ -84,6 +85,18 @@ impl List {
         }
         Ok(ExitCode::SUCCESS)
     }
+}
+
+/// Who serves a new process, by reading: `none` where the operator wants failures.
+pub(in crate::cli) fn effective(config: &Config) -> String {
+    let book = failure_book(config, &state_folder());
+    let engines = lines(config, &book, &book.records().unwrap_or_default());
+    SlotLine::of(config, &engines, false).effective.unwrap_or_else(|| NOBODY.into())
+}
+
+fn lines(config: &Config, book: &FailureBook, records: &[KeptRecord]) -> Vec<EngineLine> {
+    let roster = Roster::of(config);
+    roster.engines().map(|engine| EngineLine::of(engine, book, records)).collect()
 }
 
 impl SlotLine {
@@ -198,8 +211,9 @@ impl Listing {
         }
         output.print(&grid.render(output.style()))?;
         let SlotLine { configured, effective, reason, found_by } = &self.slot;
-        let effective = effective.as_deref().unwrap_or("none");
-        let how = if *found_by == "reading" { "by reading; --check loads it" } else { "by loading it" };
+        let effective = effective.as_deref().unwrap_or(NOBODY);
+        let how =
+            if *found_by == "reading" { "by reading; --check loads it" } else { "by loading it" };
         output.print(&format!("slot: configured {configured}, effective {effective} ({how})\n"))?;
         if let Some(reason) = reason {
             output.remark(&format!("the slot says {configured:?}, but {reason}"));

@@ -43,7 +43,10 @@ fn a_digest_that_stands_there_follows() {
     let old = "cd".repeat(32);
     check(
         &format!("[plugins.entries.x]\npath = \"old.so\"\nsha256 = \"{old}\" # pinned\n"),
-        &format!("[plugins.entries.x]\npath = \"new.so\"\nsha256 = \"{}\" # pinned\n", SHA.repeat(32)),
+        &format!(
+            "[plugins.entries.x]\npath = \"new.so\"\nsha256 = \"{}\" # pinned\n",
+            SHA.repeat(32)
+        ),
     );
 }
 

@@ -181,12 +181,24 @@ impl FailureBook {
         self.strike(|record| record.id == id)
     }
 
+    /// Lets an engine serve again that failed, but not one that took hosts down: somebody swaps it in
+    /// and knows what they do.
+    ///
+    /// # Errors
+    ///
+    /// When the file cannot be read or replaced.
+    pub fn excuse(&self, id: &str) -> io::Result<Vec<KeptRecord>> {
+        sentinel::sweep(self);
+        self.strike(|record| record.id == id && record.crashes == 0)
+    }
+
     /// Strikes out what is known of other builds of an engine than this one.
     ///
     /// # Errors
     ///
     /// When the file cannot be read or replaced.
     pub fn forget_others(&self, id: &str, bytes: &str) -> io::Result<Vec<KeptRecord>> {
+        sentinel::sweep(self);
         self.strike(|record| record.id == id && record.bytes != bytes)
     }
 
@@ -244,7 +256,8 @@ impl FailureBook {
     fn is_forgotten(&self, record: &KeptRecord) -> bool {
         let now_ms = self.clock.now_ms();
         let age_ms = now_ms.saturating_sub(record.failed_at_ms);
-        !record.holds_at(now_ms) && age_ms > i64::try_from(self.rules.max_hold_ms).unwrap_or(i64::MAX)
+        !record.holds_at(now_ms)
+            && age_ms > i64::try_from(self.rules.max_hold_ms).unwrap_or(i64::MAX)
     }
 
     fn path(&self) -> PathBuf {

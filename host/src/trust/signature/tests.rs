@@ -57,7 +57,11 @@ fn a_trusted_comment_that_was_changed_is_noticed() {
     sign(&ours, &file, IMAGE);
     let text = std::fs::read_to_string(Keys::beside(&file)).unwrap();
     let changed = text.replace("trusted comment: ", "trusted comment: 1");
-    std::fs::write(Keys::beside(&file), changed.replacen("untrusted comment: 1", "untrusted comment: ", 1)).unwrap();
+    std::fs::write(
+        Keys::beside(&file),
+        changed.replacen("untrusted comment: 1", "untrusted comment: ", 1),
+    )
+    .unwrap();
     assert!(keys(&[&ours]).check(&file, IMAGE).is_err());
 }
 

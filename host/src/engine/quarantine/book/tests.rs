@@ -71,6 +71,18 @@ fn crashes_hold_from_the_second_on_until_somebody_releases() {
 }
 
 #[test]
+fn a_swap_excuses_failures_and_no_crash() {
+    let state = tempfile::tempdir().unwrap();
+    let (book, clock) = book(state.path());
+    book.failed(&failure(&clock)).unwrap();
+    assert_eq!(book.excuse("x").unwrap().len(), 1);
+    assert_eq!(book.hold("x", "ab12"), None);
+    (0..2).for_each(|_| book.crashed(&failure(&clock)).unwrap());
+    assert_eq!(book.excuse("x").unwrap(), []);
+    assert!(book.hold("x", "ab12").is_some());
+}
+
+#[test]
 fn what_is_long_ago_counts_no_more() {
     let state = tempfile::tempdir().unwrap();
     let (book, clock) = book(state.path());
