@@ -226,6 +226,24 @@ impl Inspected {
         &self.image
     }
 
+    /// Refuses bytes other than the pinned ones.
+    ///
+    /// # Errors
+    ///
+    /// [`LoadError::HashMismatch`].
+    pub fn expect_hash(self, pinned: Option<&str>) -> Result<Self, LoadError> {
+        match pinned {
+            Some(expected) if !expected.eq_ignore_ascii_case(&self.sha256) => {
+                Err(LoadError::HashMismatch {
+                    path: self.path,
+                    expected: expected.into(),
+                    found: self.sha256,
+                })
+            }
+            _ => Ok(self),
+        }
+    }
+
     /// Loads the very bytes that were checked. `copies` is a private folder for the copy.
     ///
     /// The library stays for the life of the process: unloading Rust code either does nothing or

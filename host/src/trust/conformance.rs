@@ -3,7 +3,6 @@
 use std::path::Path;
 
 use serde::Deserialize;
-use serde_json::Value;
 
 /// The report's name.
 const REPORT_NAME: &str = "conformance.json";
@@ -15,13 +14,21 @@ pub struct Conformance {
     pub verdict: String,
 }
 
-/// The report, as far as it is read here.
+/// The report, as far as it is read here. What it does not say counts as not found.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct Report {
-    sha256: String,
-    result: Value,
+    file: CheckedFile,
+    complete: bool,
     conformant: Option<bool>,
+    checks: u64,
+    failed: u64,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct CheckedFile {
+    sha256: String,
 }
 
 impl Conformance {
@@ -29,7 +36,7 @@ impl Conformance {
     pub fn beside(file: &Path, sha256: &str) -> Option<Conformance> {
         let text = std::fs::read(file.with_file_name(REPORT_NAME)).ok()?;
         let report: Report = serde_json::from_slice(&text).ok()?;
-        let speaks_of_it = report.sha256.eq_ignore_ascii_case(sha256);
+        let speaks_of_it = report.file.sha256.eq_ignore_ascii_case(sha256);
         let verdict = speaks_of_it.then(|| report.verdict())??;
         Some(Conformance { verdict })
     }
@@ -37,13 +44,12 @@ impl Conformance {
 
 impl Report {
     fn verdict(&self) -> Option<String> {
-        let of_flag = |conformant: bool| if conformant { "conformant" } else { "not conformant" };
-        match &self.result {
-            // One line, whatever stands there.
-            Value::String(text) => Some(text.split_whitespace().collect::<Vec<_>>().join(" ")),
-            Value::Bool(conformant) => Some(of_flag(*conformant).into()),
-            _ => self.conformant.map(|conformant| of_flag(conformant).into()),
-        }
+        let checks = self.checks;
+        Some(match (self.conformant?, self.complete) {
+            (true, true) => format!("conformant, {checks} checks"),
+            (true, false) => format!("conformant as far as it was checked, {checks} checks"),
+            (false, _) => format!("not conformant, {} of {checks} checks failed", self.failed),
+        })
     }
 }
 
@@ -61,14 +67,18 @@ mod tests {
             Conformance::beside(&file, "ab12").map(|it| it.verdict)
         };
         assert_eq!(Conformance::beside(&file, "ab12"), None, "there is no report");
-        let said = verdict(r#"{"engine": "x", "sha256": "AB12", "result": "conformant"}"#);
-        assert_eq!(said.as_deref(), Some("conformant"));
-        assert_eq!(verdict(r#"{"sha256": "ab13", "result": "conformant"}"#), None);
-        let said = verdict(r#"{"sha256": "ab12", "result": false, "later": [1]}"#);
-        assert_eq!(said.as_deref(), Some("not conformant"));
-        let said = verdict(r#"{"sha256": "ab12", "result": {"failed": 1}, "conformant": true}"#);
-        assert_eq!(said.as_deref(), Some("conformant"));
-        assert_eq!(verdict(r#"{"sha256": "ab12"}"#), None);
+        let said = verdict(
+            r#"{"file": {"sha256": "AB12", "bytes": 3}, "complete": true, "conformant": true, "checks": 9}"#,
+        );
+        assert_eq!(said.as_deref(), Some("conformant, 9 checks"));
+        assert_eq!(verdict(r#"{"file": {"sha256": "ab13"}, "conformant": true}"#), None);
+        let said = verdict(
+            r#"{"file": {"sha256": "ab12"}, "conformant": false, "checks": 9, "failed": 2, "later": [1]}"#,
+        );
+        assert_eq!(said.as_deref(), Some("not conformant, 2 of 9 checks failed"));
+        let said = verdict(r#"{"file": {"sha256": "ab12"}, "conformant": true, "checks": 4}"#);
+        assert_eq!(said.as_deref(), Some("conformant as far as it was checked, 4 checks"));
+        assert_eq!(verdict(r#"{"file": {"sha256": "ab12"}}"#), None);
         assert_eq!(verdict("no json"), None);
     }
 }

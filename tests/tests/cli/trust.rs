@@ -6,7 +6,7 @@ use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Output;
 
-use ctxhost_tests::{bundled_library, chaos_library, ctxhost};
+use ctxhost_tests::{bundled_library, chaos_library, ctxhost, root};
 use minisign::KeyPair;
 use serde_json::Value;
 use tempfile::TempDir;
@@ -190,12 +190,14 @@ fn a_crate_and_a_folder_are_installed_as_well() {
     assert_eq!(code, Some(2), "{said}");
     fs::rename(&library, folder.join("libx.so")).unwrap();
     let sha256 = place.listed()["sha256"].as_str().unwrap().to_owned();
-    let report =
-        format!("{{\"engine\": \"chaos\", \"sha256\": \"{sha256}\", \"result\": \"conformant\"}}");
-    fs::write(folder.join("conformance.json"), report).unwrap();
+    let report = serde_json::json!({
+        "engine": { "id": "chaos" }, "file": { "sha256": sha256 },
+        "complete": true, "conformant": true, "checks": 7, "failed": 0,
+    });
+    fs::write(folder.join("conformance.json"), report.to_string()).unwrap();
     let said = place.done(&["install", "package", "--yes"]);
-    assert!(said.contains("\nconformance conformant\n"), "{said}");
-    assert_eq!(place.listed()["conformance"], "conformant");
+    assert!(said.contains("\nconformance conformant, 7 checks\n"), "{said}");
+    assert_eq!(place.listed()["conformance"], "conformant, 7 checks");
 }
 
 #[test]
@@ -292,8 +294,22 @@ fn an_engine_has_one_id_everywhere() {
 }
 
 #[test]
+fn a_replay_leaves_no_quarantine_behind() {
+    let place = Place::with("[plugins.entries.chaos.config]\nmode = \"panic-assemble\"\n");
+    place.engine("libchaos.so", b"");
+    place.done(&["install", "libchaos.so", "--yes"]);
+    let session = root().join("examples/sessions/coding.jsonl");
+    let said = place.done(&["replay", session.to_str().unwrap(), "--engine", "chaos"]);
+    assert!(said.contains("chaos is in quarantine"), "{said}");
+    assert_eq!(place.listed()["failures"], Value::Null);
+    assert!(!place.state.path().join("engines/quarantine.json").exists());
+}
+
+#[test]
 fn an_engine_that_crashes_its_hosts_is_held_until_it_is_released() {
-    let place = Place::with("[plugins.entries.chaos.config]\nmode = \"abort-create\"\n");
+    let place = Place::with(
+        "[plugins.entries.chaos]\nisolation = \"lane\"\nconfig = { mode = \"abort-create\" }\n",
+    );
     place.engine("libchaos.so", b"");
     place.done(&["install", "libchaos.so", "--yes"]);
     for crashes in 1..=2 {

@@ -97,8 +97,8 @@ async fn an_engine_that_crashes_twice_is_held_and_legacy_serves() {
 #[test]
 fn each_way_to_die_is_told_with_its_place() {
     let abort = "signal 6 (SIGABRT)".to_owned();
-    assert_eq!(after_one("abort-assemble"), ("calls".into(), abort.clone()));
-    assert_eq!(after_one("overflow-assemble").0, "calls");
+    assert_eq!(after_one("abort"), ("calls".into(), abort.clone()));
+    assert_eq!(after_one("stack-overflow").0, "calls");
     assert_eq!(after_one("exit-create"), ("create".into(), "a call of exit".into()));
     let state = tempfile::tempdir().unwrap();
     start("good", state.path(), "abort").wait().unwrap();
