@@ -1,12 +1,10 @@
 //! Engines opened for a command: what is wrong with one is told with the file and line to mend.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use crate::config::{Config, ConfigError};
 use crate::engine::{
-    Clock, EngineSpec, Environment, Inspected, LEGACY, LiveEngine, LoadError, OpenError, Source,
-    inspect_pinned, state_folder,
+    Clock, Environment, Inspected, LEGACY, LiveEngine, LoadError, OpenError, state_folder,
 };
 use crate::runtime::roster::{self, Roster, RosterError};
 use crate::runtime::setup::failure_book;
@@ -32,12 +30,7 @@ pub(super) fn find(config: &Config, name: &str) -> Result<Option<Inspected>, Fai
     }
     let spec =
         Roster::of(config).spec(config, name).map_err(|error| unlisted(config, name, error))?;
-    let found = match &spec.source {
-        Source::Bundled | Source::Linked(_) => None,
-        Source::File(path) => {
-            Some(read(&spec, path).map_err(|error| unopened(config, name, error))?)
-        }
-    };
+    let found = spec.read().map_err(|error| unopened(config, name, error))?;
     let id = found.as_ref().map_or(name, |file| file.meta.id.as_str());
     // Naming an engine in the slot is permission enough; elsewhere the list of the welcome counts.
     if id == LEGACY || id == config.slot().engine || config.plugins.welcomes(id) {
@@ -45,18 +38,6 @@ pub(super) fn find(config: &Config, name: &str) -> Result<Option<Inspected>, Fai
     }
     let reason = "plugins.allow does not name it".into();
     Err(unlisted(config, name, RosterError::Refused { name: id.into(), reason }))
-}
-
-fn read(spec: &EngineSpec, path: &Path) -> Result<Inspected, OpenError> {
-    if let Some(reason) = &spec.distrust {
-        return Err(OpenError::Distrusted { id: spec.id.clone(), reason: reason.clone() });
-    }
-    let file = inspect_pinned(path, spec.sha256.as_deref())?;
-    if spec.id.is_empty() || spec.id == file.meta.id {
-        return Ok(file);
-    }
-    let (configured, found) = (spec.id.clone(), file.meta.id);
-    Err(OpenError::OtherId { path: path.into(), configured, found })
 }
 
 /// Why an engine could not be opened: a setting that it refuses is shown in its place.

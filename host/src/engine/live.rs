@@ -13,7 +13,7 @@ use super::bundled::bundled;
 use super::calls::{CallGuard, Calls, Limit};
 use super::environment::{Delegate, Environment};
 use super::lane::{Isolation, Lane};
-use super::library::{LoadError, inspect_pinned};
+use super::library::{Inspected, LoadError, inspect_pinned};
 use super::quarantine::book::KeptRecord;
 use super::services::Services;
 use super::timeouts::Timeouts;
@@ -113,6 +113,21 @@ impl EngineSpec {
             distrust: None,
             isolation: Isolation::Lane,
             config,
+        }
+    }
+}
+
+impl EngineSpec {
+    /// Reads the file that would be loaded and holds it against what is demanded of it; nothing of it
+    /// is run. `None` for an engine that is linked in.
+    ///
+    /// # Errors
+    ///
+    /// [`OpenError`], as opening it would answer.
+    pub fn read(&self) -> Result<Option<Inspected>, OpenError> {
+        match &self.source {
+            Source::Bundled | Source::Linked(_) => Ok(None),
+            Source::File(path) => checked(self, path).map(Some),
         }
     }
 }
@@ -434,20 +449,26 @@ fn open_door(
         Source::Linked(linked) => return Ok((linked.door, Watch::default())),
         Source::File(path) => path,
     };
+    let inspected = checked(spec, path)?;
+    let watch = Watch::file(&inspected, environment)?;
+    let door = watch.inside("load", || inspected.load(&environment.copies_folder))?;
+    Ok((door, watch))
+}
+
+/// Reads the file of an engine that may be loaded, and that is the one it should be.
+fn checked(spec: &EngineSpec, path: &Path) -> Result<Inspected, OpenError> {
     if let Some(reason) = &spec.distrust {
         return Err(OpenError::Distrusted { id: spec.id.clone(), reason: reason.clone() });
     }
     let inspected = inspect_pinned(path, spec.sha256.as_deref())?;
-    if !spec.id.is_empty() && spec.id != inspected.meta.id {
-        return Err(OpenError::OtherId {
-            path: inspected.path,
-            configured: spec.id.clone(),
-            found: inspected.meta.id,
-        });
+    if spec.id.is_empty() || spec.id == inspected.meta.id {
+        return Ok(inspected);
     }
-    let watch = Watch::file(&inspected, environment)?;
-    let door = watch.inside("load", || inspected.load(&environment.copies_folder))?;
-    Ok((door, watch))
+    Err(OpenError::OtherId {
+        path: inspected.path,
+        configured: spec.id.clone(),
+        found: inspected.meta.id,
+    })
 }
 
 /// `create` is a plain function, so only a thread of its own can be left behind when it hangs.

@@ -45,8 +45,11 @@ impl InstallFolder {
     /// The folder of a config below the state folder. Each config has its own, so that none takes the
     /// engines of another away.
     pub fn below(state: &Path, config: &Path) -> InstallFolder {
-        let whole = fs::canonicalize(config).or_else(|_| std::path::absolute(config));
-        let whole = whole.unwrap_or_else(|_| config.to_owned());
+        // By its folder: the config itself may not be there yet.
+        let folder = config.parent().filter(|folder| !folder.as_os_str().is_empty());
+        let folder = folder.unwrap_or(Path::new("."));
+        let whole = fs::canonicalize(folder).unwrap_or_else(|_| folder.to_owned());
+        let whole = whole.join(config.file_name().unwrap_or_default());
         let digest = Sha256::digest(whole.as_os_str().as_encoded_bytes());
         let name: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
         let name = name.get(..NAME_DIGITS).unwrap_or_default();

@@ -201,6 +201,21 @@ fn a_crate_and_a_folder_are_installed_as_well() {
 }
 
 #[test]
+fn a_folder_that_the_config_names_can_be_moved_with_it() {
+    let place = Place::with("[plugins]\ninstall_dir = \"engines\"\n");
+    place.engine("libchaos.so", b"");
+    place.done(&["install", "libchaos.so", "--yes"]);
+    assert!(place.config().contains("path = \"engines/chaos-"), "{}", place.config());
+    let moved = place.at("moved");
+    fs::create_dir(&moved).unwrap();
+    for name in ["ctxhost.toml", "ctxhost.lock", "engines"] {
+        fs::rename(place.at(name), moved.join(name)).unwrap();
+    }
+    let said = place.done(&["--config", "moved/ctxhost.toml", "use", "chaos"]);
+    assert!(said.contains("(pinned)"), "{said}");
+}
+
+#[test]
 fn a_file_that_nobody_pinned_is_refused_once_there_is_a_lock() {
     let mask = bundled_library("mask");
     let by_hand = format!("[plugins.entries.mask]\npath = {mask:?}\n");
