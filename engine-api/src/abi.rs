@@ -2,7 +2,8 @@
 //!
 //! What crosses is described by the types in [`view`], [`engine`] and [`host`]; each has a plain
 //! counterpart that everybody else uses. The host half is in [`import`] and [`services`], the
-//! engine half in [`export`]. Authors and the rooms of the host see none of it.
+//! engine half in [`export`]; [`c`] is the door for engines that are not written in Rust. Authors
+//! and the rooms of the host see none of it.
 
 #![allow(unsafe_code)]
 // The trait-object macro of abi_stable 0.11 expands to impls that newer compilers warn about.
@@ -17,8 +18,10 @@ pub(crate) mod view;
 pub(crate) mod engine;
 pub(crate) mod guard;
 pub(crate) mod host;
+pub(crate) mod wait;
 
 pub mod admit;
+pub mod c;
 pub mod export;
 #[cfg(feature = "tracing")]
 mod forward;

@@ -1,12 +1,13 @@
 //! What can go wrong on either side of the border, as kinds the other side acts on.
 
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 /// The result of every call of an engine and of every service of the host.
 pub type Result<T, E = EngineError> = std::result::Result<T, E>;
 
 /// An error that crosses the border: a kind to act on, a sentence to show, details to log.
-#[derive(Clone, Debug, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error, Serialize, Deserialize)]
 #[error("{message}")]
 pub struct EngineError {
     /// What the other side should do about it.
@@ -47,7 +48,8 @@ impl EngineError {
 macro_rules! error_kinds {
     ($( $(#[$doc:meta])* $name:ident = $code:literal, )*) => {
         /// The kinds of error. Numbers are part of the ABI; an unknown one reads as `Other`.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+        #[serde(from = "u32", into = "u32")]
         #[non_exhaustive]
         pub enum ErrorKind {
             $( $(#[$doc])* $name, )*
@@ -73,6 +75,18 @@ macro_rules! error_kinds {
             }
         }
     };
+}
+
+impl From<u32> for ErrorKind {
+    fn from(code: u32) -> Self {
+        ErrorKind::from_code(code)
+    }
+}
+
+impl From<ErrorKind> for u32 {
+    fn from(kind: ErrorKind) -> Self {
+        kind.code()
+    }
 }
 
 error_kinds! {

@@ -38,6 +38,9 @@
 //! * [`EngineError`] – what can go wrong,
 //! * [`testing`](https://docs.rs/ctxhost-engine-api) – feature `testing`: the contract suite and a scripted host.
 //!
+//! An engine need not be written in Rust: `include/ctxhost_engine.h` of this crate is the same contract
+//! for C and C++, experimental so far, and `docs/engines/c.md` of the project tells how to use it.
+//!
 //! The semantic version of this crate is the version of the ABI. An engine built with any 1.x runs
 //! in a host built with any other 1.x.
 
@@ -74,8 +77,11 @@ pub use serde_json;
 /// The host's half of the border. For hosts and test kits; engines have no use for it.
 pub mod border {
     pub use crate::abi::admit::{AdmitError, ROOT_SYMBOL};
+    #[cfg(feature = "testing")]
+    pub use crate::abi::c::mirror;
+    pub use crate::abi::c::{C_HEADER, C_ROOT_SYMBOL};
     pub use crate::abi::import::{EngineDoor, EngineHandle};
-    pub use crate::abi::meta::{ABI_MAJOR, META_BYTES, Meta, decode_meta, magic};
+    pub use crate::abi::meta::{ABI_MAJOR, Door, META_BYTES, Meta, decode_meta, magic};
     pub use crate::abi::services::{BoxFuture, HostServices};
 }
 

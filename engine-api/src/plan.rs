@@ -35,7 +35,7 @@ impl Note {
 }
 
 /// One operation of a plan.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Op {
     /// What to do.
     pub action: Action,
@@ -44,7 +44,7 @@ pub struct Op {
 }
 
 /// What an operation does.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum Action {
     /// Keep the entries of a range as they are.
@@ -138,7 +138,7 @@ pub struct PlanExtras {
 /// plan.keep(40..52);
 /// assert_eq!(plan.ops.len(), 3);
 /// ```
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Plan {
     /// The operations, in rising order of position, without overlap.
     pub ops: Vec<Op>,
@@ -205,7 +205,7 @@ impl Plan {
 }
 
 /// What `compact` decided.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Compaction {
     /// Apply this plan to the live transcript as a new epoch. It must make it smaller.
     Plan(Plan),

@@ -33,7 +33,8 @@ pub struct ModelRef {
 }
 
 /// New entries to take note of.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct IngestRequest {
     /// This call.
     pub call: CallId,
@@ -46,14 +47,16 @@ pub struct IngestRequest {
 }
 
 /// What became of the new entries.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Ingested {
     /// How many were taken in; a repeat or a no-op counts 0.
     pub entries: u64,
 }
 
 /// Choose what the model sees in the next request.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct AssembleRequest {
     /// This call.
     pub call: CallId,

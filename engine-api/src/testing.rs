@@ -16,53 +16,8 @@ pub mod generate;
 mod contract;
 mod host;
 
-use std::future::Future;
-use std::pin::pin;
-use std::sync::Arc;
-use std::task::{Context, Poll, Wake, Waker};
-use std::thread::Thread;
-use std::time::{Duration, Instant};
-
 pub use build::Conversation;
 pub use contract::{Check, ContractOptions, ContractReport, Outcome, contract, plan_fault};
 pub use host::{LogLine, ScriptedHost};
 
-/// Waits for a future on this thread, without any runtime.
-pub fn block_on<F: Future>(future: F) -> F::Output {
-    let mut future = pin!(future);
-    let waker = unpark_waker();
-    loop {
-        if let Poll::Ready(answer) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
-            return answer;
-        }
-        std::thread::park();
-    }
-}
-
-/// Waits for a future on this thread, but no longer than `limit`; `None` when it takes longer.
-///
-/// The limit is looked at between two polls: a poll that never returns is waited for.
-pub fn block_on_within<F: Future>(limit: Duration, future: F) -> Option<F::Output> {
-    let mut future = pin!(future);
-    let waker = unpark_waker();
-    let begun = Instant::now();
-    loop {
-        if let Poll::Ready(answer) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
-            return Some(answer);
-        }
-        std::thread::park_timeout(limit.checked_sub(begun.elapsed())?);
-    }
-}
-
-/// A waker that unparks the thread that made it.
-fn unpark_waker() -> Waker {
-    Waker::from(Arc::new(Unpark(std::thread::current())))
-}
-
-struct Unpark(Thread);
-
-impl Wake for Unpark {
-    fn wake(self: Arc<Self>) {
-        self.0.unpark();
-    }
-}
+pub use crate::abi::wait::{block_on, block_on_within};

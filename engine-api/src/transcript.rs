@@ -6,15 +6,18 @@
 
 pub mod log;
 pub mod message;
+pub mod mirror;
 pub mod tokens;
 
 use std::ops::Range;
+
+use serde::{Deserialize, Serialize};
 
 use crate::abi::view::{AbiEntry, CHUNK_ENTRIES, TranscriptObj};
 pub use message::{Block, Message, ToolCall, ToolResult};
 
 /// Who speaks in an entry.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum Role {
     /// Instructions of the host or of the operator.

@@ -24,6 +24,7 @@ mod replay;
 mod restore;
 mod sessions;
 mod setup;
+mod slot;
 mod statusline;
 mod store;
 mod undo;
@@ -79,6 +80,9 @@ enum Command {
     #[command(subcommand)]
     Config(config::Config),
     Use(use_engine::Use),
+    /// The engine of the slot, and a canary beside it.
+    #[command(subcommand)]
+    Slot(slot::Slot),
     /// Experiments that try to lose something.
     #[command(subcommand)]
     Chaos(chaos::Chaos),
@@ -113,6 +117,7 @@ pub fn run() -> ExitCode {
         Command::Uninstall(command) => command.run(arguments.config.as_deref(), &mut output),
         Command::Config(command) => command.run(arguments.config.as_deref(), &mut output),
         Command::Use(command) => command.run(arguments.config.as_deref(), &mut output),
+        Command::Slot(command) => command.run(arguments.config.as_deref(), &mut output),
         Command::Chaos(command) => command.run(&mut output),
         Command::Store(command) => command.run(arguments.config.as_deref(), &mut output),
     };

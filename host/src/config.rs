@@ -27,6 +27,7 @@ mod places;
 mod plugins;
 mod providers;
 mod session;
+mod swap;
 mod tables;
 
 pub use accounting::AccountingSettings;
@@ -41,6 +42,7 @@ pub use explain::{ExplainRow, explain};
 pub use failover::FailoverSettings;
 pub use plugins::{Entry, Plugins, SlotChoice, Slots};
 pub use session::{MediaPlace, RetentionSettings, SessionSettings};
+pub use swap::SwapSettings;
 pub use tables::{ModelDefaults, ModelSettings, SummariserSettings};
 
 use places::Places;
@@ -71,6 +73,8 @@ pub struct Config {
     pub models: BTreeMap<String, ModelSettings>,
     /// What holds for a model that nobody names.
     pub model: ModelDefaults,
+    /// How engines follow each other on a running host.
+    pub swap: SwapSettings,
     /// Who answers.
     pub agent: AgentSettings,
     /// How sessions are kept.
@@ -113,6 +117,7 @@ struct Written {
     providers: BTreeMap<String, ProviderSettings>,
     models: BTreeMap<String, ModelSettings>,
     model: ModelDefaults,
+    swap: SwapSettings,
     agent: AgentSettings,
     session: SessionSettings,
     retention: RetentionSettings,
@@ -244,6 +249,7 @@ impl Written {
             providers: self.providers,
             models: self.models,
             model: self.model,
+            swap: self.swap,
             agent: self.agent,
             session: self.session,
             retention: self.retention,

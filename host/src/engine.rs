@@ -6,6 +6,7 @@
 //!
 //! [`EngineDoor`]: ctxhost_engine_api::border::EngineDoor
 
+mod background;
 mod bundled;
 mod calls;
 mod crash;
@@ -13,21 +14,31 @@ mod environment;
 mod lane;
 mod library;
 mod live;
+mod opening;
 mod quarantine;
+mod question;
+mod seat;
 mod sentinel;
 mod services;
 mod slot;
+mod spec;
 pub mod store;
 mod timeouts;
 mod watch;
+mod worker;
 
 pub use bundled::{BUNDLED, LEGACY, bundled};
 pub use environment::{Clock, Environment, SessionView, state_folder};
 pub use lane::Isolation;
 pub use library::{Inspected, LoadError, inspect, inspect_pinned};
-pub use live::{EngineSpec, LinkedEngine, LiveEngine, OpenError, Source};
+pub use live::LiveEngine;
+pub use opening::OpenError;
 pub use quarantine::book::{FailureBook, KeptRecord, QuarantineRules};
 pub use quarantine::{Quarantine, QuarantineRecord};
-pub use slot::{OnEngineError, Served, Serving, Slot, SlotError};
+pub use slot::{LostTrial, OnEngineError, Served, Serving, Slot, SlotError, Troubles};
+pub use spec::{EngineSpec, LinkedEngine, Source};
 pub use store::EngineStores;
 pub use timeouts::Timeouts;
+pub use worker::{
+    Confinement, ProgramError, WorkerError, WorkerFacts, WorkerSettings, worker_main,
+};

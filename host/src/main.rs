@@ -1,7 +1,8 @@
-//! The doorbell: parse, run, exit code.
+//! The doorbell: a worker of an engine, or else parse, run, exit code.
 
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    ctxhost::engine::worker_main();
     ctxhost::cli::run()
 }

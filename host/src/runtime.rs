@@ -19,10 +19,12 @@ mod agent;
 pub mod event;
 mod projection;
 mod recovery;
+mod swap;
 mod timing;
 mod turn;
 
 pub mod accounting;
+pub mod canary;
 pub mod failover;
 pub mod inbox;
 pub mod lane;
@@ -53,4 +55,5 @@ pub use compaction::{CompactionOutcome, Verdict};
 pub use conversation::Conversation;
 pub use request::{Ask, Compacting, RuntimeError, Shaped, Shaper};
 pub use setup::Setup;
+pub use swap::{SwapError, Swapped};
 pub use turn::{Reply, TurnError};

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)]
 
 pub mod cutter;
+pub mod native;
 pub mod postgres;
 pub mod rules;
 pub mod scripted;
@@ -88,6 +89,12 @@ pub fn ctxhost() -> Command {
     let mut command = Command::new(binary);
     command.current_dir(root()).env_remove("CTXHOST_LOG").env("NO_COLOR", "1");
     command
+}
+
+/// The same binary, optimised: for measurements.
+pub fn ctxhost_release() -> PathBuf {
+    build(&root(), &["--release", "-p", "ctxhost", "--bin", "ctxhost"], &target_folder());
+    target_folder().join("release/ctxhost")
 }
 
 /// Where this test was built, and what it builds goes.

@@ -7,7 +7,11 @@ use std::path::Path;
 use ctxhost::engine::{bundled, inspect};
 use ctxhost_engine_api::border::EngineDoor;
 use ctxhost_engine_api::testing::{ContractOptions, contract};
-use ctxhost_tests::{bundled_library, keep_ends_library};
+use ctxhost_tests::native::native_library;
+use ctxhost_tests::{bundled_library, keep_ends_library, root};
+
+#[path = "contract/golden.rs"]
+mod golden;
 
 fn check(door: EngineDoor) {
     let report = contract(door, &ContractOptions::default());
@@ -72,4 +76,26 @@ fn head_tail_loaded() {
 #[test]
 fn the_example_loaded() {
     check(loaded(&keep_ends_library()));
+}
+
+#[test]
+fn the_example_in_c_loaded() {
+    check(loaded(&native_library("examples/c-window/window.c", &[])));
+}
+
+#[test]
+fn the_example_in_cpp_loaded() {
+    check(loaded(&native_library("examples/cpp-elide/elide.cpp", &[])));
+}
+
+/// The one in the guide, as somebody copies it.
+#[test]
+fn the_guides_engine_in_c_loaded() {
+    let guide = std::fs::read_to_string(root().join("docs/engines/c.md")).unwrap();
+    let (_, code) = guide.split_once("```c\n").expect("the guide shows an engine");
+    let (code, _) = code.split_once("```").unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let source = folder.path().join("guide_newest.c");
+    std::fs::write(&source, code).unwrap();
+    check(loaded(&native_library(source.to_str().unwrap(), &[])));
 }

@@ -14,6 +14,13 @@ use ctxhost_tests::{chaos_library, root};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+#[path = "loading/c_door.rs"]
+mod c_door;
+#[path = "loading/header.rs"]
+mod header;
+#[path = "loading/wicked.rs"]
+mod wicked;
+
 fn environment() -> Environment {
     let timeouts = Timeouts { create_ms: 1_000, ..Timeouts::default() };
     Environment::new(timeouts, Clock::default())

@@ -6,6 +6,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use ctxhost_tests::native::native_library;
 use ctxhost_tests::{bundled_library, ctxhost, root, shared_fixtures};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -255,4 +256,19 @@ fn a_key_that_is_not_set_is_missed_at_its_line() {
     assert_eq!(output.status.code(), Some(2), "{said}");
     assert!(said.contains("CTXHOST_NO_SUCH_KEY is not set"), "{said}");
     assert!(said.contains("ctxhost.toml:4"), "{said}");
+}
+
+#[test]
+fn engines_in_c_and_cpp_replay_lawfully() {
+    let session = root().join("examples/sessions/coding.jsonl");
+    for source in ["examples/c-window/window.c", "examples/cpp-elide/elide.cpp"] {
+        let library = native_library(source, &[]);
+        for window in ["32k", "200k"] {
+            let engine = library.to_str().unwrap();
+            let report = replay(&session, &["--engine", engine, "--window", window]);
+            check_lawful(&format!("{source}, {window}"), &report);
+            let run = &runs(&report)[0];
+            assert_eq!(count(run, "fallbacks"), 0, "{source}, {window}: {}", run["totals"]);
+        }
+    }
 }

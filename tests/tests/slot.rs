@@ -4,10 +4,15 @@
 
 #[path = "slot/crash.rs"]
 mod crash;
+#[path = "slot/swapping.rs"]
+mod swapping;
 
 use ctxhost::engine::{Clock, EngineSpec, Environment, OnEngineError, Slot, SlotError, Timeouts};
 use ctxhost_engine_api::testing::Conversation;
-use ctxhost_engine_api::{AssembleRequest, CompactRequest, ErrorKind, ModelRef, Transcript};
+use ctxhost_engine_api::{
+    AssembleRequest, CompactRequest, Compaction, ContextEngine, EngineError, ErrorKind, Host, Info,
+    ModelRef, Plan, Result as EngineResult, Transcript,
+};
 use ctxhost_tests::chaos_library;
 use serde_json::json;
 
@@ -82,4 +87,58 @@ async fn case_101_a_cancelled_call_is_an_answer_and_no_quarantine() {
         other => panic!("{other:?}"),
     }
     assert!(slot.quarantined().is_none());
+}
+
+/// An engine of another maker that calls itself as the bundled one does.
+struct Namesake;
+
+impl ContextEngine for Namesake {
+    const INFO: Info = Info::new("legacy", "Namesake", "9.9.9");
+
+    fn create(_: Host, config: serde_json::Value) -> EngineResult<Self> {
+        match config["mode"] == "error" {
+            true => Err(EngineError::config("mode", "as it was told to")),
+            false => Ok(Namesake),
+        }
+    }
+
+    async fn assemble(
+        &self,
+        transcript: Transcript,
+        request: AssembleRequest,
+    ) -> EngineResult<Plan> {
+        match request.prompt.as_str() {
+            "fail" => Err(EngineError::failed("as it was told to")),
+            _ => Ok(Plan::keep_all(transcript.len())),
+        }
+    }
+
+    async fn compact(&self, _: Transcript, _: CompactRequest) -> EngineResult<Compaction> {
+        Ok(Compaction::Delegate)
+    }
+}
+
+#[tokio::test]
+async fn an_engine_that_bears_the_name_of_the_bundled_one_is_still_another() {
+    let namesake = || open(&EngineSpec::linked::<Namesake>(json!({})), OnEngineError::Fallback);
+    let slot = namesake().unwrap();
+    let served = slot.assemble(&transcript(), ask()).await.unwrap();
+    assert_eq!((served.engine.as_str(), served.version.as_str()), ("legacy", "9.9.9"));
+    let before = slot.serving();
+    let failing = AssembleRequest { prompt: "fail".into(), ..ask() };
+    let served = slot.assemble(&transcript(), failing).await.unwrap();
+    assert_ne!(served.version, "9.9.9");
+    assert!(served.fallback.unwrap().contains("as it was told to"), "a stand-in says so");
+    assert_ne!(slot.serving(), before, "sessions are told to the stand-in anew");
+
+    let slot = namesake().unwrap();
+    let served = slot.assemble(&transcript(), ask()).await.unwrap();
+    slot.refuse(&served, "assemble", "not lawful").expect("it is not the bundled one");
+    assert!(slot.assemble(&transcript(), ask()).await.unwrap().fallback.is_some());
+
+    let request = CompactRequest { budget: 40_000, model: model(), ..CompactRequest::default() };
+    let slot = namesake().unwrap();
+    let served = slot.compact(&transcript(), request).await.unwrap();
+    assert_ne!(served.value, Compaction::Delegate, "what is delegated is answered for");
+    assert_ne!(served.version, "9.9.9");
 }

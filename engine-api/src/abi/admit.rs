@@ -30,6 +30,12 @@ pub enum AdmitError {
         /// The whole report; tens of kilobytes, for the debug log alone.
         report: String,
     },
+    /// The table of a C library is not what the header describes.
+    #[error("its table is none of ctxhost_engine.h ({reason})")]
+    BadTable {
+        /// What is wrong with it.
+        reason: String,
+    },
     /// The library's own root function failed.
     #[error("its root function failed ({reason})")]
     RootFailed {

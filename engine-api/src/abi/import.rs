@@ -10,6 +10,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::admit::{AdmitError, root_module};
+use super::c::admit::{Checked, checked_table};
 use super::engine::{AbiEngineObj, EngineModuleRef};
 use super::guard::{catch, guarded};
 use super::host::{AbiError, from_abi};
@@ -24,13 +25,20 @@ use crate::transcript::Transcript;
 /// An engine that can be created: linked into the host or admitted from a library.
 #[derive(Clone, Copy)]
 pub struct EngineDoor {
-    module: EngineModuleRef,
+    way: Way,
+}
+
+/// In which language one speaks behind a door.
+#[derive(Clone, Copy)]
+enum Way {
+    Rust(EngineModuleRef),
+    C(&'static Checked),
 }
 
 impl EngineDoor {
     /// The door of an engine that is linked into the host: the same code path as a loaded one.
     pub fn linked<E: ContextEngine>() -> EngineDoor {
-        EngineDoor { module: super::export::module::<E>() }
+        EngineDoor { way: Way::Rust(super::export::module::<E>()) }
     }
 
     /// Checks the header at `symbol` and lets the library in.
@@ -49,13 +57,35 @@ impl EngineDoor {
     pub unsafe fn admit(symbol: *const ()) -> Result<EngineDoor, AdmitError> {
         // SAFETY: the caller promises what `root_module` asks for.
         let module = unsafe { root_module(symbol)? };
-        Ok(EngineDoor { module })
+        Ok(EngineDoor { way: Way::Rust(module) })
+    }
+
+    /// Asks the function at `symbol` for its table, checks that and lets the library in.
+    ///
+    /// # Errors
+    ///
+    /// [`AdmitError`]; nothing of the engine has run then, except its library's constructors and
+    /// the function itself.
+    ///
+    /// # Safety
+    ///
+    /// `symbol` is the address of [`C_ROOT_SYMBOL`](crate::border::C_ROOT_SYMBOL) in a library that is
+    /// never unloaded, and the library keeps the rules of `ctxhost_engine.h`.
+    pub unsafe fn admit_c(symbol: *const ()) -> Result<EngineDoor, AdmitError> {
+        // SAFETY: the caller promises what `checked_table` asks for.
+        let checked = unsafe { checked_table(symbol)? };
+        Ok(EngineDoor { way: Way::C(checked) })
     }
 
     /// What the engine says it is.
     pub fn info(&self) -> Result<EngineInfo> {
-        let info = self.module.info();
-        from_json(catch(|| info())?.as_str())
+        match self.way {
+            Way::Rust(module) => {
+                let info = module.info();
+                from_json(catch(|| info())?.as_str())
+            }
+            Way::C(checked) => Ok(checked.info().clone()),
+        }
     }
 
     /// Creates the engine.
@@ -65,10 +95,14 @@ impl EngineDoor {
     /// Whatever the engine's `create` answers, and [`ErrorKind::Panicked`](crate::ErrorKind).
     pub fn create(&self, services: Arc<dyn HostServices>, config: &Value) -> Result<EngineHandle> {
         let leash = Services::new(services);
-        let object = leash.clone().into_object().0;
-        let create = self.module.create();
         let config = to_json(config);
-        let engine = from_abi(catch(|| create(object, config))?)?;
+        let engine = match self.way {
+            Way::Rust(module) => {
+                let (object, create) = (leash.clone().into_object().0, module.create());
+                from_abi(catch(|| create(object, config))?)?
+            }
+            Way::C(checked) => super::c::engine::create(checked, leash.clone(), config.as_str())?,
+        };
         Ok(EngineHandle { engine: Arc::new(engine), leash })
     }
 }

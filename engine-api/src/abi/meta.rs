@@ -4,6 +4,7 @@
 //!  16 bytes   magic
 //!   2 bytes   length of the text, little endian
 //!   n bytes   lines of `key=value`: abi_major, abi_minor, id, version, api, rustc, target, pointer, panic
+//!             behind a C door: door, language, compiler instead of rustc and panic
 //!   rest      zero, up to 1,024 bytes in all
 //! ```
 
@@ -24,9 +25,21 @@ const RUSTC: &str = env!("CTXHOST_RUSTC_VERSION");
 const TARGET: &str = env!("CTXHOST_TARGET");
 const POINTER: &str = if cfg!(target_pointer_width = "64") { "64" } else { "32" };
 
+/// The way into a library, which says how one speaks behind it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Door {
+    /// The header of `export_engine!`, compared layout by layout.
+    #[default]
+    Rust,
+    /// The table of `ctxhost_engine.h`, which C and whatever speaks C can fill in.
+    C,
+}
+
 /// What a library's metadata block says.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Meta {
+    /// The way in.
+    pub door: Door,
     /// Major of the ABI it was built for.
     pub abi_major: u32,
     /// Minor of the engine API it was built with.
@@ -37,14 +50,16 @@ pub struct Meta {
     pub version: String,
     /// Full version of the engine API.
     pub api: String,
-    /// The compiler.
+    /// The compiler, by name behind a Rust door, by version behind a C door.
     pub rustc: String,
-    /// The target triple.
+    /// The target triple; behind a C door, which knows none, architecture and system.
     pub target: String,
     /// Bits of a pointer.
     pub pointer: u32,
-    /// `unwind` or `abort`.
+    /// `unwind` or `abort`; empty behind a C door, where there is neither.
     pub panic: String,
+    /// The language it was written in; `rust` where it does not say.
+    pub language: String,
 }
 
 impl Meta {
@@ -58,8 +73,22 @@ impl Meta {
             target: TARGET.into(),
             pointer: POINTER.parse().unwrap_or(0),
             panic: "unwind".into(),
+            language: "rust".into(),
             ..Meta::default()
         }
+    }
+
+    /// The same for a library with a C door.
+    pub fn ours_in_c() -> Meta {
+        let target = format!("{}-{}", std::env::consts::ARCH, std::env::consts::OS);
+        Meta { door: Door::C, target, panic: String::new(), ..Meta::ours() }
+    }
+
+    /// Whether nothing at the border can stop what goes wrong in this library: memory is its own
+    /// affair and there is no panic to catch. A process of its own is the default place for such an
+    /// engine.
+    pub fn wants_a_process(&self) -> bool {
+        self.door == Door::C
     }
 }
 
@@ -76,7 +105,7 @@ pub fn decode_meta(bytes: &[u8]) -> Option<Meta> {
     let rest = bytes.strip_prefix(&magic())?;
     let (length, rest) = rest.split_first_chunk::<2>()?;
     let text = rest.get(..usize::from(u16::from_le_bytes(*length)))?;
-    let mut meta = Meta::default();
+    let mut meta = Meta { language: "rust".into(), ..Meta::default() };
     for line in std::str::from_utf8(text).ok()?.lines() {
         let (key, value) = line.split_once('=')?;
         match key {
@@ -85,7 +114,9 @@ pub fn decode_meta(bytes: &[u8]) -> Option<Meta> {
             "id" => meta.id = value.into(),
             "version" => meta.version = value.into(),
             "api" => meta.api = value.into(),
-            "rustc" => meta.rustc = value.into(),
+            "door" => meta.door = if value == "c" { Door::C } else { return None },
+            "language" => meta.language = value.into(),
+            "rustc" | "compiler" => meta.rustc = value.into(),
             "target" => meta.target = value.into(),
             "pointer" => meta.pointer = value.parse().ok()?,
             "panic" => meta.panic = value.into(),

@@ -93,7 +93,7 @@ impl Services {
         *self.behind.write().unwrap_or_else(|poisoned| poisoned.into_inner()) = None;
     }
 
-    fn live(&self) -> Result<Arc<dyn HostServices>> {
+    pub(super) fn live(&self) -> Result<Arc<dyn HostServices>> {
         let behind = self.behind.read().unwrap_or_else(|poisoned| poisoned.into_inner());
         behind.clone().ok_or_else(|| {
             EngineError::new(ErrorKind::Dead, "the host has disposed of this engine")
@@ -127,7 +127,7 @@ fn session(id: &str) -> SessionRef {
     SessionRef { id: id.into(), key: String::new() }
 }
 
-fn level(number: u8) -> LogLevel {
+pub(super) fn level(number: u8) -> LogLevel {
     match number {
         1 => LogLevel::Error,
         2 => LogLevel::Warn,

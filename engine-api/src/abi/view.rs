@@ -72,7 +72,7 @@ pub(crate) struct EntryTexts {
 #[derive(Clone, Default)]
 pub(crate) struct Chunk {
     // Each `'static` below is a lie that never leaves this type: the strings live in `texts`, which
-    // only grows, and `entries()` shortens the lifetime to that of the chunk.
+    // holds them as long as their entry is here, and `entries()` shortens the lifetime to that of the chunk.
     entries: Vec<AbiEntry<'static>>,
     texts: Vec<Arc<EntryTexts>>,
 }
@@ -117,6 +117,16 @@ impl Chunk {
         self.entries.len() >= CHUNK_ENTRIES
     }
 
+    pub(crate) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Lets go of all entries from `len` on, then of their strings.
+    pub(crate) fn truncate(&mut self, len: usize) {
+        self.entries.truncate(len);
+        self.texts.truncate(len);
+    }
+
     pub(crate) fn set_frame(&mut self, at: usize, frame: u64) {
         if let Some(entry) = self.entries.get_mut(at) {
             entry.frame = frame;
@@ -132,8 +142,8 @@ impl Chunk {
 
 fn outlive(text: &str) -> RStr<'static> {
     // SAFETY: `Chunk::push` is the only caller. It keeps the `Arc<EntryTexts>` that owns this text in
-    // `texts` for as long as the entry is in `entries`; a boxed str never moves; clones of a chunk
-    // clone the `Arc`; and `entries()` hands the text out for no longer than the chunk is borrowed.
+    // `texts` for as long as the entry is in `entries`, and `Chunk::truncate` takes both away in that
+    // order; a boxed str never moves; clones of a chunk clone the `Arc`; and `entries()` hands the text out for no longer than the chunk is borrowed.
     unsafe { RStr::from_raw_parts(text.as_ptr(), text.len()) }
 }
 

@@ -95,6 +95,9 @@ impl Chat {
         if let Some(engine) = &self.engine {
             builder = builder.engine(engine);
         }
+        if !config.name().is_empty() {
+            builder = builder.follow(config.name(), state_folder());
+        }
         Ok(builder.build().await?)
     }
 

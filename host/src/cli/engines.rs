@@ -126,6 +126,12 @@ fn info(config: &Config, name: &str, output: &mut Output) -> Result<ExitCode, Fa
         rows.extend(trusted(config, &info.id, &file.sha256));
         rows.push(("sha256", file.sha256));
     }
+    if let Some(worker) = engine.worker() {
+        rows.push(("process", worker.confinement.applied.join("; ")));
+        if !worker.confinement.missing.is_empty() {
+            rows.push(("not here", worker.confinement.missing.join("; ")));
+        }
+    }
     if !status.summary.is_empty() {
         rows.push(("status", status.summary));
     }

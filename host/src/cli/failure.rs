@@ -6,6 +6,7 @@ use crate::config::ConfigError;
 use crate::engine::{LoadError, OpenError, SlotError};
 use crate::history::HistoryError;
 use crate::media::MediaError;
+use crate::runtime::canary::CanaryError;
 use crate::runtime::installation::InstallationError;
 use crate::runtime::originals::FetchError;
 use crate::runtime::roster::RosterError;
@@ -159,6 +160,15 @@ impl From<store::OpenError> for Failure {
 impl From<recording::OpenError> for Failure {
     fn from(error: recording::OpenError) -> Self {
         Failure::caller(error.to_string())
+    }
+}
+
+impl From<CanaryError> for Failure {
+    fn from(error: CanaryError) -> Self {
+        match error {
+            CanaryError::Disk { .. } => Failure::internal(error.to_string()),
+            asked => Failure::caller(asked.to_string()),
+        }
     }
 }
 

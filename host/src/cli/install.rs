@@ -53,7 +53,7 @@ impl Install {
         let keys = Keys::parse(&plugins.trusted_keys);
         let keys = keys.map_err(|error| Failure::caller(error.to_string()))?;
         let package = Package::open(&self.path, &keys)?;
-        let isolation = place.installation().isolation(&package.file.meta.id)?;
+        let isolation = place.installation().isolation(&package.file)?;
         output.print(&told(&package, isolation, &place.config, &self.path)?)?;
         if plugins.require_signature && package.signer().is_none() {
             let message = "not installed: plugins.require_signature asks for a signature by one of \
@@ -112,14 +112,13 @@ fn told(
     given: &Path,
 ) -> Result<String, Failure> {
     let file = &package.file;
-    let isolation = word(isolation);
     let signer = match &package.signature {
         Signature::Missing => "none".to_owned(),
         Signature::Stranger(key) => format!("{key} (not in trusted_keys, so not checked)"),
         Signature::By(key) => key.clone(),
     };
     let mut text = "installing runs native code with your permissions\n".to_owned();
-    if isolation == "process" {
+    if isolation == Isolation::Process {
         text = "installing runs native code, in a process of its own\n".to_owned();
     }
     let (id, version, sha256) = (&file.meta.id, &file.meta.version, shown(&file.sha256));
@@ -166,10 +165,4 @@ fn agreed() -> Result<bool, Failure> {
     let mut answer = String::new();
     std::io::stdin().lock().read_line(&mut answer)?;
     Ok(matches!(answer.trim().to_lowercase().as_str(), "y" | "yes"))
-}
-
-/// As it stands in the config.
-fn word(isolation: Isolation) -> String {
-    let word = serde_json::to_value(isolation).ok();
-    word.as_ref().and_then(serde_json::Value::as_str).unwrap_or_default().to_owned()
 }

@@ -21,7 +21,7 @@ const SLOT: &str = "plugins.slots.context_engine";
 #[derive(Debug, clap::Args)]
 pub(super) struct Use {
     /// The engine's id.
-    engine: String,
+    pub(super) engine: String,
 }
 
 impl Use {
@@ -32,7 +32,7 @@ impl Use {
     ) -> Result<ExitCode, Failure> {
         let path = target(config_path);
         let before = if path.exists() { Config::load(&path)? } else { Config::default() };
-        self.refuse_path(&path)?;
+        refuse_path(&self.engine, &path)?;
         // Before the config is touched: an engine that takes this process down leaves it as it was.
         let engine = opening::find(&before, &self.engine)
             .and_then(|_| opening::open(&before, &self.engine))
@@ -48,7 +48,8 @@ impl Use {
         let info = engine.info();
         output.print(&format!(
             "{}: [plugins.slots] context_engine {}\n\
-             effective engine: {} {} ({}) - checked by loading it\n",
+             effective engine: {} {} ({}) - checked by loading it\n\
+             hosts that run with this config swap to it between two turns\n",
             path.display(),
             self.change(&before.slot().configured),
             info.id,
@@ -56,19 +57,6 @@ impl Use {
             vouched(&config, &engine),
         ))?;
         Ok(ExitCode::SUCCESS)
-    }
-
-    /// The slot holds an id, which an entry leads to its file, so that settings find their engine.
-    fn refuse_path(&self, config: &Path) -> Result<(), Failure> {
-        if !self.engine.contains('/') && !self.engine.ends_with(".so") {
-            return Ok(());
-        }
-        let message = format!("{:?} is a path, and the slot holds an id", self.engine);
-        Err(Failure::caller(message).hint(format!(
-            "`ctxhost install {}` pins it and names it in {}; then `ctxhost use <id>`",
-            self.engine,
-            config.display(),
-        )))
     }
 
     fn change(&self, old: &str) -> String {
@@ -86,6 +74,18 @@ fn vouched(config: &Config, engine: &LiveEngine) -> String {
         Some(State::Pinned) => State::Pinned.word().to_owned(),
         _ => engine.source().to_string(),
     }
+}
+
+/// The slot holds an id, which an entry leads to its file, so that settings find their engine.
+pub(super) fn refuse_path(engine: &str, config: &Path) -> Result<(), Failure> {
+    if !engine.contains('/') && !engine.ends_with(".so") {
+        return Ok(());
+    }
+    let message = format!("{engine:?} is a path, and the slot holds an id");
+    Err(Failure::caller(message).hint(format!(
+        "`ctxhost install {engine}` pins it and names it in {}; then `ctxhost use <id>`",
+        config.display(),
+    )))
 }
 
 /// What a refusal leaves as it was.

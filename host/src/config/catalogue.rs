@@ -6,6 +6,7 @@
 mod agent;
 mod providers;
 mod slot;
+mod swap;
 mod tools;
 
 use std::sync::LazyLock;
@@ -121,7 +122,7 @@ const SHARE: &str = "share";
 
 /// Every setting there is, in the order in which people read about them.
 pub static SETTINGS: LazyLock<Vec<Setting>> = LazyLock::new(|| {
-    [slot::SETTINGS, agent::SETTINGS, providers::SETTINGS, tools::SETTINGS].concat()
+    [slot::SETTINGS, swap::SETTINGS, agent::SETTINGS, providers::SETTINGS, tools::SETTINGS].concat()
 });
 
 const fn setting(

@@ -5,7 +5,7 @@ use super::error::{ConfigError, Mistake};
 use super::places::{self, Place, Written};
 use super::providers;
 use super::{Config, Origin, compaction};
-use crate::engine::Isolation;
+use crate::engine::{BUNDLED, Isolation};
 use crate::trust::Keys;
 
 /// Names closer than this are taken for a slip of the same name; below it, guesses annoy.
@@ -41,7 +41,24 @@ pub(super) fn together(config: &Config) -> Result<(), ConfigError> {
         if entry.isolation == Some(Isolation::Inline) && entry.path.is_some() {
             let key = places::dotted(&["plugins", "entries", id, "isolation"]);
             let message = format!("`{id}` comes from a file, and only bundled engines run inline");
-            return Err(clash(config, &[&key], message, "write isolation = \"lane\""));
+            return Err(clash(
+                config,
+                &[&key],
+                message,
+                "write isolation = \"process\" or \"lane\"",
+            ));
+        }
+        let is_linked = entry.path.is_none() && BUNDLED.contains(&id.as_str());
+        if entry.isolation == Some(Isolation::Process) && is_linked {
+            let key = places::dotted(&["plugins", "entries", id, "isolation"]);
+            let message =
+                format!("`{id}` is linked in, and only engines from a file run in a process");
+            return Err(clash(
+                config,
+                &[&key],
+                message,
+                "write isolation = \"lane\", or give its path",
+            ));
         }
     }
     if let Err(error) = Keys::parse(&config.plugins.trusted_keys) {

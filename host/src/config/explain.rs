@@ -151,6 +151,7 @@ fn resolved(config: &Config, path: &[String]) -> Value {
         "timeouts" => serde_json::to_value(&config.timeouts),
         "providers" => serde_json::to_value(&config.providers),
         "models" => serde_json::to_value(&config.models),
+        "swap" => serde_json::to_value(&config.swap),
         "agent" => serde_json::to_value(&config.agent),
         "session" => serde_json::to_value(&config.session),
         "retention" => serde_json::to_value(&config.retention),

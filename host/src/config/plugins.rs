@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::engine::{Isolation, LEGACY, OnEngineError, QuarantineRules};
+use crate::engine::{Isolation, LEGACY, OnEngineError, QuarantineRules, WorkerSettings};
 use crate::trust::{Demands, Trust};
 
 /// The word that switches a slot off.
@@ -40,6 +40,10 @@ pub struct Plugins {
     pub quarantine_max_ms: u64,
     /// So many crashes of a host hold an engine until it is released.
     pub crashes_before_quarantine: u32,
+    /// Where the code of installed engines runs.
+    pub isolation: Isolation,
+    /// The limits of their processes.
+    pub worker: WorkerSettings,
     /// Who fills which slot.
     pub slots: Slots,
     /// One table for each engine that needs one.
@@ -62,6 +66,8 @@ impl Default for Plugins {
             quarantine_ms: rules.hold_ms,
             quarantine_max_ms: rules.max_hold_ms,
             crashes_before_quarantine: rules.crashes,
+            isolation: Isolation::Process,
+            worker: WorkerSettings::default(),
             slots: Slots::default(),
             entries: BTreeMap::new(),
         }
@@ -88,7 +94,7 @@ pub struct Entry {
     pub path: Option<PathBuf>,
     /// The digest its library must have, in hex.
     pub sha256: Option<String>,
-    /// Where its code runs; unset, bundled engines run inline and others on a lane.
+    /// Where its code runs; unset, bundled engines run inline and others as `plugins.isolation` says.
     pub isolation: Option<Isolation>,
     /// Its own settings, unread.
     pub config: toml::Table,
@@ -195,6 +201,7 @@ impl Plugins {
         for path in self.entries.values_mut().filter_map(|entry| entry.path.as_mut()) {
             *path = folder.join(&*path);
         }
+        self.worker = self.worker.with_paths_from(folder);
         self
     }
 }

@@ -28,6 +28,14 @@ tokio::task_local! {
     static SESSION: Arc<str>;
 }
 
+/// Work for a session: services that name none mean this one.
+pub(super) async fn in_session<W: Future>(session: Option<Arc<str>>, work: W) -> W::Output {
+    match session {
+        Some(session) => SESSION.scope(session, work).await,
+        None => work.await,
+    }
+}
+
 /// The session of the call that asks; `None` on a thread of the engine's own.
 pub(super) fn current_session() -> Option<Arc<str>> {
     SESSION.try_with(Clone::clone).ok()
@@ -51,6 +59,16 @@ impl Calls {
     /// Begins a call; it ends when the guard is dropped.
     pub(super) fn begin(self: &Arc<Self>, limit: Limit, view: Option<Transcript>) -> CallGuard {
         let id = self.next.fetch_add(1, Ordering::Relaxed) + 1;
+        self.begin_as(id, limit, view)
+    }
+
+    /// Begins a call that has its number from elsewhere.
+    pub(super) fn begin_as(
+        self: &Arc<Self>,
+        id: u64,
+        limit: Limit,
+        view: Option<Transcript>,
+    ) -> CallGuard {
         let now = Instant::now();
         let call = Call {
             patience: limit.patience,
@@ -79,6 +97,29 @@ impl Calls {
         }
     }
 
+    /// Time that passed through no fault of the engine does not count.
+    pub(super) fn excuse(&self, call: CallId, passed: Duration) {
+        if let Some(call) = self.running().get_mut(&call.0) {
+            call.deadline += passed;
+            call.cap += passed;
+        }
+    }
+
+    /// The call counts as cancelled from now on.
+    pub(super) fn give_up(&self, call: CallId) {
+        self.running().remove(&call.0);
+    }
+
+    /// What the call may still take.
+    pub(super) fn left(&self, call: CallId) -> Option<Limit> {
+        let running = self.running();
+        let call = running.get(&call.0)?;
+        Some(Limit {
+            patience: call.patience,
+            cap: call.cap.saturating_duration_since(Instant::now()),
+        })
+    }
+
     /// The transcript that the call was given.
     pub(super) fn view(&self, call: CallId) -> Option<Transcript> {
         self.running().get(&call.0)?.view.clone()
@@ -98,8 +139,13 @@ pub(super) struct CallGuard {
 
 impl CallGuard {
     /// The same call, known to be for a session.
-    pub(super) fn in_session(mut self, session: &SessionRef) -> Self {
-        self.session = Some(session.id.as_str().into());
+    pub(super) fn in_session(self, session: &SessionRef) -> Self {
+        self.in_session_of(Some(session.id.as_str().into()))
+    }
+
+    /// The same call, for the session of that id, where there is one.
+    pub(super) fn in_session_of(mut self, session: Option<Arc<str>>) -> Self {
+        self.session = session;
         self
     }
 
@@ -108,13 +154,17 @@ impl CallGuard {
         &self,
         work: W,
     ) -> impl Future<Output = T> + use<T, W> {
-        let session = self.session.clone();
-        async move {
-            match session {
-                Some(session) => SESSION.scope(session, work).await,
-                None => work.await,
-            }
-        }
+        in_session(self.session.clone(), work)
+    }
+
+    /// The id of its session, where it is known to be for one.
+    pub(super) fn session(&self) -> Option<Arc<str>> {
+        self.session.clone()
+    }
+
+    /// What it may still take.
+    pub(super) fn left(&self) -> Limit {
+        self.calls.left(self.id).unwrap_or(Limit::fixed(Duration::ZERO))
     }
 
     /// When the call must have answered.

@@ -37,6 +37,11 @@ impl Clock {
         }
     }
 
+    /// Whether it stands where it is set.
+    pub(super) fn is_recorded(&self) -> bool {
+        self.recorded_ms.is_some()
+    }
+
     /// Milliseconds since 1970.
     pub fn now_ms(&self) -> i64 {
         match &self.recorded_ms {

@@ -22,13 +22,25 @@ pub enum Isolation {
     /// On threads of its own. Contains panics, blocking and endless loops.
     #[default]
     Lane,
+    /// In a process of its own. Contains everything; for engines that come from a file.
+    Process,
+}
+
+impl std::fmt::Display for Isolation {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Isolation::Inline => "inline",
+            Isolation::Lane => "lane",
+            Isolation::Process => "process",
+        })
+    }
 }
 
 /// Threads of one engine: one may be lost to a loop without stopping the other's answer.
 const LANE_THREADS: usize = 2;
 
 /// Stack of a lane's thread, in bytes: what a main thread has, since authors test on one.
-const LANE_STACK_BYTES: usize = 8 * 1024 * 1024;
+pub(super) const LANE_STACK_BYTES: usize = 8 * 1024 * 1024;
 
 /// How long a cancelled call may take to let go of its thread, before the thread counts as lost.
 const LETTING_GO: Duration = Duration::from_millis(100);
@@ -49,16 +61,7 @@ impl Lane {
         if isolation == Isolation::Inline {
             return Ok(Lane::Inline);
         }
-        let (begins, ends) = (watch.of_thread(), watch.of_thread());
-        let runtime = Builder::new_multi_thread()
-            .on_thread_start(move || begins.stay())
-            .on_thread_stop(move || ends.leave())
-            .worker_threads(LANE_THREADS)
-            .thread_stack_size(LANE_STACK_BYTES)
-            .thread_name(format!("engine-{id}"))
-            .enable_time()
-            .build()?;
-        Ok(Lane::Threads { runtime: Some(runtime), lost: AtomicBool::new(false) })
+        Ok(Lane::Threads { runtime: Some(threads(id, watch)?), lost: AtomicBool::new(false) })
     }
 
     /// Runs one call to its end or to its deadline, whichever comes first.
@@ -96,6 +99,19 @@ impl Lane {
     }
 }
 
+/// Threads for the code of the engine `id`, with a timer and nothing else.
+pub(super) fn threads(id: &str, watch: &Watch) -> std::io::Result<Runtime> {
+    let (begins, ends) = (watch.of_thread(), watch.of_thread());
+    Builder::new_multi_thread()
+        .on_thread_start(move || begins.stay())
+        .on_thread_stop(move || ends.leave())
+        .worker_threads(LANE_THREADS)
+        .thread_stack_size(LANE_STACK_BYTES)
+        .thread_name(format!("engine-{id}"))
+        .enable_time()
+        .build()
+}
+
 /// A call whose caller gave it up ends where it waits next.
 struct AbortOnDrop(AbortHandle);
 
@@ -117,7 +133,10 @@ impl Drop for Lane {
 }
 
 /// Waits for `work` as long as the call's deadline, which progress may move, lies ahead.
-async fn until_deadline<T>(call: &CallGuard, work: impl Future<Output = T>) -> Option<T> {
+pub(super) async fn until_deadline<T>(
+    call: &CallGuard,
+    work: impl Future<Output = T>,
+) -> Option<T> {
     tokio::pin!(work);
     loop {
         let deadline = Instant::from_std(call.deadline());
@@ -133,10 +152,10 @@ async fn until_deadline<T>(call: &CallGuard, work: impl Future<Output = T>) -> O
     }
 }
 
-fn too_late() -> EngineError {
+pub(super) fn too_late() -> EngineError {
     EngineError::new(ErrorKind::Deadline, "took longer than its time limit")
 }
 
-fn task_died(reason: &str) -> EngineError {
+pub(super) fn task_died(reason: &str) -> EngineError {
     EngineError::new(ErrorKind::Panicked, format!("its task died: {reason}"))
 }

@@ -5,7 +5,8 @@
 //!
 //! ```text
 //!  path ─► regular file, neither it nor its folder writable by all ─► read once ─► sha256
-//!       ─► complete object file ─► metadata ─► private copy ─► dlopen (now, local) ─► symbol ─► layouts ─► id
+//!       ─► complete object file ─► metadata ─► private copy ─► dlopen (now, local) ─► symbol
+//!       ─► layouts, or the table of a C engine ─► id
 //! ```
 //!
 //! What this cannot protect from: a library is code with all the host's rights, and it runs.
@@ -21,7 +22,8 @@ use std::os::unix::fs::{
 use std::path::{Path, PathBuf};
 
 use ctxhost_engine_api::border::{
-    ABI_MAJOR, AdmitError, EngineDoor, META_BYTES, Meta, ROOT_SYMBOL, decode_meta, magic,
+    ABI_MAJOR, AdmitError, C_ROOT_SYMBOL, Door, EngineDoor, META_BYTES, Meta, ROOT_SYMBOL,
+    decode_meta, magic,
 };
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 use object::{Object as _, ObjectSection as _, ObjectSegment as _};
@@ -104,7 +106,7 @@ pub enum LoadError {
         needed: u64,
     },
     /// It is a library, but no engine.
-    #[error("{} is a library but no engine: it has no engine metadata; does it call export_engine!?", path.display())]
+    #[error("{} is a library but no engine: it has no engine metadata; does it call export_engine!, or CTXHOST_ENGINE_META in C?", path.display())]
     NoMetadata {
         /// The file.
         path: PathBuf,
@@ -152,10 +154,12 @@ pub enum LoadError {
         reason: String,
     },
     /// It has no door of our major.
-    #[error("{} does not export {ROOT_SYMBOL}; was it stripped?", path.display())]
+    #[error("{} does not export {symbol}; was it stripped?", path.display())]
     NoSymbol {
         /// The file.
         path: PathBuf,
+        /// What it should export.
+        symbol: &'static str,
     },
     /// Its door does not fit. Its constructors have run.
     #[error("{} was not let in: {source}", path.display())]
@@ -253,36 +257,66 @@ impl Inspected {
     ///
     /// [`LoadError`].
     pub fn load(self, copies: &Path) -> Result<EngineDoor, LoadError> {
-        let copy = private_copy(copies, &self.sha256, &self.image)
-            .map_err(|source| LoadError::NoCopy { folder: copies.into(), source })?;
-        let path = self.path;
-        // SAFETY: constructors of the library run here. The operator named this file as an engine;
-        // its bytes were checked to be a complete library of this platform that carries the metadata
-        // of `export_engine!`, and the copy that is opened cannot change any more.
-        let library = unsafe { Library::open(Some(copy.path()), RTLD_NOW | RTLD_LOCAL) };
-        drop(copy);
-        // Never dropped, whatever follows: see above.
-        let library = ManuallyDrop::new(library.map_err(|error| LoadError::Refused {
-            path: path.clone(),
-            reason: shorten(&error.to_string()),
-        })?);
-        // SAFETY: only the address of the symbol is taken; `EngineDoor::admit` checks what is there.
-        let symbol = unsafe { library.get::<*const ()>(ROOT_SYMBOL.as_bytes()) };
-        let symbol = symbol.map_err(|_| LoadError::NoSymbol { path: path.clone() })?.into_raw();
+        let copy = self.copy(copies)?;
+        enter(copy.path(), &self.path, &self.meta.id, self.meta.door)
+    }
+
+    /// A private copy of the very bytes that were checked; gone when it is dropped.
+    pub(super) fn copy(&self, copies: &Path) -> Result<NamedTempFile, LoadError> {
+        private_copy(copies, &self.sha256, &self.image)
+            .map_err(|source| LoadError::NoCopy { folder: copies.into(), source })
+    }
+}
+
+/// Loads a private copy of a library that was checked to hold engine `id` behind such a door. Messages
+/// name its `origin`.
+pub(super) fn enter(
+    copy: &Path,
+    origin: &Path,
+    id: &str,
+    door: Door,
+) -> Result<EngineDoor, LoadError> {
+    let path = origin.to_owned();
+    // SAFETY: constructors of the library run here. The operator named this file as an engine;
+    // its bytes were checked to be a complete library of this platform that carries an engine's
+    // metadata, and the copy that is opened cannot change any more.
+    let library = unsafe { Library::open(Some(copy), RTLD_NOW | RTLD_LOCAL) };
+    // Never dropped, whatever follows: unloading Rust code either does nothing or kills.
+    let library = ManuallyDrop::new(library.map_err(|error| LoadError::Refused {
+        path: path.clone(),
+        reason: shorten(&error.to_string()),
+    })?);
+    let name = symbol_of(door);
+    // SAFETY: only the address of the symbol is taken; the door checks what is there.
+    let symbol = unsafe { library.get::<*const ()>(name.as_bytes()) };
+    let missing = |_| LoadError::NoSymbol { path: path.clone(), symbol: name };
+    let symbol = symbol.map_err(missing)?.into_raw().cast_const().cast();
+    let door = match door {
         // SAFETY: the address is that of the root symbol of a library that was just made permanent.
-        let door = unsafe { EngineDoor::admit(symbol.cast_const().cast()) };
-        let door = door.map_err(|source| {
-            if let AdmitError::Incompatible { report, .. } = &source {
-                tracing::debug!(path = %path.display(), report, "layout report");
-            }
-            LoadError::NotAdmitted { path: path.clone(), source }
-        })?;
-        let running = door.info().map(|info| info.id).unwrap_or_default();
-        if running == self.meta.id {
-            Ok(door)
-        } else {
-            Err(LoadError::IdMismatch { path, written: self.meta.id, running })
+        Door::Rust => unsafe { EngineDoor::admit(symbol) },
+        // SAFETY: as above; that the library keeps the rules of the header is the operator's trust
+        // in the file.
+        Door::C => unsafe { EngineDoor::admit_c(symbol) },
+    };
+    let door = door.map_err(|source| {
+        if let AdmitError::Incompatible { report, .. } = &source {
+            tracing::debug!(path = %path.display(), report, "layout report");
         }
+        LoadError::NotAdmitted { path: path.clone(), source }
+    })?;
+    let running = door.info().map(|info| info.id).unwrap_or_default();
+    if running == id {
+        Ok(door)
+    } else {
+        Err(LoadError::IdMismatch { path, written: id.into(), running })
+    }
+}
+
+/// What a library exports behind its door.
+fn symbol_of(door: Door) -> &'static str {
+    match door {
+        Door::Rust => ROOT_SYMBOL,
+        Door::C => C_ROOT_SYMBOL,
     }
 }
 
@@ -356,7 +390,10 @@ fn find_meta(path: &Path, image: &[u8]) -> Result<Meta, LoadError> {
 }
 
 fn check_build(path: &Path, meta: &Meta) -> Result<(), LoadError> {
-    let ours = Meta::ours();
+    let ours = match meta.door {
+        Door::Rust => Meta::ours(),
+        Door::C => Meta::ours_in_c(),
+    };
     if meta.abi_major != ABI_MAJOR {
         return Err(LoadError::WrongMajor { path: path.into(), theirs: meta.abi_major });
     }

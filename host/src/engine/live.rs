@@ -1,210 +1,29 @@
-//! A live engine: created, on its lane, called with deadlines.
+//! A live engine: created, in its seat, called with deadlines.
 
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::mpsc;
 use std::time::Duration;
 
-use ctxhost_engine_api::border::{BoxFuture, EngineDoor, EngineHandle};
+use ctxhost_engine_api::border::BoxFuture;
+use ctxhost_engine_api::transcript::mirror::Mirror;
 use ctxhost_engine_api::*;
-use serde_json::Value;
 
-use super::bundled::bundled;
 use super::calls::{CallGuard, Calls, Limit};
 use super::environment::{Delegate, Environment};
-use super::lane::{Isolation, Lane};
-use super::library::{Inspected, LoadError, inspect_pinned};
-use super::quarantine::book::KeptRecord;
-use super::services::Services;
+use super::lane::Isolation;
+use super::opening::{self, OpenError};
+use super::question::Question;
+use super::seat::Seat;
+use super::spec::{EngineSpec, Source};
 use super::timeouts::Timeouts;
 use super::watch::Watch;
-
-/// Where an engine comes from.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Source {
-    /// Linked into the host.
-    Bundled,
-    /// Linked into the program that embeds the host.
-    Linked(LinkedEngine),
-    /// Loaded from a file.
-    File(PathBuf),
-}
-
-impl std::fmt::Display for Source {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Source::Bundled => f.write_str("bundled"),
-            Source::Linked(_) => f.write_str("linked"),
-            Source::File(path) => write!(f, "{}", path.display()),
-        }
-    }
-}
-
-/// An engine that a program brings along. Two are the same where their ids are.
-#[derive(Clone, Copy)]
-pub struct LinkedEngine {
-    id: &'static str,
-    door: EngineDoor,
-}
-
-impl PartialEq for LinkedEngine {
-    fn eq(&self, other: &Self) -> bool {
-        self.id == other.id
-    }
-}
-
-impl Eq for LinkedEngine {}
-
-impl std::fmt::Debug for LinkedEngine {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("LinkedEngine").field("id", &self.id).finish_non_exhaustive()
-    }
-}
-
-/// What to open.
-#[derive(Clone, Debug)]
-pub struct EngineSpec {
-    /// The id it must have; empty to take whatever the file says.
-    pub id: String,
-    /// Where it comes from.
-    pub source: Source,
-    /// SHA-256 the file must have, in hex.
-    pub sha256: Option<String>,
-    /// Why the file must not be loaded, whatever it holds; `None` where nothing speaks against it.
-    pub distrust: Option<String>,
-    /// How far it is kept from the host.
-    pub isolation: Isolation,
-    /// Its own settings.
-    pub config: Value,
-}
-
-impl EngineSpec {
-    /// A bundled engine with its own settings.
-    pub fn bundled(id: &str, config: Value) -> Self {
-        EngineSpec {
-            id: id.into(),
-            source: Source::Bundled,
-            sha256: None,
-            distrust: None,
-            isolation: Isolation::Inline,
-            config,
-        }
-    }
-
-    /// An engine that the embedding program brings along, on a lane of its own.
-    pub fn linked<E: ContextEngine>(config: Value) -> Self {
-        let linked = LinkedEngine { id: E::INFO.id, door: EngineDoor::linked::<E>() };
-        EngineSpec {
-            id: E::INFO.id.into(),
-            source: Source::Linked(linked),
-            sha256: None,
-            distrust: None,
-            isolation: Isolation::Lane,
-            config,
-        }
-    }
-
-    /// An engine in a file, on a lane of its own.
-    pub fn file(id: &str, path: &Path, config: Value) -> Self {
-        EngineSpec {
-            id: id.into(),
-            source: Source::File(path.into()),
-            sha256: None,
-            distrust: None,
-            isolation: Isolation::Lane,
-            config,
-        }
-    }
-}
-
-impl EngineSpec {
-    /// Reads the file that would be loaded and holds it against what is demanded of it; nothing of it
-    /// is run. `None` for an engine that is linked in.
-    ///
-    /// # Errors
-    ///
-    /// [`OpenError`], as opening it would answer.
-    pub fn read(&self) -> Result<Option<Inspected>, OpenError> {
-        match &self.source {
-            Source::Bundled | Source::Linked(_) => Ok(None),
-            Source::File(path) => checked(self, path).map(Some),
-        }
-    }
-}
-
-/// Why an engine could not be opened.
-#[derive(Debug, thiserror::Error)]
-pub enum OpenError {
-    /// No engine of that name is linked in.
-    #[error("no bundled engine is called {id:?}")]
-    NotBundled {
-        /// The name.
-        id: String,
-    },
-    /// The file did not become an engine.
-    #[error(transparent)]
-    Load(#[from] LoadError),
-    /// The file holds another engine.
-    #[error(
-        "{} holds engine {found:?}, but the config calls it {configured:?}; an engine has one id everywhere: write [plugins.entries.{found}] and, in the slot, {found:?}",
-        path.display()
-    )]
-    OtherId {
-        /// The file.
-        path: PathBuf,
-        /// The name in the config.
-        configured: String,
-        /// The name in the file.
-        found: String,
-    },
-    /// The operator wants it refused.
-    #[error("engine {id:?} is not loaded: {reason}")]
-    Distrusted {
-        /// The engine.
-        id: String,
-        /// Why, and what would change it.
-        reason: String,
-    },
-    /// It failed before, perhaps in another process.
-    #[error("engine {id:?} is in quarantine: {}; `ctxhost engines release {id}` lets it serve again", record.story())]
-    Held {
-        /// The engine.
-        id: String,
-        /// What is known against it.
-        record: Box<KeptRecord>,
-    },
-    /// It needs what this host does not have.
-    #[error("engine {id:?} needs the host to have {}, which it does not here", missing.join(", "))]
-    Missing {
-        /// The engine.
-        id: String,
-        /// The capabilities.
-        missing: Vec<String>,
-    },
-    /// Its `create` failed.
-    #[error("engine {id:?} could not be created: {error}")]
-    Create {
-        /// The engine.
-        id: String,
-        /// What it said.
-        error: Box<EngineError>,
-    },
-    /// The system gave it no threads.
-    #[error("no threads for engine {id:?}: {source}")]
-    Threads {
-        /// The engine.
-        id: String,
-        /// What the system said.
-        source: std::io::Error,
-    },
-}
+use super::worker::WorkerFacts;
 
 /// An engine that can be called.
 pub struct LiveEngine {
     info: EngineInfo,
     source: Source,
-    handle: EngineHandle,
-    lane: Lane,
+    isolation: Isolation,
+    seat: Seat,
     calls: Arc<Calls>,
     timeouts: Timeouts,
     /// Last, so that it is dropped after everything that runs the engine.
@@ -218,27 +37,11 @@ impl LiveEngine {
     ///
     /// [`OpenError`].
     pub fn open(spec: &EngineSpec, environment: &Environment) -> Result<LiveEngine, OpenError> {
-        let (door, watch) = open_door(spec, environment)?;
-        let failed = |error| OpenError::Create { id: spec.id.clone(), error: Box::new(error) };
-        let info = door.info().map_err(failed)?;
-        let missing: Vec<String> = {
-            let offered = environment.capabilities();
-            info.requires.iter().filter(|need| !offered.contains(need)).cloned().collect()
-        };
-        if !missing.is_empty() {
-            return Err(OpenError::Missing { id: info.id, missing });
-        }
-        let lane = Lane::open(&info.id, spec.isolation, &watch)
-            .map_err(|source| OpenError::Threads { id: info.id.clone(), source })?;
         let calls = Arc::new(Calls::default());
-        let services = Services::new(&info.id, environment, calls.clone());
-        let limit = Duration::from_millis(environment.timeouts.create_ms);
-        let handle = create_within(limit, door, services, spec.config.clone(), &watch)
-            .inspect_err(|error| watch.failed("create", error, environment))
-            .map_err(|error| OpenError::Create { id: info.id.clone(), error: Box::new(error) })?;
-        watch.begins("calls");
+        let (info, seat, watch) = opening::seat(spec, environment, &calls)?;
+        let (source, isolation) = (spec.source.clone(), spec.isolation);
         let timeouts = environment.timeouts.clone();
-        Ok(LiveEngine { info, source: spec.source.clone(), handle, lane, calls, timeouts, watch })
+        Ok(LiveEngine { info, source, isolation, seat, calls, timeouts, watch })
     }
 
     /// Which build it is: the SHA-256 of its file in hex, or `bundled <version>`. `None` where nobody
@@ -262,9 +65,19 @@ impl LiveEngine {
         &self.source
     }
 
-    /// Whether one of its threads hangs in a call that was given up.
+    /// How far it is kept from the host.
+    pub fn isolation(&self) -> Isolation {
+        self.isolation
+    }
+
+    /// The process it sits in; `None` for one that is in this process.
+    pub fn worker(&self) -> Option<WorkerFacts> {
+        self.seat.worker()
+    }
+
+    /// Whether one of this process's threads hangs in a call of it that was given up.
     pub fn lost_a_thread(&self) -> bool {
-        self.lane.lost_a_thread()
+        self.seat.lost_a_thread()
     }
 
     /// A session begins in it.
@@ -275,25 +88,21 @@ impl LiveEngine {
     ) -> Result<Bootstrapped> {
         let call = self.begin(self.timeouts.bootstrap_ms, &view).in_session(&request.session);
         request.call = call.id;
-        self.lane.run(&call, self.handle.bootstrap(view, request)).await
+        self.seat.ask(&call, view, Question::Bootstrap(request)).await
     }
 
     /// New entries.
     pub async fn ingest(&self, view: Transcript, mut request: IngestRequest) -> Result<Ingested> {
         let call = self.begin(self.timeouts.ingest_ms, &view).in_session(&request.session);
         request.call = call.id;
-        if request.entries.end.saturating_sub(request.entries.start) > 1 {
-            self.lane.run(&call, self.handle.ingest_batch(view, request)).await
-        } else {
-            self.lane.run(&call, self.handle.ingest(view, request)).await
-        }
+        self.seat.ask(&call, view, Question::Ingest(request)).await
     }
 
     /// What the model sees.
     pub async fn assemble(&self, view: Transcript, mut request: AssembleRequest) -> Result<Plan> {
         let call = self.begin(self.timeouts.assemble_ms, &view).in_session(&request.session);
         request.call = call.id;
-        self.lane.run(&call, self.handle.assemble(view, request)).await
+        self.seat.ask(&call, view, Question::Assemble(request)).await
     }
 
     /// A smaller transcript.
@@ -308,14 +117,14 @@ impl LiveEngine {
         };
         let call = self.calls.begin(limit, Some(view.clone())).in_session(&request.session);
         request.call = call.id;
-        self.lane.run(&call, self.handle.compact(view, request)).await
+        self.seat.ask(&call, view, Question::Compact(request)).await
     }
 
     /// A turn has ended well.
     pub async fn after_turn(&self, view: Transcript, mut request: AfterTurnRequest) -> Result<()> {
         let call = self.begin(self.timeouts.after_turn_ms, &view).in_session(&request.session);
         request.call = call.id;
-        self.lane.run(&call, self.handle.after_turn(view, request)).await
+        self.seat.ask(&call, view, Question::AfterTurn(request)).await
     }
 
     /// A turn is final.
@@ -326,7 +135,7 @@ impl LiveEngine {
     ) -> Result<Committed> {
         let call = self.begin(self.timeouts.after_turn_ms, &view).in_session(&request.session);
         request.call = call.id;
-        self.lane.run(&call, self.handle.commit_turn(view, request)).await
+        self.seat.ask(&call, view, Question::CommitTurn(request)).await
     }
 
     /// Time for housekeeping.
@@ -337,7 +146,7 @@ impl LiveEngine {
     ) -> Result<Maintained> {
         let call = self.begin(self.timeouts.maintain_ms, &view).in_session(&request.session);
         request.call = call.id;
-        self.lane.run(&call, self.handle.maintain(view, request)).await
+        self.seat.ask(&call, view, Question::Maintain(request)).await
     }
 
     /// A sub-agent is about to start.
@@ -348,7 +157,7 @@ impl LiveEngine {
     ) -> Result<SpawnPrepared> {
         let call = self.begin(self.timeouts.subagent_ms, &view).in_session(&request.parent);
         request.call = call.id;
-        self.lane.run(&call, self.handle.prepare_subagent_spawn(view, request)).await
+        self.seat.ask(&call, view, Question::PrepareSpawn(request)).await
     }
 
     /// A spawn that was prepared failed.
@@ -359,7 +168,7 @@ impl LiveEngine {
         let limit = Limit::fixed(Duration::from_millis(self.timeouts.subagent_ms));
         let call = self.calls.begin(limit, None);
         request.call = call.id;
-        self.lane.run(&call, self.handle.rollback_subagent_spawn(request)).await
+        self.seat.ask(&call, no_view(), Question::RollbackSpawn(request)).await
     }
 
     /// A sub-agent ended.
@@ -367,15 +176,14 @@ impl LiveEngine {
         let limit = Limit::fixed(Duration::from_millis(self.timeouts.subagent_ms));
         let call = self.calls.begin(limit, None);
         request.call = call.id;
-        self.lane.run(&call, self.handle.on_subagent_ended(request)).await
+        self.seat.ask(&call, no_view(), Question::SubagentEnded(request)).await
     }
 
     /// The tools it offers to the model of a session.
     pub async fn tools(&self, session: SessionRef) -> Result<Vec<ToolSpec>> {
         let limit = Limit::fixed(Duration::from_millis(self.timeouts.subagent_ms));
         let call = self.calls.begin(limit, None).in_session(&session);
-        let handle = self.handle.clone();
-        self.lane.run(&call, async move { handle.tools(&session) }).await
+        self.seat.ask(&call, no_view(), Question::Tools(session)).await
     }
 
     /// The model called one of its tools.
@@ -386,24 +194,25 @@ impl LiveEngine {
     ) -> Result<ToolAnswer> {
         let call = self.begin(self.timeouts.after_turn_ms, &view).in_session(&request.session);
         request.call = call.id;
-        self.lane.run(&call, self.handle.call_tool(view, request)).await
+        self.seat.ask(&call, view, Question::CallTool(request)).await
     }
 
     /// What it says of itself.
     pub async fn status(&self) -> Result<EngineStatus> {
         let limit = Limit::fixed(Duration::from_millis(self.timeouts.subagent_ms));
         let call = self.calls.begin(limit, None);
-        let handle = self.handle.clone();
-        self.lane.run(&call, async move { handle.status() }).await
+        self.seat.ask(&call, no_view(), Question::Status).await
     }
 
-    /// Lets it go, within its time limit, and takes the services away.
-    pub async fn dispose(self) {
+    /// Lets it go, within its time limit, and takes the services away. No call may follow.
+    pub async fn dispose(&self) {
         let limit = Limit::fixed(Duration::from_millis(self.timeouts.dispose_ms));
         let call = self.calls.begin(limit, None);
-        if let Err(error) = self.lane.run(&call, self.handle.dispose()).await {
+        let disposed: Result<()> = self.seat.ask(&call, no_view(), Question::Dispose).await;
+        if let Err(error) = disposed {
             tracing::warn!(engine = self.info.id, %error, "dispose failed");
         }
+        self.seat.revoke();
     }
 
     fn begin(&self, limit_ms: u64, view: &Transcript) -> CallGuard {
@@ -421,75 +230,17 @@ impl Delegate for LiveEngine {
     }
 }
 
-impl Drop for LiveEngine {
-    fn drop(&mut self) {
-        self.handle.revoke();
-    }
-}
-
 impl std::fmt::Debug for LiveEngine {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("LiveEngine")
             .field("id", &self.info.id)
             .field("source", &self.source)
+            .field("isolation", &self.isolation)
             .finish_non_exhaustive()
     }
 }
 
-fn open_door(
-    spec: &EngineSpec,
-    environment: &Environment,
-) -> Result<(EngineDoor, Watch), OpenError> {
-    let path = match &spec.source {
-        Source::Bundled => {
-            let door = bundled(&spec.id);
-            let door = door.ok_or_else(|| OpenError::NotBundled { id: spec.id.clone() })?;
-            return Ok((door, Watch::bundled(&spec.id, environment)?));
-        }
-        Source::Linked(linked) => return Ok((linked.door, Watch::default())),
-        Source::File(path) => path,
-    };
-    let inspected = checked(spec, path)?;
-    let watch = Watch::file(&inspected, environment)?;
-    let door = watch.inside("load", || inspected.load(&environment.copies_folder))?;
-    Ok((door, watch))
-}
-
-/// Reads the file of an engine that may be loaded, and that is the one it should be.
-fn checked(spec: &EngineSpec, path: &Path) -> Result<Inspected, OpenError> {
-    if let Some(reason) = &spec.distrust {
-        return Err(OpenError::Distrusted { id: spec.id.clone(), reason: reason.clone() });
-    }
-    let inspected = inspect_pinned(path, spec.sha256.as_deref())?;
-    if spec.id.is_empty() || spec.id == inspected.meta.id {
-        return Ok(inspected);
-    }
-    Err(OpenError::OtherId {
-        path: inspected.path,
-        configured: spec.id.clone(),
-        found: inspected.meta.id,
-    })
-}
-
-/// `create` is a plain function, so only a thread of its own can be left behind when it hangs.
-fn create_within(
-    limit: Duration,
-    door: EngineDoor,
-    services: Services,
-    config: Value,
-    watch: &Watch,
-) -> Result<EngineHandle> {
-    let (send, receive) = mpsc::channel();
-    let thread = std::thread::Builder::new().name("engine-create".into());
-    watch.begins("create");
-    let on_thread = watch.of_thread();
-    let spawned = thread.spawn(move || {
-        let handle = on_thread.inside(|| door.create(Arc::new(services), &config));
-        let _ = send.send(handle);
-    });
-    spawned.map_err(|error| EngineError::failed(format!("no thread to create it on: {error}")))?;
-    receive.recv_timeout(limit).unwrap_or_else(|_| {
-        let message = format!("it took longer than {} ms", limit.as_millis());
-        Err(EngineError::new(ErrorKind::Deadline, message))
-    })
+/// For questions that come without a transcript.
+fn no_view() -> Transcript {
+    Mirror::new().snapshot(0)
 }

@@ -1,15 +1,14 @@
 //! What the host offers to one engine: the plain side of the services that cross the border.
 
-use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Instant;
 
 use ctxhost_engine_api::border::{BoxFuture, HostServices};
 use ctxhost_engine_api::transcript::tokens;
 use ctxhost_engine_api::*;
 use serde_json::Value;
-use tokio::runtime::Handle;
-use tokio::task::AbortHandle;
 
+use super::background::{self, Tasks};
 use super::calls::Calls;
 use super::environment::Environment;
 use super::store::{EngineStore, StoreError};
@@ -20,7 +19,7 @@ pub(super) struct Services {
     environment: Environment,
     store: Arc<dyn EngineStore>,
     calls: Arc<Calls>,
-    tasks: Mutex<Vec<AbortHandle>>,
+    tasks: Tasks,
     born: Instant,
 }
 
@@ -31,13 +30,9 @@ impl Services {
             environment: environment.clone(),
             store: environment.store(id),
             calls,
-            tasks: Mutex::default(),
+            tasks: Tasks::default(),
             born: Instant::now(),
         }
-    }
-
-    fn tasks(&self) -> MutexGuard<'_, Vec<AbortHandle>> {
-        self.tasks.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
     fn on_store<T: Send + 'static>(
@@ -49,13 +44,6 @@ impl Services {
             work(store.as_ref())
                 .map_err(|error| EngineError::new(ErrorKind::Store, error.to_string()))
         })
-    }
-}
-
-impl Drop for Services {
-    /// The engine is gone: so are its background tasks.
-    fn drop(&mut self) {
-        self.tasks().iter().for_each(AbortHandle::abort);
     }
 }
 
@@ -140,21 +128,8 @@ impl HostServices for Services {
         self.on_store(move |store| store.get_blob(&handle))
     }
 
-    /// The future is polled wherever the engine awaits it: on its lane, which has a timer, or on a
-    /// thread of the engine's own, which has none.
     fn sleep(&self, milliseconds: u64) -> BoxFuture<()> {
-        let nap = Duration::from_millis(milliseconds);
-        Box::pin(async move {
-            if Handle::try_current().is_ok() {
-                return tokio::time::sleep(nap).await;
-            }
-            let (wake, woken) = tokio::sync::oneshot::channel();
-            std::thread::spawn(move || {
-                std::thread::sleep(nap);
-                let _ = wake.send(());
-            });
-            let _ = woken.await;
-        })
+        background::sleep(milliseconds)
     }
 
     fn history(&self, request: HistoryRequest) -> BoxFuture<Result<HistoryPage>> {
@@ -186,17 +161,9 @@ impl HostServices for Services {
     }
 
     fn spawn(&self, session: &SessionRef, task: BoxFuture<()>) {
-        match Handle::try_current() {
-            Ok(runtime) => {
-                let task = runtime.spawn(task).abort_handle();
-                let mut tasks = self.tasks();
-                tasks.retain(|task| !task.is_finished());
-                tasks.push(task);
-            }
-            Err(_) => {
-                let (engine, session) = (self.id.as_str(), session.id.as_str());
-                tracing::warn!(engine, session, "spawn from a thread of its own was refused");
-            }
+        if !self.tasks.spawn(task) {
+            let (engine, session) = (self.id.as_str(), session.id.as_str());
+            tracing::warn!(engine, session, "spawn from a thread of its own was refused");
         }
     }
 }

@@ -1,96 +1,40 @@
 //! The slot: the configured engine where it can serve, the bundled one where it cannot, and always
 //! the name of the one that did.
+//!
+//! ```text
+//!  a call ─► configured engine ─┬─ answers ─► served
+//!                               └─ fails ─┬─ on trial ─► the slot before this one serves again
+//!                                         └─ else ─► quarantine, the bundled engine serves
+//! ```
+
+mod calls;
+mod error;
+mod retirement;
+mod served;
+mod trial;
+mod troubles;
 
 use std::future::Future;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Weak};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Instant;
 
 use ctxhost_engine_api::*;
-use serde::{Deserialize, Serialize};
+use tokio_util::sync::CancellationToken;
 
-use super::bundled::LEGACY;
+pub use self::error::{OnEngineError, SlotError};
+pub use self::served::{Served, Serving};
+pub use self::trial::LostTrial;
+pub use self::troubles::Troubles;
+
+use self::calls::Scene;
+use self::retirement::let_go;
+use self::trial::Trial;
+use self::troubles::TroubleCounter;
 use super::environment::Environment;
-use super::live::{EngineSpec, LiveEngine, OpenError};
+use super::live::LiveEngine;
 use super::quarantine::{Quarantine, QuarantineRecord};
-
-/// What the host does when the configured engine fails.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum OnEngineError {
-    /// Quarantine it and let the bundled engine serve, loudly.
-    #[default]
-    Fallback,
-    /// Fail the request.
-    Fail,
-}
-
-/// Why the slot has no answer.
-#[derive(Debug, thiserror::Error)]
-pub enum SlotError {
-    /// The configured engine could not be opened and `on_engine_error` is `fail`; or the bundled one
-    /// could not.
-    #[error(transparent)]
-    Open(#[from] OpenError),
-    /// An engine failed and `on_engine_error` is `fail`; or the bundled one failed.
-    #[error("engine {id:?} failed in {operation}: {error}")]
-    Engine {
-        /// The engine.
-        id: String,
-        /// The call.
-        operation: &'static str,
-        /// What it said.
-        error: Box<EngineError>,
-    },
-    /// The engine said something that the caller acts on: its window is too small, what must stay
-    /// does not fit, the call was cancelled.
-    #[error("{error}")]
-    Answer {
-        /// What it said.
-        error: Box<EngineError>,
-    },
-}
-
-impl SlotError {
-    /// An engine failed.
-    pub fn engine(id: &str, operation: &'static str, error: EngineError) -> Self {
-        SlotError::Engine { id: id.into(), operation, error: Box::new(error) }
-    }
-
-    fn answer(error: EngineError) -> Self {
-        SlotError::Answer { error: Box::new(error) }
-    }
-}
-
-/// An answer and who gave it.
-#[derive(Clone, Debug)]
-pub struct Served<T> {
-    /// The answer.
-    pub value: T,
-    /// The id of the engine that gave it.
-    pub engine: String,
-    /// Its version.
-    pub version: String,
-    /// Why it was not the configured engine.
-    pub fallback: Option<String>,
-    /// Time inside engines.
-    pub took: Duration,
-}
-
-impl<T> Served<T> {
-    /// An answer that came from no engine.
-    pub fn by(name: &str, value: T) -> Self {
-        let version = env!("CARGO_PKG_VERSION").to_owned();
-        Served { value, engine: name.into(), version, fallback: None, took: Duration::ZERO }
-    }
-}
-
-/// One engine in one slot.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Serving {
-    slot: u64,
-    engine: String,
-}
+use super::spec::EngineSpec;
 
 /// Slots opened so far by this process.
 static SLOTS: AtomicU64 = AtomicU64::new(0);
@@ -107,6 +51,12 @@ pub struct Slot {
     on_error: OnEngineError,
     quarantine: Quarantine,
     clock: super::Clock,
+    trial: Trial,
+    /// Why this slot serves again, which another one had followed.
+    instead_of: Mutex<Option<QuarantineRecord>>,
+    troubles: TroubleCounter,
+    /// The configured engine is to be let go.
+    retired: CancellationToken,
 }
 
 impl Slot {
@@ -122,10 +72,41 @@ impl Slot {
         on_error: OnEngineError,
         environment: &Environment,
     ) -> Result<Slot, SlotError> {
+        let mut slot = Slot::with_bundled(chosen, legacy, on_error, environment)?;
+        match slot.choose(chosen, legacy, environment) {
+            Err(error) if on_error == OnEngineError::Fail => return Err(error),
+            Err(error) => slot.put_in_quarantine("open", &error.to_string()),
+            Ok(()) => {}
+        }
+        Ok(slot)
+    }
+
+    /// Opens an engine that is to follow another one, which goes on where this one does not open.
+    ///
+    /// # Errors
+    ///
+    /// [`SlotError::Open`] where either engine does not open.
+    pub fn open_successor(
+        chosen: &EngineSpec,
+        legacy: &EngineSpec,
+        on_error: OnEngineError,
+        environment: &Environment,
+    ) -> Result<Slot, SlotError> {
+        let mut slot = Slot::with_bundled(chosen, legacy, on_error, environment)?;
+        slot.choose(chosen, legacy, environment)?;
+        Ok(slot)
+    }
+
+    fn with_bundled(
+        chosen: &EngineSpec,
+        legacy: &EngineSpec,
+        on_error: OnEngineError,
+        environment: &Environment,
+    ) -> Result<Slot, SlotError> {
         let bundled = Arc::new(LiveEngine::open(legacy, environment)?);
         let delegate: Weak<LiveEngine> = Arc::downgrade(&bundled);
         environment.delegate_to(delegate);
-        let mut slot = Slot {
+        Ok(Slot {
             number: SLOTS.fetch_add(1, Ordering::Relaxed),
             configured: chosen.id.clone(),
             chosen: None,
@@ -133,19 +114,26 @@ impl Slot {
             on_error,
             quarantine: Quarantine::with(environment.failures.clone()),
             clock: environment.clock.clone(),
-        };
-        if chosen.id == LEGACY && chosen.source == legacy.source {
-            return Ok(slot);
+            trial: Trial::default(),
+            instead_of: Mutex::default(),
+            troubles: TroubleCounter::default(),
+            retired: CancellationToken::new(),
+        })
+    }
+
+    fn choose(
+        &mut self,
+        chosen: &EngineSpec,
+        legacy: &EngineSpec,
+        environment: &Environment,
+    ) -> Result<(), SlotError> {
+        if chosen.id == legacy.id && chosen.source == legacy.source {
+            return Ok(());
         }
-        match LiveEngine::open(chosen, environment) {
-            Ok(engine) => {
-                slot.configured = engine.id().into();
-                slot.chosen = Some(Arc::new(engine));
-            }
-            Err(error) if on_error == OnEngineError::Fail => return Err(error.into()),
-            Err(error) => slot.put_in_quarantine("open", &error.to_string()),
-        }
-        Ok(slot)
+        let engine = LiveEngine::open(chosen, environment)?;
+        self.configured = engine.id().into();
+        self.chosen = Some(Arc::new(engine));
+        Ok(())
     }
 
     /// The id that the slot was asked to hold.
@@ -155,16 +143,47 @@ impl Slot {
 
     /// The engine that serves the next call.
     pub fn effective(&self) -> &LiveEngine {
-        match &self.chosen {
-            Some(engine) if self.quarantine.reason(engine.id()).is_none() => engine,
-            _ => &self.legacy,
-        }
+        self.standing().at_work()
     }
 
     /// Which engine of which slot serves the next call: what must be told of a session anew when it
     /// changes.
     pub fn serving(&self) -> Serving {
-        Serving { slot: self.number, engine: self.effective().id().into() }
+        let slot = self.standing();
+        slot.mark(slot.at_work())
+    }
+
+    /// The engine has to shape so many lawful requests; until it has, `before` serves again, and answers
+    /// the call, where it fails.
+    pub fn begin_trial(&self, before: Arc<Slot>, requests: u32) {
+        self.trial.begin(before, requests);
+    }
+
+    /// Nobody stands ready any more.
+    pub fn end_trial(&self) {
+        self.trial.end();
+    }
+
+    /// How its engine failed on trial; every call is answered by the slot before it then.
+    pub fn lost_trial(&self) -> Option<&LostTrial> {
+        self.trial.lost()
+    }
+
+    /// A request that the configured engine shaped is lawful.
+    pub fn passed<T>(&self, served: &Served<T>) {
+        if served.serving.is_some_and(|it| it.slot == self.number && !it.is_bundled) {
+            self.trial.passed();
+        }
+    }
+
+    /// Somebody has chosen what serves here: it stands in for nobody any more.
+    pub fn confirm(&self) {
+        *self.instead_of.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    /// What went wrong since this was asked last.
+    pub fn take_troubles(&self) -> Troubles {
+        self.troubles.take()
     }
 
     /// Why the configured engine does not serve; `None` where it does.
@@ -175,128 +194,6 @@ impl Slot {
     /// Lets the configured engine serve again.
     pub fn lift_quarantine(&self) -> Option<QuarantineRecord> {
         self.quarantine.lift(&self.configured)
-    }
-
-    /// A session begins.
-    pub async fn bootstrap(
-        &self,
-        view: &Transcript,
-        request: BootstrapRequest,
-    ) -> Result<Served<Bootstrapped>, SlotError> {
-        self.serve("bootstrap", |engine| {
-            let (view, request) = (view.clone(), request.clone());
-            async move { engine.bootstrap(view, request).await }
-        })
-        .await
-    }
-
-    /// New entries.
-    pub async fn ingest(
-        &self,
-        view: &Transcript,
-        request: IngestRequest,
-    ) -> Result<Served<Ingested>, SlotError> {
-        self.serve("ingest", |engine| {
-            let (view, request) = (view.clone(), request.clone());
-            async move { engine.ingest(view, request).await }
-        })
-        .await
-    }
-
-    /// What the model sees.
-    pub async fn assemble(
-        &self,
-        view: &Transcript,
-        request: AssembleRequest,
-    ) -> Result<Served<Plan>, SlotError> {
-        self.serve("assemble", |engine| {
-            let (view, request) = (view.clone(), request.clone());
-            async move { engine.assemble(view, request).await }
-        })
-        .await
-    }
-
-    /// A turn has ended well.
-    pub async fn after_turn(
-        &self,
-        view: &Transcript,
-        request: AfterTurnRequest,
-    ) -> Result<Served<()>, SlotError> {
-        self.serve("after_turn", |engine| {
-            let (view, request) = (view.clone(), request.clone());
-            async move { engine.after_turn(view, request).await }
-        })
-        .await
-    }
-
-    /// A turn is final.
-    pub async fn commit_turn(
-        &self,
-        view: &Transcript,
-        request: CommitTurnRequest,
-    ) -> Result<Served<Committed>, SlotError> {
-        self.serve("commit_turn", |engine| {
-            let (view, request) = (view.clone(), request.clone());
-            async move { engine.commit_turn(view, request).await }
-        })
-        .await
-    }
-
-    /// Time for housekeeping.
-    pub async fn maintain(
-        &self,
-        view: &Transcript,
-        request: MaintainRequest,
-    ) -> Result<Served<Maintained>, SlotError> {
-        self.serve("maintain", |engine| {
-            let (view, request) = (view.clone(), request.clone());
-            async move { engine.maintain(view, request).await }
-        })
-        .await
-    }
-
-    /// The tools that the effective engine offers.
-    pub async fn tools(&self, session: SessionRef) -> Result<Served<Vec<ToolSpec>>, SlotError> {
-        self.serve("tools", |engine| {
-            let session = session.clone();
-            async move { engine.tools(session).await }
-        })
-        .await
-    }
-
-    /// The model called a tool of the effective engine. An error goes to the model; nobody stands in.
-    pub async fn call_tool(
-        &self,
-        view: &Transcript,
-        request: ToolCallRequest,
-    ) -> Result<ToolAnswer> {
-        self.effective().call_tool(view.clone(), request).await
-    }
-
-    /// A sub-agent is about to start. An error stops the spawn.
-    pub async fn prepare_subagent_spawn(
-        &self,
-        view: &Transcript,
-        request: SubagentSpawnRequest,
-    ) -> Result<SpawnPrepared> {
-        self.effective().prepare_subagent_spawn(view.clone(), request).await
-    }
-
-    /// A spawn that was prepared failed.
-    pub async fn rollback_subagent_spawn(&self, request: SubagentRollbackRequest) -> Result<()> {
-        self.effective().rollback_subagent_spawn(request).await
-    }
-
-    /// A sub-agent ended.
-    pub async fn on_subagent_ended(
-        &self,
-        request: SubagentEndedRequest,
-    ) -> Result<Served<()>, SlotError> {
-        self.serve("on_subagent_ended", |engine| {
-            let request = request.clone();
-            async move { engine.on_subagent_ended(request).await }
-        })
-        .await
     }
 
     /// A smaller transcript. An engine that delegates is answered for by the bundled one.
@@ -311,23 +208,30 @@ impl Slot {
         request: CompactRequest,
     ) -> Result<Served<Compaction>, SlotError> {
         let began = Instant::now();
-        self.refuse_while_quarantined("compact")?;
-        let engine = self.effective();
-        let first = engine.compact(view.clone(), request.clone()).await;
-        let (answer, engine) = match first {
-            Ok(Compaction::Delegate) if engine.id() != self.legacy.id() => {
-                (self.legacy.compact(view.clone(), request).await, &*self.legacy)
-            }
-            other => (other, engine),
-        };
-        match answer {
-            Ok(value) => Ok(self.served(engine, value, began.elapsed())),
-            Err(error) => {
-                if is_breakage(error.kind) && engine.id() != self.legacy.id() {
-                    self.put_in_quarantine("compact", &error.message);
+        let mut slot = self.standing();
+        loop {
+            slot.refuse_while_quarantined("compact")?;
+            let engine = slot.at_work();
+            let first = slot.unless_retired(engine.compact(view.clone(), request.clone())).await;
+            let (answer, engine) = match first.unwrap_or_else(|| Err(let_go())) {
+                Ok(Compaction::Delegate) if !slot.is_bundled(engine) => {
+                    (slot.legacy.compact(view.clone(), request.clone()).await, &slot.legacy)
                 }
-                Err(SlotError::engine(engine.id(), "compact", error))
+                other => (other, engine),
+            };
+            let error = match answer {
+                Ok(value) => return Ok(slot.served(engine, value, began.elapsed())),
+                Err(error) => error,
+            };
+            if is_breakage(error.kind) && !slot.is_bundled(engine) {
+                slot.troubles.failure();
+                if let Some(lost) = slot.failed("compact", &error.message) {
+                    slot = lost.before.standing();
+                    slot.catch_up(Some((view, &request.session))).await;
+                    continue;
+                }
             }
+            return Err(SlotError::engine(engine.id(), "compact", error));
         }
     }
 
@@ -336,24 +240,28 @@ impl Slot {
     /// # Errors
     ///
     /// [`SlotError::Engine`] where `on_engine_error` is `fail`, or where it was the bundled engine.
-    pub fn refuse(
+    pub fn refuse<T>(
         &self,
-        engine: &str,
+        served: &Served<T>,
         operation: &'static str,
         why: &str,
     ) -> Result<(), SlotError> {
-        if engine != self.legacy.id() {
-            self.put_in_quarantine(operation, why);
-            if self.on_error == OnEngineError::Fallback {
+        let author = served.serving.filter(|it| !it.is_bundled);
+        if let Some(slot) = author.and_then(|author| self.find(author)) {
+            slot.troubles.illegal();
+            let steps_back = slot.failed(operation, why).is_some();
+            if steps_back || slot.on_error == OnEngineError::Fallback {
                 return Ok(());
             }
         }
-        Err(SlotError::engine(engine, operation, EngineError::failed(why)))
+        Err(SlotError::engine(&served.engine, operation, EngineError::failed(why)))
     }
 
-    /// Asks the effective engine and, where that fails and the operator allows it, the bundled one.
+    /// Asks the effective engine and, where that fails, the slot before this one or, if the operator
+    /// allows it, the bundled engine.
     async fn serve<T, F>(
         &self,
+        scene: Scene<'_>,
         operation: &'static str,
         ask: impl Fn(Arc<LiveEngine>) -> F,
     ) -> Result<Served<T>, SlotError>
@@ -361,27 +269,85 @@ impl Slot {
         F: Future<Output = Result<T>>,
     {
         let began = Instant::now();
-        if let Some(chosen) = self.chosen.as_ref().filter(|_| self.quarantined().is_none()) {
-            match ask(chosen.clone()).await {
-                Ok(value) => return Ok(self.served(chosen, value, began.elapsed())),
-                Err(error) if is_answer(error.kind) => return Err(SlotError::answer(error)),
-                Err(mut error) => {
-                    if chosen.lost_a_thread() {
-                        error.message += "; its thread hangs";
-                    }
-                    self.put_in_quarantine(operation, &error.message);
-                    if self.on_error == OnEngineError::Fail {
-                        return Err(SlotError::engine(chosen.id(), operation, error));
-                    }
-                }
+        let mut slot = self.standing();
+        while let Some(chosen) = slot.chosen_at_work() {
+            let mut error = match slot.unless_retired(ask(chosen.clone())).await {
+                // It was let go under the call; the bundled engine answers.
+                None => break,
+                Some(Ok(value)) => return Ok(slot.served(chosen, value, began.elapsed())),
+                Some(Err(error)) if is_answer(error.kind) => return Err(SlotError::answer(error)),
+                Some(Err(error)) => error,
+            };
+            if chosen.lost_a_thread() {
+                error.message += "; its thread hangs";
+            }
+            slot.troubles.failure();
+            if let Some(lost) = slot.failed(operation, &error.message) {
+                slot = lost.before.standing();
+                slot.catch_up(scene).await;
+            } else if slot.on_error == OnEngineError::Fail {
+                return Err(SlotError::engine(chosen.id(), operation, error));
             }
         }
-        self.refuse_while_quarantined(operation)?;
-        match ask(self.legacy.clone()).await {
-            Ok(value) => Ok(self.served(&self.legacy, value, began.elapsed())),
+        slot.refuse_while_quarantined(operation)?;
+        match ask(slot.legacy.clone()).await {
+            Ok(value) => Ok(slot.served(&slot.legacy, value, began.elapsed())),
             Err(error) if is_answer(error.kind) => Err(SlotError::answer(error)),
-            Err(error) => Err(SlotError::engine(self.legacy.id(), operation, error)),
+            Err(error) => Err(SlotError::engine(slot.legacy.id(), operation, error)),
         }
+    }
+
+    /// The slot that answers: this one, or the one that serves again since a trial was lost.
+    fn standing(&self) -> &Slot {
+        let mut slot = self;
+        while let Some(lost) = slot.trial.lost() {
+            slot = &lost.before;
+        }
+        slot
+    }
+
+    /// The slot of an answer: this one, or one that has served again since.
+    fn find(&self, author: Serving) -> Option<&Slot> {
+        let mut slot = self;
+        while slot.number != author.slot {
+            slot = &slot.trial.lost()?.before;
+        }
+        Some(slot)
+    }
+
+    /// The engine of this very slot that serves.
+    fn at_work(&self) -> &Arc<LiveEngine> {
+        self.chosen_at_work().unwrap_or(&self.legacy)
+    }
+
+    fn chosen_at_work(&self) -> Option<&Arc<LiveEngine>> {
+        let serves = |_: &&Arc<LiveEngine>| !self.is_retired() && self.quarantined().is_none();
+        self.chosen.as_ref().filter(serves)
+    }
+
+    fn is_bundled(&self, engine: &LiveEngine) -> bool {
+        std::ptr::eq(engine, &*self.legacy)
+    }
+
+    fn mark(&self, engine: &LiveEngine) -> Serving {
+        Serving { slot: self.number, is_bundled: self.is_bundled(engine) }
+    }
+
+    /// The configured engine failed: another slot serves again, or it is in quarantine.
+    fn failed(&self, operation: &str, why: &str) -> Option<&LostTrial> {
+        let record = self.record(operation, why);
+        let Some(lost) = self.trial.failed(&record) else {
+            self.quarantine.put(record);
+            return None;
+        };
+        let mut instead_of = lost.before.instead_of.lock().unwrap_or_else(PoisonError::into_inner);
+        if instead_of.is_none() {
+            let QuarantineRecord { id, operation, reason, .. } = &lost.record;
+            let serving = lost.before.configured.as_str();
+            tracing::error!(engine = id, operation, reason, serving, "engine rolled back");
+            *instead_of = Some(lost.record.clone());
+        }
+        Some(lost)
     }
 
     /// Where the operator wants failures and the configured engine has failed, nobody stands in.
@@ -395,23 +361,18 @@ impl Slot {
         }
     }
 
-    fn served<T>(&self, engine: &LiveEngine, value: T, took: Duration) -> Served<T> {
-        let quarantined = self.quarantined();
-        let fallback = quarantined.filter(|_| engine.id() != self.configured).map(|record| {
-            format!("{} failed in {}: {}", record.id, record.operation, record.reason)
-        });
-        let info = engine.info();
-        Served { value, engine: info.id.clone(), version: info.version.clone(), fallback, took }
+    fn put_in_quarantine(&self, operation: &str, reason: &str) {
+        self.quarantine.put(self.record(operation, reason));
     }
 
-    fn put_in_quarantine(&self, operation: &str, reason: &str) {
-        self.quarantine.put(QuarantineRecord {
+    fn record(&self, operation: &str, reason: &str) -> QuarantineRecord {
+        QuarantineRecord {
             id: self.configured.clone(),
             bytes: self.chosen.as_ref().and_then(|engine| engine.bytes().map(str::to_owned)),
             operation: operation.into(),
             reason: reason.into(),
             failed_at_ms: self.clock.now_ms(),
-        });
+        }
     }
 }
 

@@ -6,7 +6,7 @@ mod memory;
 
 pub(super) use by_session::BySession;
 pub use files::FileStore;
-pub use memory::MemoryStore;
+pub use memory::{MemoryStore, MemoryStores};
 
 use std::sync::Arc;
 
@@ -101,5 +101,13 @@ mod tests {
         let state = tempfile::tempdir().unwrap();
         FileStore::new(state.path(), "one").put("k", "v").unwrap();
         assert_eq!(FileStore::new(state.path(), "two").get("k").unwrap(), None);
+        let stores = MemoryStores::default();
+        stores.of("one").put("k", "v").unwrap();
+        assert_eq!(stores.of("two").get("k").unwrap(), None);
+        assert_eq!(
+            stores.of("one").get("k").unwrap().as_deref(),
+            Some("v"),
+            "of the next one of the name"
+        );
     }
 }

@@ -9,7 +9,7 @@ use super::bundled::LEGACY;
 use super::crash;
 use super::environment::Environment;
 use super::library::Inspected;
-use super::live::OpenError;
+use super::opening::OpenError;
 use super::quarantine::QuarantineRecord;
 use super::quarantine::book::FailureBook;
 use super::sentinel::Sentinel;
@@ -48,6 +48,13 @@ impl Watch {
         Ok(Watch { id: id.clone(), bytes: Some(sha256.clone()), sentinel })
     }
 
+    /// For an engine of a file that runs in a process of its own: what it does there ends no host.
+    pub(super) fn apart(file: &Inspected, environment: &Environment) -> Result<Watch, OpenError> {
+        let (id, sha256) = (&file.meta.id, &file.sha256);
+        refuse_held(id, sha256, environment)?;
+        Ok(Watch { id: id.clone(), bytes: Some(sha256.clone()), sentinel: None })
+    }
+
     /// Which build it is.
     pub(super) fn bytes(&self) -> Option<&str> {
         self.bytes.as_deref()
@@ -74,7 +81,8 @@ impl Watch {
     /// Writes down that opening it broke. A setting that it refuses is no breakage: it is mended in
     /// the config and tried again.
     pub(super) fn failed(&self, operation: &str, error: &EngineError, environment: &Environment) {
-        let is_breakage = matches!(error.kind, ErrorKind::Panicked | ErrorKind::Deadline);
+        let is_breakage =
+            matches!(error.kind, ErrorKind::Panicked | ErrorKind::Deadline | ErrorKind::Dead);
         let Some(book) = environment.failures.as_ref().filter(|_| is_breakage) else { return };
         let record = QuarantineRecord {
             id: self.id.clone(),

@@ -19,7 +19,7 @@ mod housekeeping;
 mod sessions;
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use ctxhost_engine_api::{ModelRef, Transcript, Trigger};
@@ -40,11 +40,13 @@ use super::model_name::ModelName;
 use super::request::Shaper;
 use super::setup::Setup;
 use super::subagent::Running;
+use super::swap::{Followed, Slots};
 use super::turn::{self, Budget, Letter, Reply, Turn, TurnError};
+use super::workspace::WorkspaceRules;
 use crate::config::{
     AccountingSettings, AgentSettings, BudgetSettings, CompactionSettings, SessionSettings,
 };
-use crate::engine::{Clock, EngineSpec, QuarantineRecord, Slot, SlotError};
+use crate::engine::{Clock, QuarantineRecord, Slot};
 use crate::history::{HistoryError, Undone};
 use crate::law::LawSettings;
 use crate::provider::Client;
@@ -101,9 +103,13 @@ pub(super) struct Shared {
     pub(super) events: broadcast::Sender<Event>,
     failover: Mutex<Failover>,
     accounting: AccountingSettings,
-    slot: RwLock<Arc<Slot>>,
+    pub(super) slots: Slots,
     /// What another slot is opened with.
-    setup: Setup,
+    pub(super) setup: Setup,
+    /// The config that is followed.
+    pub(super) followed: Option<Followed>,
+    /// The rules of the workspace, for engines that take them.
+    pub(super) rules: Option<WorkspaceRules>,
     sessions: Mutex<HashMap<SessionId, Arc<HeldSession>>>,
     /// Where sessions are kept that are opened by their ids.
     store: Option<Arc<dyn SessionStore>>,
@@ -162,7 +168,9 @@ impl Runtime {
         let lane = shared.enter(session, &held).await?;
         let mut open = held.open.lock().await;
         let mut turn = Turn::new(shared, &lane, &mut open)?;
-        turn.compact(Trigger::Manual, focus).await
+        let outcomes = turn.compact(Trigger::Manual, focus).await;
+        turn.report();
+        outcomes
     }
 
     /// Takes the newest compaction of a session back: the model sees again what it folded away. What was
@@ -195,22 +203,6 @@ impl Runtime {
         Ok(undone)
     }
 
-    /// Fills the slot with another engine, from the next turn on. A turn that is under way ends with the
-    /// engine it began with.
-    ///
-    /// # Errors
-    ///
-    /// [`SlotError`]; the engine that served goes on.
-    pub fn use_engine(&self, engine: &EngineSpec) -> Result<(), SlotError> {
-        let shared = &*self.shared;
-        shared.setup.excuse(&engine.id);
-        let slot = shared.open_slot(engine)?;
-        let id = slot.effective().id().to_owned();
-        *shared.slot.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(slot);
-        shared.tell("", What::EngineChanged { engine: id });
-        Ok(())
-    }
-
     /// Hears all that happens from now on. A listener that lags by more than a thousand events misses
     /// the oldest.
     pub fn subscribe(&self) -> broadcast::Receiver<Event> {
@@ -239,18 +231,22 @@ impl Runtime {
         })
     }
 
-    pub(super) fn shared(&self) -> &Shared {
+    pub(super) fn of(shared: Arc<Shared>) -> Runtime {
+        Runtime { shared }
+    }
+
+    pub(super) fn shared(&self) -> &Arc<Shared> {
         &self.shared
     }
 
-    /// The engine that serves now.
+    /// The engine that serves now, where no canary does.
     pub fn engine(&self) -> String {
-        self.shared.slot().effective().id().to_owned()
+        self.shared.slots.current().effective().id().to_owned()
     }
 
     /// Why the engine of the slot does not serve; `None` where it does.
     pub fn quarantined(&self) -> Option<QuarantineRecord> {
-        self.shared.slot().quarantined()
+        self.shared.slots.current().quarantined()
     }
 
     /// Waits for what runs in the background, as long as it makes progress. What only waits for a pause
@@ -292,13 +288,9 @@ impl Shared {
             if let Err(error) = &outcome {
                 turn.tell(What::TurnFailed { message: error.to_string() });
             }
+            turn.ended(outcome.is_err());
             outcome
         })
-    }
-
-    /// The slot as it is filled now.
-    pub(super) fn slot(&self) -> Arc<Slot> {
-        self.slot.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     pub(super) fn failover(&self) -> MutexGuard<'_, Failover> {
@@ -336,10 +328,6 @@ impl Shared {
             gate: &self.compaction.gate,
             hooks: &self.hooks,
         }
-    }
-
-    fn open_slot(&self, engine: &EngineSpec) -> Result<Slot, SlotError> {
-        self.setup.open_slot(engine, &self.clock, self.known.clone())
     }
 }
 

@@ -133,10 +133,51 @@ pub enum What {
         /// Why it gave no answer, where it gave none by itself.
         failure: Option<String>,
     },
-    /// Another engine fills the slot.
+    /// Another engine fills the slot, from each session's next turn on.
     EngineChanged {
         /// It.
         engine: String,
+        /// The engine that served before.
+        before: String,
+        /// How many engines the runtime has opened, this one among them.
+        generation: u64,
+    },
+    /// An engine that was just put into the slot failed, and the one before it serves again.
+    EngineRolledBack {
+        /// The engine that failed.
+        engine: String,
+        /// The engine that serves.
+        serving: String,
+        /// What the other one did.
+        why: String,
+    },
+    /// The config that is followed changed, and the change is not taken in.
+    SwapRefused {
+        /// What is wrong with it.
+        why: String,
+        /// The engine that goes on.
+        serving: String,
+    },
+    /// Many libraries were loaded, and none is ever unloaded.
+    RestartAdvised {
+        /// How many.
+        libraries: u64,
+        /// The sizes of their files together, in MiB.
+        mib: u64,
+    },
+    /// Another engine serves a share of new sessions.
+    CanaryBegan {
+        /// It.
+        engine: String,
+        /// The share, as a person writes it.
+        share: String,
+    },
+    /// It does so no more: it was promoted, rolled back, or broke a guard.
+    CanaryEnded {
+        /// It.
+        engine: String,
+        /// Why.
+        why: String,
     },
     /// The turn ended well.
     TurnEnded,

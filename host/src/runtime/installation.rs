@@ -4,8 +4,9 @@ use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 
+use super::roster;
 use crate::config::{Config, ConfigError, EntryEdit, drop_entry_path, set_entry_path};
-use crate::engine::{EngineSpec, FailureBook, LoadError};
+use crate::engine::{FailureBook, Inspected, Isolation, LEGACY, LoadError};
 use crate::trust::{FolderError, InstallFolder, LockError, LockFile, Package, Pin};
 
 /// Why an engine was not installed or not taken away. The config and its lock are as they were.
@@ -71,7 +72,7 @@ impl Installation<'_> {
     pub fn install(&self, package: &Package) -> Result<InstalledEngine, InstallationError> {
         let file = &package.file;
         let id = &file.meta.id;
-        if *id == crate::engine::LEGACY {
+        if *id == LEGACY {
             return Err(InstallationError::Legacy);
         }
         let settings = self.settings()?;
@@ -140,16 +141,13 @@ impl Installation<'_> {
         Ok(pin)
     }
 
-    /// How far an installed engine is kept from the host: as its entry says, else as files are.
+    /// How far the engine of a file will be kept from the host once it is installed.
     ///
     /// # Errors
     ///
     /// [`InstallationError::Config`].
-    pub fn isolation(&self, id: &str) -> Result<crate::engine::Isolation, InstallationError> {
-        let settings = self.settings()?;
-        let written = settings.entry(id).and_then(|entry| entry.isolation);
-        let usual = || EngineSpec::file(id, Path::new(""), serde_json::Value::Null).isolation;
-        Ok(written.unwrap_or_else(usual))
+    pub fn isolation(&self, file: &Inspected) -> Result<Isolation, InstallationError> {
+        Ok(roster::isolation(&self.settings()?, &file.meta))
     }
 
     /// Names the file in the config. An entry that does not fit the rest of it is found when the whole

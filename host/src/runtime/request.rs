@@ -276,9 +276,12 @@ impl Shaper<'_> {
             let plan = served.value.clone();
             let anchors = conversation.anchors();
             match law::enforce_with(anchors, view, plan, self.budget_tokens, self.law) {
-                Ok(lawful) => return Ok(Assembled { served, lawful }),
+                Ok(lawful) => {
+                    self.slot.passed(&served);
+                    return Ok(Assembled { served, lawful });
+                }
                 Err(violation) => {
-                    self.slot.refuse(&served.engine, "assemble", &violation.to_string())?;
+                    self.slot.refuse(&served, "assemble", &violation.to_string())?;
                     self.ingest(conversation).await?;
                 }
             }

@@ -3,8 +3,10 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use ctxhost_engine_api::border::Meta;
+
 use crate::config::Config;
-use crate::engine::{BUNDLED, EngineSpec, LEGACY, Source, inspect};
+use crate::engine::{BUNDLED, EngineSpec, Isolation, LEGACY, Source, inspect};
 use crate::trust::{Policy, Standing, State};
 
 /// Why a name is no engine.
@@ -37,6 +39,8 @@ pub struct Installed {
     pub version: String,
     /// Where it comes from.
     pub source: Source,
+    /// How far it is kept from the host.
+    pub isolation: Isolation,
     /// How its file stands to the bytes that were found good.
     pub standing: Standing,
     /// The SHA-256 of its file, in hex; `None` for one that is linked in, or cannot be read.
@@ -63,7 +67,7 @@ impl Roster {
     pub fn of(config: &Config) -> Roster {
         let policy = policy(config);
         let mut engines: BTreeMap<String, Installed> =
-            BUNDLED.iter().map(|id| ((*id).to_owned(), bundled(id))).collect();
+            BUNDLED.iter().map(|id| ((*id).to_owned(), bundled(config, id))).collect();
         for path in config.plugins.engine_dirs.iter().flat_map(|folder| libraries(folder)) {
             // A library in the folder that is no engine at all is nobody's business.
             let Ok(found) = inspect(&path) else { continue };
@@ -106,7 +110,7 @@ impl Roster {
     /// [`RosterError`].
     pub fn spec(&self, config: &Config, name: &str) -> Result<EngineSpec, RosterError> {
         if name.contains('/') || name.ends_with(".so") {
-            let mut spec = EngineSpec::file("", Path::new(name), serde_json::json!({}));
+            let mut spec = in_file(config, "", Path::new(name), serde_json::json!({}));
             // An engine that the config knows by its id keeps its settings when named by path.
             // So does what the config forbids of it, or pins in its entry; ctxhost.lock speaks of
             // the installed file, and this one was named by a person.
@@ -118,6 +122,7 @@ impl Roster {
                 let standing = self.policy.judge_named(&found, written);
                 spec.sha256 = standing.sha256;
                 spec.distrust = standing.refusal;
+                spec.isolation = isolation(config, &found.meta);
             }
             return Ok(spec);
         }
@@ -130,13 +135,11 @@ impl Roster {
         let settings = config.engine_config(name);
         let mut spec = match &engine.source {
             Source::Bundled | Source::Linked(_) => EngineSpec::bundled(name, settings),
-            Source::File(path) => EngineSpec::file(name, path, settings),
+            Source::File(path) => in_file(config, name, path, settings),
         };
         spec.sha256.clone_from(&engine.standing.sha256);
         spec.distrust.clone_from(&engine.standing.refusal);
-        if let Some(isolation) = config.entry(name).and_then(|entry| entry.isolation) {
-            spec.isolation = isolation;
-        }
+        spec.isolation = engine.isolation;
         Ok(spec)
     }
 
@@ -154,11 +157,31 @@ fn permit(config: &Config, id: &str) -> Result<(), RosterError> {
     }
 }
 
-fn bundled(id: &str) -> Installed {
+/// How far the engine of a file is kept from the host: as its entry says; else in a process where nothing
+/// at the border can stop what goes wrong in it; else as the config wants it of all such.
+pub fn isolation(config: &Config, file: &Meta) -> Isolation {
+    let written = config.entry(&file.id).and_then(|entry| entry.isolation);
+    written.unwrap_or(match file.wants_a_process() {
+        true => Isolation::Process,
+        false => config.plugins.isolation,
+    })
+}
+
+/// An engine in a file, with the limits of a process.
+fn in_file(config: &Config, id: &str, path: &Path, settings: serde_json::Value) -> EngineSpec {
+    let mut spec = EngineSpec::file(id, path, settings);
+    spec.isolation = config.plugins.isolation;
+    spec.worker = config.plugins.worker.clone();
+    spec
+}
+
+fn bundled(config: &Config, id: &str) -> Installed {
+    let written = config.entry(id).and_then(|entry| entry.isolation);
     Installed {
         id: id.into(),
         version: env!("CARGO_PKG_VERSION").into(),
         source: Source::Bundled,
+        isolation: written.unwrap_or(Isolation::Inline),
         standing: Standing::bundled(),
         sha256: None,
         problem: None,
@@ -169,6 +192,11 @@ fn bundled(id: &str) -> Installed {
 fn of_file(policy: &Policy, config: &Config, id: &str, path: &Path) -> Installed {
     let written = config.entry(id).and_then(|entry| entry.sha256.as_deref());
     let (standing, found) = policy.judge(id, path, written);
+    let isolation = match &found {
+        Ok(found) => isolation(config, &found.meta),
+        // It will not be opened.
+        Err(_) => config.plugins.isolation,
+    };
     let (version, sha256, problem) = match found {
         Ok(found) if found.meta.id == id => {
             (found.meta.version, Some(found.sha256), standing.refusal.clone())
@@ -183,7 +211,7 @@ fn of_file(policy: &Policy, config: &Config, id: &str, path: &Path) -> Installed
         Err(error) => (String::new(), changed(&standing), Some(error.to_string())),
     };
     let source = Source::File(path.into());
-    Installed { id: id.into(), version, source, standing, sha256, problem }
+    Installed { id: id.into(), version, source, isolation, standing, sha256, problem }
 }
 
 fn changed(standing: &Standing) -> Option<String> {

@@ -69,13 +69,33 @@ impl Setup {
         clock: &Clock,
         sessions: Arc<dyn SessionView>,
     ) -> Result<Slot, SlotError> {
+        let environment = self.environment(clock, sessions);
+        Slot::open(engine, &self.legacy, self.on_error, &environment)
+    }
+
+    /// Opens an engine that is to follow another one, which goes on where this one does not open.
+    ///
+    /// # Errors
+    ///
+    /// [`SlotError`].
+    pub fn open_successor(
+        &self,
+        engine: &EngineSpec,
+        clock: &Clock,
+        sessions: Arc<dyn SessionView>,
+    ) -> Result<Slot, SlotError> {
+        let environment = self.environment(clock, sessions);
+        Slot::open_successor(engine, &self.legacy, self.on_error, &environment)
+    }
+
+    fn environment(&self, clock: &Clock, sessions: Arc<dyn SessionView>) -> Environment {
         let mut environment = Environment::new(self.timeouts.clone(), clock.clone());
         environment.sessions = Some(sessions);
         environment.completer = self.completer.clone();
         environment.store_folder = self.store_folder.clone();
         environment.stores = self.stores.clone();
         environment.failures = self.failures.clone();
-        Slot::open(engine, &self.legacy, self.on_error, &environment)
+        environment
     }
 
     /// Somebody swaps an engine in: its failures hold it no longer.

@@ -179,7 +179,7 @@ impl Runtime {
             let held = shared.session(parent)?;
             let _lane = shared.enter(parent, &held).await?;
             let mut open = held.open.lock().await;
-            let slot = shared.slot();
+            let slot = shared.slots.lease(&open.family).slot;
             Parent::of(shared, &slot, &mut open).begin(task, &options).await?
         };
         let session = begun.session().clone();
@@ -231,7 +231,7 @@ impl Runtime {
         if !open.children.live(&shared.running).any(|live| live.id == child) {
             return Ok(false);
         }
-        let slot = shared.slot();
+        let slot = shared.slots.lease(&open.family).slot;
         Parent::of(shared, &slot, &mut open).end(child, end).await?;
         Ok(true)
     }

@@ -13,6 +13,7 @@ mod ask;
 mod budget;
 mod draft;
 mod error;
+mod figures;
 mod tools;
 
 use std::collections::HashSet;
@@ -22,6 +23,8 @@ use ctxhost_engine_api::{AfterTurnRequest, CommitTurnRequest, SessionRef, Trigge
 
 use super::accounting::Accounting;
 use super::agent::{OpenSession, Shared};
+use super::canary::Family;
+use super::canary::figures::TurnFigures;
 use super::conversation::Conversation;
 use super::event::{Event, What};
 use super::failover::Walk;
@@ -30,6 +33,7 @@ use super::lane::LaneGuard;
 use super::memory::SessionMemory;
 use super::recovery::{self, Pressure};
 use super::subagent::Children;
+use super::swap::{Lease, Watch};
 use crate::engine::Slot;
 use crate::provider::message::{StopReason, Usage};
 use crate::provider::truncation::Counts;
@@ -99,8 +103,14 @@ pub(super) struct Turn<'a> {
     pub(super) children: &'a mut Children,
     /// What earlier sessions left, and how saving more of it went.
     pub(super) memory: &'a mut SessionMemory,
+    /// Whose session it is, as far as canaries go.
+    pub(super) family: &'a Family,
     /// The slot of this turn: a swap takes effect with the next one.
     pub(super) slot: Arc<Slot>,
+    /// Who wants to know how it goes.
+    watch: Option<Watch>,
+    /// How it goes.
+    figures: TurnFigures,
     /// The way along the models: the one that answers, and those that did not.
     pub(super) walk: Walk,
     /// What has gone wrong so far.
@@ -128,6 +138,7 @@ impl<'a> Turn<'a> {
     ) -> Result<Self, TurnError> {
         let walk = shared.failover().begin_with(open.children.model(), shared.now_ms());
         let walk = walk.ok_or(TurnError::NoModel)?;
+        let Lease { slot, watch } = shared.slots.lease(&open.family);
         let mut turn = Turn {
             shared,
             lane,
@@ -136,7 +147,10 @@ impl<'a> Turn<'a> {
             counts: &mut open.counts,
             children: &mut open.children,
             memory: &mut open.memory,
-            slot: shared.slot(),
+            family: &open.family,
+            slot,
+            watch,
+            figures: TurnFigures::default(),
             walk,
             pressure: Pressure::default(),
             offered: HashSet::new(),

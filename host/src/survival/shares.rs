@@ -90,6 +90,15 @@ impl Share {
 }
 
 impl Shares {
+    /// Adds what other compactions kept.
+    pub fn add(&mut self, more: &Shares) {
+        for category in Category::ALL {
+            let (sum, more) = (self.of_mut(category), more.of(category));
+            sum.kept += more.kept;
+            sum.total += more.total;
+        }
+    }
+
     /// The mean of the categories of which anything was said, from 0 to 1; 1 where nothing was. A mean,
     /// because a listing of 500 addresses shall not outweigh what the person asked for.
     pub fn mean(&self) -> f64 {

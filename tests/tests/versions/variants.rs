@@ -98,6 +98,11 @@ const WITHOUT_STATUS: &[Patch<'static>] = &[
         "",
     ),
     replace(
+        "src/abi/c/engine.rs",
+        "    fn status(&self) -> RResult<RString, AbiError> {\n        self.at_once(Instance::status)\n    }\n",
+        "",
+    ),
+    replace(
         "src/abi/import.rs",
         "        let answer = catch(|| self.engine.status())?;\n        from_json(from_abi(answer)?.as_str())\n",
         "        Ok(EngineStatus::default())\n",

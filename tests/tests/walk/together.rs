@@ -105,7 +105,7 @@ async fn engines_take_turns_in_one_session() {
         let mut stage = Stage::open(&place).await;
         let engines = ["mask", "window", "boundary", "head-tail", "legacy"];
         for (n, engine) in engines.into_iter().cycle().take(10).enumerate() {
-            stage.runtime.use_engine(&EngineSpec::bundled(engine, json!({}))).unwrap();
+            stage.runtime.swap(&EngineSpec::bundled(engine, json!({}))).await.unwrap();
             let text = format!("Turn {n}. {}", "Words about the ledger. ".repeat(150));
             let reply = stage.say(&text).await;
             let reply = reply.unwrap_or_else(|error| panic!("{wire:?} {engine}: {error}"));

@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use crate::abi::wait::unpark_waker;
 use crate::border::BoxFuture;
-use crate::testing::unpark_waker;
 
 /// No sleep takes longer than this in real time, in milliseconds: tests should not wait. The clock
 /// moves by the whole time asked for.

@@ -8,8 +8,7 @@ use crate::cli::render::paint::Style;
 use crate::cli::render::phrase::grouped;
 use crate::config::Config;
 use crate::runtime::filling::Filling;
-use crate::runtime::roster::Roster;
-use crate::runtime::{Occupancy, Runtime, SessionId};
+use crate::runtime::{Occupancy, Runtime, SessionId, SwapError};
 
 /// A command.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -82,10 +81,15 @@ pub(super) async fn run(
             false => "there is no compaction to take back".into(),
         }),
         Command::Engine { name } => {
-            let spec = Roster::of(config).spec(config, &name);
-            let spec = spec.map_err(|error| unlisted(config, &name, error))?;
-            runtime.use_engine(&spec).map_err(|error| Failure::caller(error.to_string()))?;
-            Ok(format!("{} serves from the next turn on", runtime.engine()))
+            // An engine may have been named there since the chat began.
+            let now = (!config.name().is_empty()).then(|| Config::load(config.name()));
+            let config = &now.transpose()?.unwrap_or_else(|| config.clone());
+            let swapped = runtime.swap_to(config, &name).await;
+            let swapped = swapped.map_err(|error| match error {
+                SwapError::Roster(error) => unlisted(config, &name, error),
+                other => Failure::caller(other.to_string()),
+            })?;
+            Ok(format!("{} serves from the next turn on", swapped.engine))
         }
         Command::Help => Ok(HELP.into()),
         Command::Quit => Ok(String::new()),

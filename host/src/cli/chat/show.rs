@@ -92,7 +92,25 @@ impl Screen {
             }
             What::ModelChanged { model, why } => self.remark(&format!("! {model} goes on: {why}")),
             What::SilentTruncation { message } => self.remark(&format!("! {message}")),
-            What::EngineChanged { engine } => self.remark(&format!("engine {engine}")),
+            What::EngineChanged { engine, before, .. } => {
+                self.remark(&format!("engine {engine} from the next turn on (was {before})"));
+            }
+            What::EngineRolledBack { engine, serving, why } => {
+                self.remark(&format!("! {engine} is rolled back, {serving} serves again: {why}"));
+            }
+            What::SwapRefused { why, serving } => {
+                self.remark(&format!("! the config has changed, {serving} goes on: {why}"));
+            }
+            What::RestartAdvised { libraries, mib } => self.remark(&format!(
+                "! {libraries} libraries of engines were loaded ({mib} MiB) and none is ever unloaded; \
+                 a restart is due"
+            )),
+            What::CanaryBegan { engine, share } => {
+                self.remark(&format!("canary: {engine} serves {share} of new sessions"));
+            }
+            What::CanaryEnded { engine, why } => {
+                self.remark(&format!("! canary: {engine} serves no session any more: {why}"));
+            }
             _ => {}
         }
     }

@@ -51,7 +51,7 @@ fn the_catalogue_holds_every_field_and_no_other() {
     let document = serde_json::json!({
         "plugins": config.plugins, "budget": config.budget,
         "law": config.law, "timeouts": config.timeouts, "models": config.models,
-        "model": config.model, "agent": config.agent,
+        "model": config.model, "swap": config.swap, "agent": config.agent,
         "session": config.session, "retention": config.retention, "compaction": config.compaction, "failover": config.failover,
         "accounting": config.accounting, "store": config.store, "summariser": config.summariser,
         "tools": config.tools, "mcp": config.mcp, "providers": config.providers,

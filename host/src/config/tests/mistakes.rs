@@ -62,6 +62,7 @@ fn bad_values_say_what_is_expected() {
         "[summariser]\nbase_url = \"localhost:1234\"\nmodel = \"m\"\n",
         "[timeouts]\ncompact_cap_ms = 1000\n",
         "[plugins.entries.mine]\npath = \"x.so\"\nisolation = \"inline\"\n",
+        "[plugins.entries.mask]\nisolation = \"process\"\n",
     ];
     insta::assert_snapshot!(lines.map(line).join("\n"));
 }

@@ -1,9 +1,9 @@
 //! A store that is gone with the process.
 
-use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::{EngineStore, StoreError, check_key};
+use super::{EngineStore, EngineStores, StoreError, check_key};
 use crate::media::hash;
 
 /// A store that forgets at the end of the process: for replays and tests.
@@ -49,5 +49,18 @@ impl EngineStore for MemoryStore {
 
     fn get_blob(&self, handle: &str) -> Result<Option<Vec<u8>>, StoreError> {
         Ok(self.values().get(&format!("blob/{handle}")).cloned())
+    }
+}
+
+/// Such stores for engines by their ids: one that follows another under the same id finds what that kept.
+#[derive(Debug, Default)]
+pub struct MemoryStores {
+    stores: Mutex<HashMap<String, Arc<MemoryStore>>>,
+}
+
+impl EngineStores for MemoryStores {
+    fn of(&self, engine: &str) -> Arc<dyn EngineStore> {
+        let mut stores = self.stores.lock().unwrap_or_else(PoisonError::into_inner);
+        stores.entry(engine.to_owned()).or_default().clone()
     }
 }

@@ -1,8 +1,10 @@
 //! A runtime put together: from a config, from a program's own parts, or from both.
 
+mod error;
+
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, RwLock};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use ctxhost_engine_api::ModelRef;
@@ -10,11 +12,13 @@ use tokio::sync::broadcast;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+pub use self::error::BuildError;
 use super::{Runtime, Shared};
 use crate::config::Config;
-use crate::engine::{Clock, EngineSpec, FailureBook, SlotError, state_folder};
+use crate::engine::store::MemoryStores;
+use crate::engine::{Clock, EngineSpec, EngineStores, FailureBook, state_folder};
 use crate::media::MediaHome;
-use crate::provider::{Client, Completer, ConnectError, connect};
+use crate::provider::{Client, Completer, connect};
 use crate::runtime::failover::Failover;
 use crate::runtime::hook::CompactionHook;
 use crate::runtime::known_session::KnownSessions;
@@ -22,56 +26,15 @@ use crate::runtime::lane::Lanes;
 use crate::runtime::live_prefix::LivePrefixes;
 use crate::runtime::memory::{NOTES, Notes};
 use crate::runtime::model_name::ModelName;
-use crate::runtime::roster::{Roster, RosterError};
 use crate::runtime::setup::{Setup, summariser};
 use crate::runtime::subagent::Running;
+use crate::runtime::swap::{Followed, Slots, Wanted, engine_of, legacy_of};
 use crate::runtime::workspace::WorkspaceRules;
 use crate::store::SessionStore;
-use crate::tool::{Tool, ToolError, Toolbox};
+use crate::tool::{Tool, Toolbox};
 
 /// Events that a slow listener may be behind before it misses some.
 const EVENTS_KEPT: usize = 1_024;
-
-/// Why a runtime could not be put together.
-#[derive(Debug, thiserror::Error)]
-pub enum BuildError {
-    /// A model's name is none.
-    #[error("{name:?} names no model; write it as `provider/id`")]
-    BadModel {
-        /// What was written.
-        name: String,
-    },
-    /// Nobody serves a model.
-    #[error(
-        "no provider {provider:?} for the model {model}; begin one with a line [providers.{provider}] in ctxhost.toml"
-    )]
-    NoProvider {
-        /// The provider.
-        provider: String,
-        /// The model.
-        model: String,
-    },
-    /// A provider cannot be reached as the config says.
-    #[error(transparent)]
-    Connect(#[from] ConnectError),
-    /// The engine is none that the config knows.
-    #[error(transparent)]
-    Roster(#[from] RosterError),
-    /// The engine could not be opened.
-    #[error(transparent)]
-    Slot(#[from] SlotError),
-    /// The memory is none that there is.
-    #[error(
-        "there is no memory {id:?}; write memory = \"notes\" or \"none\" under [plugins.slots] in ctxhost.toml"
-    )]
-    NoMemory {
-        /// What the slot names.
-        id: String,
-    },
-    /// A tool of the program cannot be offered.
-    #[error(transparent)]
-    Tool(#[from] ToolError),
-}
 
 /// Puts a runtime together. What is not said comes from the config.
 #[derive(Debug)]
@@ -93,6 +56,7 @@ pub struct RuntimeBuilder {
     memory_folder: Option<PathBuf>,
     workspace: Option<PathBuf>,
     clock: Clock,
+    followed: Option<(PathBuf, PathBuf)>,
 }
 
 impl RuntimeBuilder {
@@ -116,6 +80,7 @@ impl RuntimeBuilder {
             memory_folder: None,
             workspace: None,
             clock: Clock::default(),
+            followed: None,
         }
     }
 
@@ -231,6 +196,14 @@ impl RuntimeBuilder {
         self
     }
 
+    /// Follows a config file while it runs: what changes of the slot there becomes a swap, and a canary that
+    /// is told of below `state`, the state folder of the host, gets its share of new sessions.
+    #[must_use]
+    pub fn follow(mut self, config: impl Into<PathBuf>, state: impl Into<PathBuf>) -> Self {
+        self.followed = Some((config.into(), state.into()));
+        self
+    }
+
     /// Puts it together. Connects MCP servers; nothing is sent to a model yet.
     ///
     /// # Errors
@@ -249,7 +222,16 @@ impl RuntimeBuilder {
         let prefixes = Arc::new(LivePrefixes::default());
         let setup = self.setup(&chain, &windows, &prefixes)?;
         let known = Arc::new(KnownSessions::new(self.media.clone()));
-        let slot = setup.open_slot(&self.spec()?, &self.clock, known.clone())?;
+        let rules = self.workspace_rules();
+        let engine = self.spec(rules.as_ref())?;
+        let slot = setup.open_slot(&engine, &self.clock, known.clone())?;
+        let (events, background) = (broadcast::Sender::new(EVENTS_KEPT), TaskTracker::new());
+        let closing = CancellationToken::new();
+        // What the slot names need not be there where the program has named another engine.
+        let applied = self.followed.as_ref().and_then(|_| Wanted::of(config, rules.as_ref()).ok());
+        let around = (&events, &background, &closing);
+        let slots = Slots::new(slot, &engine, applied, config.swap.clone(), around);
+        let followed = self.followed.as_ref().map(|(path, state)| Followed::new(path, state));
         let shared = Shared {
             clients,
             settings: config.agent.clone(),
@@ -265,19 +247,25 @@ impl RuntimeBuilder {
             known,
             prefixes,
             clock: self.clock.clone(),
-            events: broadcast::Sender::new(EVENTS_KEPT),
+            events,
             failover: Mutex::new(Failover::new(config.failover.clone(), chain)),
             accounting: config.accounting.clone(),
-            slot: RwLock::new(Arc::new(slot)),
+            slots,
             setup,
+            followed,
+            rules,
             sessions: Mutex::default(),
             notes: self.notes()?,
             store: self.store.clone(),
             running: Running::default(),
-            background: TaskTracker::new(),
-            closing: CancellationToken::new(),
+            background,
+            closing,
         };
-        Ok(Runtime { shared: Arc::new(shared) })
+        let runtime = Runtime { shared: Arc::new(shared) };
+        // A canary that is on has its sessions from the first turn on. What is wrong with it is logged.
+        let _ = runtime.reload().await;
+        runtime.watch();
+        Ok(runtime)
     }
 
     /// Who fills the memory slot.
@@ -360,13 +348,13 @@ impl RuntimeBuilder {
             model: ModelRef { provider: first.provider, id: first.id, window_tokens },
             law: config.law.clone(),
             on_error: config.plugins.on_engine_error,
-            legacy: self.legacy(),
+            legacy: legacy_of(config, self.workspace_rules().as_ref()),
             timeouts: config.timeouts.clone(),
             completer,
             media: self.media.clone(),
             store_folder: self.store_folder.clone(),
             gate: config.compaction.gate.clone(),
-            stores: self.store.as_ref().and_then(|store| store.engines()),
+            stores: self.stores(),
             failures: self.failures.clone(),
             hooks: self.hooks.clone(),
         })
@@ -376,26 +364,23 @@ impl RuntimeBuilder {
         WorkspaceRules::near(self.workspace.as_ref()?.to_str()?)
     }
 
-    /// The engine that stands in, with the same rules.
-    fn legacy(&self) -> EngineSpec {
-        let mut spec = Roster::of(&self.config).legacy(&self.config);
-        if let Some(rules) = self.workspace_rules() {
-            rules.give(&mut spec);
-        }
-        spec
+    /// Where engines keep what they store, where that is not in files. What is kept in memory outlives each
+    /// engine too, so that the next one finds it.
+    fn stores(&self) -> Option<Arc<dyn EngineStores>> {
+        let shared = self.store.as_ref().and_then(|store| store.engines());
+        let in_memory = || -> Option<Arc<dyn EngineStores>> {
+            self.store_folder.is_none().then(|| Arc::new(MemoryStores::default()) as _)
+        };
+        shared.or_else(in_memory)
     }
 
-    fn spec(&self) -> Result<EngineSpec, BuildError> {
+    fn spec(&self, rules: Option<&WorkspaceRules>) -> Result<EngineSpec, BuildError> {
         if let Some(spec) = &self.spec {
             return Ok(spec.clone());
         }
         let slot = self.config.slot();
         let name = self.engine.as_deref().unwrap_or(&slot.engine);
-        let mut spec = Roster::of(&self.config).spec(&self.config, name)?;
-        if let Some(rules) = self.workspace_rules() {
-            rules.give(&mut spec);
-        }
-        Ok(spec)
+        Ok(engine_of(&self.config, name, rules)?)
     }
 }
 

@@ -54,12 +54,18 @@ async fn tend(
     open: &mut OpenSession,
 ) -> Result<Option<Job>, TurnError> {
     let mut turn = Turn::new(shared, lane, open)?;
-    let is_owed = match shared.compaction.timing {
+    let tended = tend_within(&mut turn).await;
+    turn.report();
+    tended
+}
+
+async fn tend_within(turn: &mut Turn<'_>) -> Result<Option<Job>, TurnError> {
+    let is_owed = match turn.shared.compaction.timing {
         Timing::BetweenTurns | Timing::Idle => turn.compact_if_wanted().await?,
         Timing::Ask => turn.wants_compaction().await?,
         Timing::Manual => false,
     };
-    if is_owed && shared.compaction.timing == Timing::Ask {
+    if is_owed && turn.shared.compaction.timing == Timing::Ask {
         turn.tell(What::CompactionOwed);
     }
     let view = turn.conversation.view();

@@ -15,6 +15,7 @@ use crate::provider::ChatMessage;
 use crate::provider::message::UserMessage;
 use crate::provider::truncation::Counts;
 use crate::runtime::accounting::Accounting;
+use crate::runtime::canary::Family;
 use crate::runtime::conversation::Conversation;
 use crate::runtime::inbox::{Inbox, InboxError};
 use crate::runtime::lane::{LaneGuard, Lanes};
@@ -95,6 +96,8 @@ pub(in crate::runtime) struct OpenSession {
     pub(in crate::runtime) counts: Counts,
     pub(in crate::runtime) children: Children,
     pub(in crate::runtime) memory: SessionMemory,
+    /// Whose session it is, as far as canaries go.
+    pub(in crate::runtime) family: Family,
 }
 
 impl Runtime {
@@ -150,7 +153,7 @@ impl Runtime {
     ///
     /// Where the inbox beside it cannot be read.
     pub fn adopt_session(&self, session: Session) -> Result<SessionId, TurnError> {
-        Ok(self.shared.take_in(session)?)
+        Ok(self.shared.take_in(session, None)?)
     }
 
     /// Closes a session once its turns have ended. Its file can be opened again afterwards.
@@ -225,7 +228,12 @@ impl Shared {
         self.prefixes.forget(id);
     }
 
-    pub(in crate::runtime) fn take_in(&self, session: Session) -> Result<SessionId, InboxError> {
+    /// Takes over a session; that of a sub-agent belongs to the family of its agent.
+    pub(in crate::runtime) fn take_in(
+        &self,
+        session: Session,
+        family: Option<&Family>,
+    ) -> Result<SessionId, InboxError> {
         let mut session = session.with_sync(self.session.sync);
         session.recover_compaction();
         let id = SessionId(session.header().id().into());
@@ -236,7 +244,10 @@ impl Shared {
         let cwd = session.header().cwd();
         let recall = |notes: &Notes| notes.recall(cwd, self.settings.notes_chars);
         let recalled = self.notes.as_ref().map(recall).unwrap_or_default();
+        let began_ms = session.header().timestamp_ms();
+        let own = || Family { id: id.to_string(), began_ms };
         let open = OpenSession {
+            family: family.cloned().unwrap_or_else(own),
             memory: SessionMemory::recalling(recalled),
             children: Children::of(&session),
             conversation: Conversation::new(session, &self.law).with_images(images),

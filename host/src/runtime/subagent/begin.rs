@@ -15,6 +15,7 @@ use super::run::{Begun, Status};
 use super::{SpawnError, SpawnOptions};
 use crate::engine::Slot;
 use crate::runtime::agent::{OpenSession, SessionId, Shared};
+use crate::runtime::canary::Family;
 use crate::runtime::conversation::Conversation;
 use crate::runtime::event::What;
 use crate::runtime::model_name::ModelName;
@@ -28,6 +29,7 @@ const MIN_BUDGET_SHARE: f64 = 0.1;
 pub(in crate::runtime) struct Parent<'a> {
     pub(super) shared: &'a Shared,
     pub(super) slot: &'a Arc<Slot>,
+    pub(super) family: &'a Family,
     pub(super) conversation: &'a mut Conversation,
     pub(super) children: &'a mut Children,
 }
@@ -39,8 +41,8 @@ impl<'a> Parent<'a> {
         slot: &'a Arc<Slot>,
         open: &'a mut OpenSession,
     ) -> Parent<'a> {
-        let OpenSession { conversation, children, .. } = open;
-        Parent { shared, slot, conversation, children }
+        let OpenSession { conversation, children, family, .. } = open;
+        Parent { shared, slot, family, conversation, children }
     }
 
     /// Starts a child; it has not begun to work.
@@ -127,7 +129,7 @@ impl<'a> Parent<'a> {
             Some(path) => session.kept_in(path)?,
             None => session.kept_beside(self.conversation.session())?,
         };
-        let child = self.shared.take_in(session)?;
+        let child = self.shared.take_in(session, Some(self.family))?;
         let spawned = Spawned {
             child: child.to_string(),
             task: task.to_owned(),
@@ -235,7 +237,7 @@ impl Shared {
         let held = self.session(parent)?;
         let _lane = self.enter(parent, &held).await?;
         let mut open = held.open.lock().await;
-        let slot = self.slot();
+        let slot = self.slots.lease(&open.family).slot;
         Parent::of(self, &slot, &mut open).tidy().await
     }
 }

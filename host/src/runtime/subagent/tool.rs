@@ -81,6 +81,7 @@ impl Turn<'_> {
         Parent {
             shared: self.shared,
             slot: &self.slot,
+            family: self.family,
             conversation: self.conversation,
             children: self.children,
         }

@@ -130,6 +130,7 @@ impl Turn<'_> {
 
     /// Compactions were tried: sizes counted before one that was applied say nothing any more.
     pub(super) fn compacted(&mut self, outcomes: &[CompactionOutcome]) {
+        self.count_compacted(outcomes);
         for outcome in outcomes {
             if outcome.verdict == Verdict::Applied {
                 self.accounting.compacted();

@@ -61,6 +61,7 @@ impl Turn<'_> {
     }
 
     async fn shape(&mut self, trigger: Trigger) -> Result<Draft, TurnError> {
+        self.renew_lease();
         let tools = self.tools().await;
         let overhead_tokens = self.overhead_tokens(&tools);
         let budget = self.budget_beside(overhead_tokens);
@@ -80,6 +81,7 @@ impl Turn<'_> {
         // Other sessions go on meanwhile: a compaction on the way may wait for a summary.
         let shape = shaper.shape(self.conversation, &ask);
         let shaped = self.lane.during_model_call(shape).await?;
+        self.count_shaped(&shaped);
         self.compacted(&shaped.compactions);
         self.tell(What::Assembled {
             engine: shaped.engine.clone(),

@@ -1,0 +1,185 @@
+//! A C engine as the object that every other engine is: [`AbiEngine`], one blocking call at a time
+//! where it has to be.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use abi_stable::sabi_trait::TD_Opaque;
+use abi_stable::std_types::{RArc, RResult, RString};
+use async_ffi::{FfiFuture, FutureExt as _};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::admit::Checked;
+use super::call::{Call, Turn};
+use super::instance::Instance;
+use super::services::CHost;
+use super::tables::flag;
+use crate::abi::engine::*;
+use crate::abi::guard::guarded;
+use crate::abi::host::{AbiError, AbiFuture, to_abi};
+use crate::abi::json::{from_json, to_json};
+use crate::abi::plan::AbiPlan;
+use crate::abi::services::Services;
+use crate::abi::view::TranscriptObj;
+use crate::abi::wait::block_on_within;
+use crate::error::{EngineError, ErrorKind, Result};
+use crate::transcript::Transcript;
+
+/// How long `tools` and `status`, which nobody can wait for in a future, wait for their turn and
+/// their answer. Below the 2 s that the host gives them.
+const AT_ONCE: Duration = Duration::from_millis(1_500);
+
+/// Creates the engine behind a checked table.
+pub(in crate::abi) fn create(
+    checked: &'static Checked,
+    services: Services,
+    config_json: &str,
+) -> Result<AbiEngineObj> {
+    let instance = Instance::create(checked, CHost::new(services), config_json)?;
+    let is_thread_safe = checked.table.flags & flag::THREAD_SAFE != 0;
+    let engine = Blocking {
+        instance: Mutex::new(Some(Arc::new(instance))),
+        turn: (!is_thread_safe).then(Turn::default),
+    };
+    Ok(AbiEngine_TO::from_ptr(RArc::new(engine), TD_Opaque))
+}
+
+struct Blocking {
+    /// Taken out by `dispose`; calls that still run hold their share.
+    instance: Mutex<Option<Arc<Instance>>>,
+    turn: Option<Turn>,
+}
+
+impl Blocking {
+    fn instance(&self) -> Result<Arc<Instance>> {
+        let instance = self.instance.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        instance.ok_or_else(|| EngineError::new(ErrorKind::Dead, "the engine was disposed of"))
+    }
+
+    /// One call, which begins when it is polled first.
+    fn call<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Instance) -> Result<T> + Send + 'static,
+    ) -> AbiFuture<T> {
+        let (instance, turn) = (self.instance(), self.turn.clone());
+        let call = guarded(async move {
+            let instance = instance?;
+            Call::start(turn, move || work(&instance)).await
+        });
+        async move { to_abi(call.await) }.into_ffi()
+    }
+
+    /// The same with a request in JSON and an answer in JSON.
+    fn cold<Q: DeserializeOwned + Send + 'static, T: Serialize>(
+        &self,
+        request_json: RString,
+        work: impl FnOnce(&Instance, Q) -> Result<T> + Send + 'static,
+    ) -> AbiFuture<RString> {
+        self.call(move |engine| Ok(to_json(&work(engine, from_json(request_json.as_str())?)?)))
+    }
+
+    /// The same with a request in JSON and no answer.
+    fn quiet<Q: DeserializeOwned + Send + 'static>(
+        &self,
+        request_json: RString,
+        work: impl FnOnce(&Instance, Q) -> Result<()> + Send + 'static,
+    ) -> AbiFuture<()> {
+        self.call(move |engine| work(engine, from_json(request_json.as_str())?))
+    }
+
+    /// One call that is waited for right here.
+    fn at_once<T: Serialize + Send + 'static>(
+        &self,
+        work: impl FnOnce(&Instance) -> Result<T> + Send + 'static,
+    ) -> RResult<RString, AbiError> {
+        let answer = self.instance().and_then(|instance| {
+            let call = Call::start(self.turn.clone(), move || work(&instance));
+            block_on_within(AT_ONCE, call).unwrap_or_else(|| {
+                let message = format!("the engine was busy for {} ms", AT_ONCE.as_millis());
+                Err(EngineError::new(ErrorKind::Deadline, message))
+            })
+        });
+        to_abi(answer.map(|answer| to_json(&answer)))
+    }
+}
+
+fn view(raw: AbiView) -> Transcript {
+    Transcript::new(TranscriptObj(raw))
+}
+
+impl AbiEngine for Blocking {
+    fn bootstrap(&self, raw: AbiView, request: RString) -> AbiFuture<RString> {
+        self.cold(request, |engine, request| engine.bootstrap(view(raw), &request))
+    }
+
+    fn ingest(&self, raw: AbiView, request: AbiIngest) -> AbiFuture<u64> {
+        self.call(|engine| Ok(engine.ingest(view(raw), &request.into(), false)?.entries))
+    }
+
+    fn ingest_batch(&self, raw: AbiView, request: AbiIngest) -> AbiFuture<u64> {
+        self.call(|engine| Ok(engine.ingest(view(raw), &request.into(), true)?.entries))
+    }
+
+    fn assemble(&self, raw: AbiView, request: AbiAssemble) -> AbiFuture<AbiPlan> {
+        self.call(|engine| Ok(engine.assemble(view(raw), &request.into())?.into()))
+    }
+
+    fn compact(&self, raw: AbiView, request: RString) -> AbiFuture<AbiPlan> {
+        self.call(move |engine| Ok(engine.compact(view(raw), from_json(request.as_str())?)?.into()))
+    }
+
+    fn after_turn(&self, raw: AbiView, request: RString) -> AbiFuture<()> {
+        self.quiet(request, |engine, request| engine.after_turn(view(raw), &request))
+    }
+
+    fn commit_turn(&self, raw: AbiView, request: RString) -> AbiFuture<RString> {
+        self.cold(request, |engine, request| engine.commit_turn(view(raw), &request))
+    }
+
+    fn maintain(&self, raw: AbiView, request: RString) -> AbiFuture<RString> {
+        self.cold(request, |engine, request| engine.maintain(view(raw), &request))
+    }
+
+    fn prepare_subagent_spawn(&self, raw: AbiView, request: RString) -> AbiFuture<RString> {
+        self.cold(request, |engine, request| engine.prepare_subagent_spawn(view(raw), &request))
+    }
+
+    fn rollback_subagent_spawn(&self, request: RString) -> AbiFuture<()> {
+        self.quiet(request, |engine, request| engine.rollback_subagent_spawn(&request))
+    }
+
+    fn on_subagent_ended(&self, request: RString) -> AbiFuture<()> {
+        self.quiet(request, |engine, request| engine.on_subagent_ended(&request))
+    }
+
+    fn tools(&self, session_json: RString) -> RResult<RString, AbiError> {
+        self.at_once(move |engine| engine.tools(&from_json(session_json.as_str())?))
+    }
+
+    fn call_tool(&self, raw: AbiView, request: RString) -> AbiFuture<RString> {
+        self.cold(request, |engine, request| engine.call_tool(view(raw), &request))
+    }
+
+    fn status(&self) -> RResult<RString, AbiError> {
+        self.at_once(Instance::status)
+    }
+
+    /// The instance goes with the last call that still runs; usually that is this one.
+    fn dispose(&self) -> FfiFuture<()> {
+        let instance = self.instance.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let turn = self.turn.clone();
+        let disposal = guarded(async move {
+            let Some(instance) = instance else { return Ok(()) };
+            let last_call = move || {
+                drop(instance);
+                Ok(())
+            };
+            Call::start(turn, last_call).await
+        });
+        async move {
+            let _ = disposal.await;
+        }
+        .into_ffi()
+    }
+}

@@ -1,0 +1,262 @@
+//! A C engine that was created: each call with its request in C and its answer in Rust.
+
+use std::ffi::c_void;
+
+use serde::de::DeserializeOwned;
+
+use super::admit::Checked;
+use super::answer::{CAnswer, Content, Form};
+use super::memory::protocol;
+use super::reading::CTranscript;
+use super::requests::*;
+use super::services::CHost;
+use super::tables::{API, WithView, WithoutView};
+use super::words::*;
+use crate::abi::guard::catch;
+use crate::abi::json::from_json;
+use crate::error::{EngineError, ErrorKind, Result};
+use crate::plan::{Compaction, Plan};
+use crate::request::*;
+use crate::transcript::Transcript;
+
+/// What `create` made, with the functions that know what to do with it. Disposed of when dropped:
+/// whoever runs a call shares the instance, so the last call is over by then.
+pub(super) struct Instance {
+    engine: *mut c_void,
+    checked: &'static Checked,
+}
+
+// SAFETY: rule 4 of the header: functions of an engine are called from any thread.
+unsafe impl Send for Instance {}
+// SAFETY: and at the same time only where the engine says that they may; see `Turn`.
+unsafe impl Sync for Instance {}
+
+impl Instance {
+    /// Creates the engine.
+    pub(super) fn create(
+        checked: &'static Checked,
+        host: &'static CHost,
+        config_json: &str,
+    ) -> Result<Instance> {
+        let create = checked.table.create.ok_or_else(|| protocol("create is NULL"))?;
+        let host = std::ptr::from_ref(host).cast_mut();
+        let mut engine = std::ptr::null_mut();
+        run("create", Form::Status, 0, |answer| {
+            // SAFETY: the table was checked and its library stays; what is passed outlives the
+            // call, the API and the host outlive the process.
+            unsafe { create(&raw const API, host, Str::of(config_json), &mut engine, answer) }
+        })?;
+        Ok(Instance { engine, checked })
+    }
+
+    pub(super) fn assemble(&self, view: Transcript, request: &AssembleRequest) -> Result<Plan> {
+        let method = self.checked.table.assemble.ok_or_else(|| protocol("assemble is NULL"))?;
+        let is_empty = view.is_empty();
+        let tools: Vec<Str> = request.available_tools.iter().map(|name| Str::of(name)).collect();
+        let request = assemble(request, &tools);
+        match self.with_view("assemble", Form::Plan, method, view, &request)? {
+            Content::Plan(plan) => Ok(plan),
+            // Of nothing, nothing can be kept.
+            _ if is_empty => Ok(Plan::default()),
+            _ => Err(protocol("assemble answered nothing; call plan_keep or set_error")),
+        }
+    }
+
+    pub(super) fn compact(&self, view: Transcript, request: CompactRequest) -> Result<Compaction> {
+        let Some(method) = self.checked.table.compact else { return Ok(Compaction::Delegate) };
+        let c_request = compact(&request);
+        let form = Form::Compaction(Box::new(request.clone()));
+        match self.with_view("compact", form, method, view, &c_request)? {
+            Content::Plan(plan) => Ok(Compaction::Plan(plan)),
+            Content::Compaction(compaction) => Ok(compaction),
+            _ => Err(protocol(
+                "compact answered nothing; call plan_keep, compact_delegate, compact_nothing or set_error",
+            )),
+        }
+    }
+
+    pub(super) fn bootstrap(
+        &self,
+        view: Transcript,
+        request: &BootstrapRequest,
+    ) -> Result<Bootstrapped> {
+        let Some(method) = self.checked.table.bootstrap else { return Ok(Bootstrapped::default()) };
+        let request = bootstrap(request);
+        match self.with_view("bootstrap", Form::CountOrJson, method, view, &request)? {
+            Content::Count(imported) => Ok(Bootstrapped { imported, reason: None }),
+            content => document("bootstrap", content),
+        }
+    }
+
+    pub(super) fn ingest(
+        &self,
+        view: Transcript,
+        request: &IngestRequest,
+        is_batch: bool,
+    ) -> Result<Ingested> {
+        let table = &self.checked.table;
+        let (call, method) = match table.ingest_batch.filter(|_| is_batch) {
+            Some(method) => ("ingest_batch", Some(method)),
+            None => ("ingest", table.ingest),
+        };
+        let Some(method) = method else { return Ok(Ingested::default()) };
+        match self.with_view(call, Form::CountOrJson, method, view, &ingest(request))? {
+            Content::Count(entries) => Ok(Ingested { entries }),
+            Content::Nothing => Ok(Ingested::default()),
+            _ => Err(protocol(format!("{call} answers a number; call set_count"))),
+        }
+    }
+
+    pub(super) fn after_turn(&self, view: Transcript, request: &AfterTurnRequest) -> Result<()> {
+        let Some(method) = self.checked.table.after_turn else { return Ok(()) };
+        self.with_view("after_turn", Form::Status, method, view, &after_turn(request)).map(drop)
+    }
+
+    pub(super) fn commit_turn(
+        &self,
+        view: Transcript,
+        request: &CommitTurnRequest,
+    ) -> Result<Committed> {
+        let Some(method) = self.checked.table.commit_turn else { return Ok(Committed::default()) };
+        let request = commit_turn(request);
+        document("commit_turn", self.with_view("commit_turn", Form::Json, method, view, &request)?)
+    }
+
+    pub(super) fn maintain(
+        &self,
+        view: Transcript,
+        request: &MaintainRequest,
+    ) -> Result<Maintained> {
+        let Some(method) = self.checked.table.maintain else { return Ok(Maintained::default()) };
+        let request = maintain(request);
+        document("maintain", self.with_view("maintain", Form::Json, method, view, &request)?)
+    }
+
+    pub(super) fn prepare_subagent_spawn(
+        &self,
+        view: Transcript,
+        request: &SubagentSpawnRequest,
+    ) -> Result<SpawnPrepared> {
+        let Some(method) = self.checked.table.prepare_subagent_spawn else {
+            return Ok(SpawnPrepared::default());
+        };
+        let (call, request) = ("prepare_subagent_spawn", spawn(request));
+        match self.with_view(call, Form::TextOrJson, method, view, &request)? {
+            Content::Text(token) => Ok(SpawnPrepared { token }),
+            content => document(call, content),
+        }
+    }
+
+    pub(super) fn rollback_subagent_spawn(&self, request: &SubagentRollbackRequest) -> Result<()> {
+        let Some(method) = self.checked.table.rollback_subagent_spawn else { return Ok(()) };
+        let call = "rollback_subagent_spawn";
+        self.without_view(call, Form::Status, method, &rollback(request)).map(drop)
+    }
+
+    pub(super) fn on_subagent_ended(&self, request: &SubagentEndedRequest) -> Result<()> {
+        let Some(method) = self.checked.table.on_subagent_ended else { return Ok(()) };
+        self.without_view("on_subagent_ended", Form::Status, method, &spawn_end(request)).map(drop)
+    }
+
+    pub(super) fn tools(&self, of: &SessionRef) -> Result<Vec<ToolSpec>> {
+        let Some(method) = self.checked.table.tools else { return Ok(Vec::new()) };
+        document("tools", self.without_view("tools", Form::Json, method, &session(of))?)
+    }
+
+    pub(super) fn call_tool(
+        &self,
+        view: Transcript,
+        request: &ToolCallRequest,
+    ) -> Result<ToolAnswer> {
+        let Some(method) = self.checked.table.call_tool else {
+            let id = &self.checked.info.id;
+            let message = format!("engine {id} has no tool {:?}", request.name);
+            return Err(EngineError::new(ErrorKind::Unsupported, message));
+        };
+        let arguments = request.arguments.to_string();
+        let request = tool_request(request, &arguments);
+        match self.with_view("call_tool", Form::TextOrJson, method, view, &request)? {
+            Content::Text(text) => Ok(ToolAnswer { text, is_error: false }),
+            Content::Nothing => {
+                Err(protocol("call_tool answered nothing; call set_text or set_error"))
+            }
+            content => document("call_tool", content),
+        }
+    }
+
+    pub(super) fn status(&self) -> Result<EngineStatus> {
+        let Some(method) = self.checked.table.status else { return Ok(EngineStatus::default()) };
+        let content = run("status", Form::TextOrJson, 0, |answer| {
+            // SAFETY: as in `with_view`.
+            unsafe { method(self.engine, answer) }
+        })?;
+        match content {
+            Content::Text(summary) => Ok(EngineStatus { summary, ..EngineStatus::default() }),
+            content => document("status", content),
+        }
+    }
+
+    fn with_view<R>(
+        &self,
+        call: &'static str,
+        form: Form,
+        method: WithView<R>,
+        view: Transcript,
+        request: &R,
+    ) -> Result<Content> {
+        let entries = view.len() as u64;
+        let transcript = CTranscript::new(view);
+        run(call, form, entries, |answer| {
+            // SAFETY: the function is that of a checked table of a library that stays, `engine` is
+            // what its own `create` made and `dispose` has not had, and transcript, request and
+            // answer outlive the call.
+            unsafe { method(self.engine, &raw const transcript, request, answer) }
+        })
+    }
+
+    fn without_view<R>(
+        &self,
+        call: &'static str,
+        form: Form,
+        method: WithoutView<R>,
+        request: &R,
+    ) -> Result<Content> {
+        run(call, form, 0, |answer| {
+            // SAFETY: as in `with_view`.
+            unsafe { method(self.engine, request, answer) }
+        })
+    }
+}
+
+impl Drop for Instance {
+    fn drop(&mut self) {
+        if let Some(dispose) = self.checked.table.dispose {
+            // SAFETY: as in `Instance::with_view`; nobody else holds the instance, so this is the
+            // last call and the only one.
+            let _ = catch(|| unsafe { dispose(self.engine) });
+        }
+    }
+}
+
+/// Runs a function of the engine and takes its answer out.
+fn run(
+    call: &'static str,
+    form: Form,
+    entries: u64,
+    function: impl FnOnce(*mut CAnswer) -> Status,
+) -> Result<Content> {
+    let answer = CAnswer::new(call, form, entries);
+    // Everything in an answer that changes stands behind its lock.
+    let returned = catch(|| function((&raw const answer).cast_mut()))?;
+    answer.finish(returned)
+}
+
+/// A result that came as JSON, or the default where none came.
+fn document<T: DeserializeOwned + Default>(call: &str, content: Content) -> Result<T> {
+    match content {
+        Content::Nothing => Ok(T::default()),
+        Content::Json(json) => from_json(&json)
+            .map_err(|error| protocol(format!("{call} answered with {}", error.message))),
+        _ => Err(protocol(format!("{call} answers JSON; call set_result_json"))),
+    }
+}

@@ -1,0 +1,70 @@
+//! JSON for engines that bring no parser: a pointer into a text, and what stands there.
+
+use std::ffi::c_void;
+
+use serde_json::Value;
+
+use super::fault::{Done, status};
+use super::memory::{give, protocol};
+use super::words::{Sink, Status, Str};
+use crate::error::{EngineError, Result};
+
+fn find(json: &Str, pointer: &Str) -> Result<Option<Value>> {
+    let mut value: Value = serde_json::from_str(json.text()?)
+        .map_err(|error| protocol(format!("no JSON: {error}")))?;
+    Ok(value.pointer_mut(pointer.text()?).map(Value::take))
+}
+
+/// Writes what stands at a pointer, if it is of the type that is asked for.
+fn read<T>(
+    json: &Str,
+    pointer: &Str,
+    out: Option<&mut T>,
+    wanted: &str,
+    make: impl FnOnce(&Value) -> Option<T>,
+) -> Status {
+    status(|| {
+        let out = out.ok_or_else(|| protocol("there is nowhere to write to"))?;
+        let Some(value) = find(json, pointer)? else { return Ok(Done::Absent) };
+        let wrong = || EngineError::failed(format!("{} is no {wanted}", pointer.lossy()));
+        *out = make(&value).ok_or_else(wrong)?;
+        Ok(Done::Ok)
+    })
+}
+
+pub(super) extern "C" fn integer(json: Str, pointer: Str, out: Option<&mut i64>) -> Status {
+    read(&json, &pointer, out, "whole number", Value::as_i64)
+}
+
+pub(super) extern "C" fn number(json: Str, pointer: Str, out: Option<&mut f64>) -> Status {
+    read(&json, &pointer, out, "number", Value::as_f64)
+}
+
+pub(super) extern "C" fn text(json: Str, pointer: Str, sink: Sink, into: *mut c_void) -> Status {
+    status(|| {
+        match find(&json, &pointer)? {
+            Some(Value::String(text)) => give(sink, into, text.as_bytes()),
+            Some(other) => give(sink, into, other.to_string().as_bytes()),
+            None => return Ok(Done::Absent),
+        }
+        Ok(Done::Ok)
+    })
+}
+
+pub(super) extern "C" fn keys(json: Str, pointer: Str, sink: Sink, into: *mut c_void) -> Status {
+    status(|| match find(&json, &pointer)? {
+        Some(Value::Object(members)) => {
+            members.keys().for_each(|key| give(sink, into, key.as_bytes()));
+            Ok(Done::Ok)
+        }
+        Some(_) => Err(EngineError::failed(format!("{} is no object", pointer.lossy()))),
+        None => Ok(Done::Absent),
+    })
+}
+
+pub(super) extern "C" fn quote(text: Str, sink: Sink, into: *mut c_void) -> Status {
+    status(|| {
+        give(sink, into, Value::from(text.text()?).to_string().as_bytes());
+        Ok(Done::Ok)
+    })
+}

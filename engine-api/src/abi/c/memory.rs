@@ -1,0 +1,166 @@
+//! What C memory becomes here and back: texts, sinks, structs of another size. The promises behind
+//! every `unsafe` of this file are the rules at the head of `ctxhost_engine.h`.
+
+use std::ffi::c_void;
+
+use super::words::{CHistoryEntry, HistorySink, Sink, Str};
+use crate::error::{EngineError, ErrorKind, Result};
+
+/// The largest size that a struct of the other side may claim, in bytes: ten times today's tables.
+/// A larger one is a table that was never filled in.
+const MAX_STRUCT_BYTES: usize = 16 * 1024;
+
+/// The other side sent what makes no sense.
+pub(super) fn protocol(message: impl Into<String>) -> EngineError {
+    EngineError::new(ErrorKind::Protocol, message)
+}
+
+impl Str {
+    /// A text of ours, for as long as it lives where it is.
+    pub(super) fn of(text: &str) -> Str {
+        Str::of_bytes(text.as_bytes())
+    }
+
+    pub(super) fn of_bytes(bytes: &[u8]) -> Str {
+        Str { ptr: bytes.as_ptr().cast(), len: bytes.len() }
+    }
+
+    /// What C passed or what [`of`](Self::of) made: read before the function it came with returns.
+    pub(super) fn bytes(&self) -> Result<&[u8]> {
+        match (self.ptr.is_null(), self.len) {
+            (_, 0) => Ok(&[]),
+            (true, len) => Err(protocol(format!("a text of {len} bytes stands at NULL"))),
+            (false, len) if len > isize::MAX as usize => {
+                Err(protocol(format!("a text of {len} bytes is longer than memory")))
+            }
+            // SAFETY: rule 2 of the header: both sides pass texts that stay readable until the
+            // function they are passed to returns, and no `Str` is kept here beyond that.
+            (false, len) => Ok(unsafe { std::slice::from_raw_parts(self.ptr.cast(), len) }),
+        }
+    }
+
+    pub(super) fn text(&self) -> Result<&str> {
+        std::str::from_utf8(self.bytes()?).map_err(|error| {
+            protocol(format!("a text is not UTF-8 from byte {} on", error.valid_up_to()))
+        })
+    }
+
+    /// The text with what is not UTF-8 replaced: where there is no way to say so.
+    pub(super) fn lossy(&self) -> String {
+        String::from_utf8_lossy(self.bytes().unwrap_or_default()).into_owned()
+    }
+}
+
+/// Hands a text over, if the caller wants it.
+pub(super) fn give(sink: Sink, into: *mut c_void, bytes: &[u8]) {
+    if let Some(sink) = sink {
+        // SAFETY: the engine passed both together and promises that they fit; the text outlives the
+        // call.
+        unsafe { sink(into, Str::of_bytes(bytes)) }
+    }
+}
+
+/// Hands an entry of the history over.
+pub(super) fn give_entry(sink: HistorySink, into: *mut c_void, entry: &CHistoryEntry) {
+    if let Some(sink) = sink {
+        // SAFETY: as for `give`.
+        unsafe { sink(into, entry) }
+    }
+}
+
+/// Reads a struct that begins with its size. What the other side does not have is zero here.
+///
+/// # Safety
+///
+/// `from` is NULL or the address of a `size_t` and of as many readable bytes as it says. Every
+/// field of `T` is valid when all its bytes are zero.
+pub(super) unsafe fn read_sized<T>(what: &str, from: *const T, needed: usize) -> Result<T> {
+    if from.is_null() {
+        return Err(protocol(format!("{what} is NULL")));
+    }
+    if !from.is_aligned() {
+        return Err(protocol(format!("{what} stands at an odd address")));
+    }
+    // SAFETY: the caller promises a readable size at the beginning, and it is aligned.
+    let size = unsafe { from.cast::<usize>().read() };
+    if size < needed || size > MAX_STRUCT_BYTES {
+        let message = format!("{what} says struct_size {size}; at least {needed} are needed");
+        return Err(protocol(message));
+    }
+    let mut value = std::mem::MaybeUninit::<T>::zeroed();
+    // SAFETY: no more is read than the other side says it has, and no more written than `T` holds;
+    // the caller promises that zeros make a `T`.
+    unsafe {
+        let bytes = size.min(size_of::<T>());
+        std::ptr::copy_nonoverlapping(from.cast::<u8>(), value.as_mut_ptr().cast(), bytes);
+        Ok(value.assume_init())
+    }
+}
+
+/// Writes a struct of ours into `size` bytes of the caller: what does not fit is left out, what is
+/// left over becomes zero.
+pub(super) fn write_sized<T: Copy>(out: *mut T, size: usize, value: &T) -> Result<()> {
+    if out.is_null() || size > MAX_STRUCT_BYTES {
+        return Err(protocol(format!("there is no room of {size} bytes to write to")));
+    }
+    let known = size.min(size_of::<T>());
+    // SAFETY: the engine promises `size` writable bytes at `out`; `known` of them are written from
+    // `value`, which has as many, and the rest is filled up.
+    unsafe {
+        std::ptr::copy_nonoverlapping(std::ptr::from_ref(value).cast::<u8>(), out.cast(), known);
+        out.cast::<u8>().add(known).write_bytes(0, size - known);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::words::{CBootstrap, CSession};
+    use super::*;
+
+    #[test]
+    fn texts_are_checked() {
+        assert_eq!(Str::of("ä").text().unwrap(), "ä");
+        let empty = Str { ptr: std::ptr::null(), len: 0 };
+        assert_eq!(empty.text().unwrap(), "");
+        let nowhere = Str { ptr: std::ptr::null(), len: 3 };
+        assert!(nowhere.text().unwrap_err().message.contains("stands at NULL"));
+        let endless = Str { ptr: c"x".as_ptr(), len: usize::MAX };
+        assert!(endless.text().unwrap_err().message.contains("longer than memory"));
+        let torn = Str::of_bytes(b"ok\xff");
+        assert!(torn.text().unwrap_err().message.contains("not UTF-8 from byte 2"));
+        assert_eq!(torn.lossy(), "ok\u{fffd}");
+    }
+
+    fn bootstrap(struct_size: usize) -> CBootstrap {
+        let session = CSession { id: Str::of("s"), key: Str::of("k") };
+        CBootstrap { struct_size, call: 7, session }
+    }
+
+    #[test]
+    fn a_shorter_struct_has_zeros_at_its_end() {
+        // SAFETY: the struct has at least the bytes that it names, and zeros make one.
+        let read =
+            |struct_size, needed| unsafe { read_sized("it", &bootstrap(struct_size), needed) };
+        let short = read(16, 16).unwrap();
+        assert_eq!((short.call, short.session.id.len), (7, 0));
+        assert_eq!(read(size_of::<CBootstrap>(), 16).unwrap().session.id.len, 1);
+        let said = |size| read(size, 16).err().map(|error| error.message).unwrap_or_default();
+        assert_eq!(said(8), "it says struct_size 8; at least 16 are needed");
+        assert!(said(usize::MAX).contains("struct_size"));
+        // SAFETY: NULL is allowed.
+        let null = unsafe { read_sized::<CBootstrap>("it", std::ptr::null(), 16) };
+        assert_eq!(null.err().map(|error| error.message).as_deref(), Some("it is NULL"));
+    }
+
+    #[test]
+    fn a_caller_gets_no_more_than_it_has_room_for() {
+        let value = CSession { id: Str::of("abc"), key: Str::of("d") };
+        let mut room = [0xAA_u8; size_of::<CSession>() + 8];
+        write_sized(room.as_mut_ptr().cast(), 16, &value).unwrap();
+        assert!(room[16..].iter().all(|byte| *byte == 0xAA));
+        write_sized(room.as_mut_ptr().cast(), room.len(), &value).unwrap();
+        assert!(room[size_of::<CSession>()..].iter().all(|byte| *byte == 0));
+        assert!(write_sized(std::ptr::null_mut(), 16, &value).is_err());
+    }
+}

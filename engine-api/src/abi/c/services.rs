@@ -1,0 +1,295 @@
+//! The host's services as C calls them: from any thread, and waiting there for the answer.
+
+use std::ffi::c_void;
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::answer::CAnswer;
+use super::call::ask;
+use super::fault::{Done, status, value};
+use super::memory::{give, give_entry, protocol, read_sized, write_sized};
+use super::requests::purpose;
+use super::words::*;
+use crate::abi::services::{self, HostServices, Services};
+use crate::error::Result;
+use crate::host::{CompletionRequest, HistoryRequest};
+use crate::request::{CallId, SessionRef};
+
+/// A time that is not known.
+pub(super) const NO_TIME: i64 = i64::MIN;
+
+/// The services of one engine. Lives as long as the process, because threads of the engine may hold
+/// it longer than they should; once the services are revoked, each answers that they are.
+pub(crate) struct CHost {
+    services: Services,
+}
+
+impl CHost {
+    pub(super) fn new(services: Services) -> &'static CHost {
+        Box::leak(Box::new(CHost { services }))
+    }
+}
+
+fn live(host: Option<&CHost>) -> Result<Arc<dyn HostServices>> {
+    host.ok_or_else(|| protocol("the host is NULL"))?.services.live()
+}
+
+fn done<T>(_: T) -> Done {
+    Done::Ok
+}
+
+fn session(id: &Str) -> Result<SessionRef> {
+    Ok(SessionRef { id: id.text()?.into(), key: String::new() })
+}
+
+pub(super) extern "C" fn host_info(host: Option<&CHost>, sink: Sink, into: *mut c_void) -> Status {
+    status(|| {
+        let info = serde_json::to_vec(&live(host)?.info()).unwrap_or_default();
+        give(sink, into, &info);
+        Ok(Done::Ok)
+    })
+}
+
+pub(super) extern "C" fn has_capability(host: Option<&CHost>, name: Str) -> u32 {
+    value(0, || {
+        let offered = live(host)?.info().capabilities;
+        let name = name.text()?;
+        Ok(u32::from(offered.iter().any(|offered| offered == name)))
+    })
+}
+
+/// A line that is not UTF-8 is better than none.
+pub(super) extern "C" fn log(host: Option<&CHost>, level: u32, message: Str, fields_json: Str) {
+    value((), || {
+        let level = services::level(u8::try_from(level).unwrap_or(u8::MAX));
+        let fields = serde_json::from_str(&fields_json.lossy()).unwrap_or(Value::Null);
+        live(host)?.log(level, "engine", &message.lossy(), &fields);
+        Ok(())
+    });
+}
+
+pub(super) extern "C" fn now_ms(host: Option<&CHost>) -> i64 {
+    value(0, || Ok(live(host)?.now_ms()))
+}
+
+pub(super) extern "C" fn monotonic_ns(host: Option<&CHost>) -> u64 {
+    value(0, || Ok(live(host)?.monotonic_ns()))
+}
+
+pub(super) extern "C" fn count_tokens(host: Option<&CHost>, model: Str, text: Str) -> u64 {
+    value(0, || Ok(live(host)?.count_tokens(&model.lossy(), &text.lossy())))
+}
+
+pub(super) extern "C" fn is_cancelled(host: Option<&CHost>, call: u64) -> u32 {
+    value(1, || Ok(u32::from(live(host)?.is_cancelled(CallId(call)))))
+}
+
+pub(super) extern "C" fn remaining_ms(host: Option<&CHost>, call: u64) -> i64 {
+    value(0, || {
+        let remaining = live(host)?.remaining_ms(CallId(call));
+        Ok(remaining.map_or(-1, |ms| i64::try_from(ms).unwrap_or(i64::MAX)))
+    })
+}
+
+pub(super) extern "C" fn progress(host: Option<&CHost>, call: u64, permille: u32, note: Str) {
+    value((), || {
+        live(host)?.progress(CallId(call), permille.min(1000), &note.lossy());
+        Ok(())
+    });
+}
+
+pub(super) extern "C" fn sleep_ms(host: Option<&CHost>, milliseconds: u64) -> Status {
+    status(|| {
+        let live = live(host)?;
+        // Made inside: a timer belongs to whoever polls it.
+        let nap = async move {
+            live.sleep(milliseconds).await;
+            Ok(())
+        };
+        ask(nap).map(done)
+    })
+}
+
+/// How much of a request to a model an engine must have filled in.
+const COMPLETION_NEEDS_BYTES: usize = std::mem::offset_of!(CCompletion, session);
+
+pub(super) extern "C" fn complete(
+    host: Option<&CHost>,
+    call: u64,
+    request: *const CCompletion,
+    sink: Sink,
+    into: *mut c_void,
+) -> Status {
+    status(|| {
+        let live = live(host)?;
+        // SAFETY: the header has engines pass a request that begins with its size; zeros are an
+        // empty request.
+        let request =
+            unsafe { read_sized::<CCompletion>("the request", request, COMPLETION_NEEDS_BYTES)? };
+        let request = CompletionRequest {
+            purpose: purpose(request.purpose),
+            model: request.model.text()?.into(),
+            system: request.system.text()?.into(),
+            prompt: request.prompt.text()?.into(),
+            max_output_tokens: request.max_output_tokens,
+            temperature: (request.has_temperature != 0).then_some(request.temperature),
+            session: request.session.text()?.into(),
+            continuation: request.continuation.text()?.into(),
+        };
+        let completion = ask(async move { live.complete(CallId(call), request).await })?;
+        give(sink, into, completion.text.as_bytes());
+        Ok(Done::Ok)
+    })
+}
+
+/// Hands over what is there.
+fn hand<T: AsRef<[u8]>>(found: Option<T>, sink: Sink, into: *mut c_void) -> Done {
+    match found {
+        Some(found) => {
+            give(sink, into, found.as_ref());
+            Done::Ok
+        }
+        None => Done::Absent,
+    }
+}
+
+pub(super) extern "C" fn kv_get(
+    host: Option<&CHost>,
+    key: Str,
+    sink: Sink,
+    into: *mut c_void,
+) -> Status {
+    status(|| {
+        let (live, key) = (live(host)?, key.text()?.to_owned());
+        let value = ask(async move { live.kv_get(key).await })?;
+        Ok(hand(value, sink, into))
+    })
+}
+
+pub(super) extern "C" fn kv_put(host: Option<&CHost>, key: Str, value: Str) -> Status {
+    status(|| {
+        let (live, key, value) = (live(host)?, key.text()?.to_owned(), value.text()?.to_owned());
+        ask(async move { live.kv_put(key, value).await }).map(done)
+    })
+}
+
+pub(super) extern "C" fn kv_delete(host: Option<&CHost>, key: Str) -> Status {
+    status(|| {
+        let (live, key) = (live(host)?, key.text()?.to_owned());
+        ask(async move { live.kv_delete(key).await }).map(done)
+    })
+}
+
+pub(super) extern "C" fn kv_list(
+    host: Option<&CHost>,
+    prefix: Str,
+    sink: Sink,
+    into: *mut c_void,
+) -> Status {
+    status(|| {
+        let (live, prefix) = (live(host)?, prefix.text()?.to_owned());
+        let keys = ask(async move { live.kv_list(prefix).await })?;
+        keys.iter().for_each(|key| give(sink, into, key.as_bytes()));
+        Ok(Done::Ok)
+    })
+}
+
+pub(super) extern "C" fn blob_put(
+    host: Option<&CHost>,
+    bytes: *const c_void,
+    len: usize,
+    sink: Sink,
+    into: *mut c_void,
+) -> Status {
+    status(|| {
+        let bytes = Str { ptr: bytes.cast(), len }.bytes()?.to_vec();
+        let live = live(host)?;
+        let handle = ask(async move { live.blob_put(bytes).await })?;
+        give(sink, into, handle.as_bytes());
+        Ok(Done::Ok)
+    })
+}
+
+pub(super) extern "C" fn blob_get(
+    host: Option<&CHost>,
+    handle: Str,
+    sink: Sink,
+    into: *mut c_void,
+) -> Status {
+    status(|| {
+        let (live, handle) = (live(host)?, handle.text()?.to_owned());
+        let bytes = ask(async move { live.blob_get(handle).await })?;
+        Ok(hand(bytes, sink, into))
+    })
+}
+
+pub(super) extern "C" fn history(
+    host: Option<&CHost>,
+    session: CSession,
+    after_id: Str,
+    limit: u64,
+    sink: HistorySink,
+    into: *mut c_void,
+    more: Option<&mut u32>,
+) -> Status {
+    status(|| {
+        let live = live(host)?;
+        let (id, key) = (session.id.text()?.into(), session.key.text()?.into());
+        let after_id = after_id.text()?.into();
+        let request = HistoryRequest { session: SessionRef { id, key }, after_id, limit };
+        let page = ask(async move { live.history(request).await })?;
+        for entry in &page.entries {
+            let entry = CHistoryEntry {
+                struct_size: size_of::<CHistoryEntry>(),
+                id: Str::of(&entry.id),
+                role: Str::of(&entry.role),
+                text: Str::of(&entry.text),
+                timestamp_ms: entry.timestamp_ms,
+                tokens: entry.tokens,
+            };
+            give_entry(sink, into, &entry);
+        }
+        if let Some(more) = more {
+            *more = u32::from(page.more);
+        }
+        Ok(Done::Ok)
+    })
+}
+
+pub(super) extern "C" fn prompt_cache(
+    host: Option<&CHost>,
+    session_id: Str,
+    out: *mut CPromptCache,
+    size: usize,
+) -> Status {
+    status(|| {
+        let known = live(host)?.prompt_cache(&session(&session_id)?);
+        let known = CPromptCache {
+            last_touch_ms: known.last_touch_ms.unwrap_or(NO_TIME),
+            expires_ms: known.expires_ms.unwrap_or(NO_TIME),
+            read_tokens: known.read_tokens,
+            write_tokens: known.write_tokens,
+            broke: u32::from(known.broke),
+            reserved: 0,
+        };
+        write_sized(out, size, &known).map(done)
+    })
+}
+
+pub(super) extern "C" fn delegate_compact(
+    host: Option<&CHost>,
+    answer: Option<&CAnswer>,
+) -> Status {
+    status(|| {
+        let live = live(host)?;
+        let answer = answer.ok_or_else(|| protocol("the answer is NULL"))?;
+        let request = answer.compact_request()?;
+        let call = request.call;
+        let compaction = ask(async move { live.delegate_compact(call, request).await })?;
+        answer.take_over(compaction).map(done)
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,75 @@
+//! Where an engine sits: in this process on a lane, or in a worker process. Nobody above knows which.
+
+use ctxhost_engine_api::border::EngineHandle;
+use ctxhost_engine_api::*;
+
+use super::calls::CallGuard;
+use super::lane::Lane;
+use super::question::{Answer, Question};
+use super::worker::{Far, WorkerFacts};
+
+/// The place of one engine.
+pub(super) enum Seat {
+    /// In this process.
+    Near {
+        /// The engine.
+        handle: EngineHandle,
+        /// Where its code runs.
+        lane: Lane,
+    },
+    /// In a process of its own.
+    Far(Box<Far>),
+}
+
+impl Seat {
+    /// Asks the engine, within the call's time.
+    ///
+    /// # Errors
+    ///
+    /// The engine's own, [`ErrorKind::Deadline`], or [`ErrorKind::Dead`] where its process died.
+    pub(super) async fn ask<T>(
+        &self,
+        call: &CallGuard,
+        view: Transcript,
+        question: Question,
+    ) -> Result<T>
+    where
+        T: TryFrom<Answer, Error = EngineError>,
+    {
+        let answer = match self {
+            Seat::Near { handle, lane } => lane.run(call, question.ask(handle.clone(), view)).await,
+            Seat::Far(far) => far.ask(call, view, question).await,
+        };
+        T::try_from(answer?)
+    }
+
+    /// Takes the host away: whatever the engine still runs, it reaches nothing of it any more.
+    pub(super) fn revoke(&self) {
+        match self {
+            Seat::Near { handle, .. } => handle.revoke(),
+            Seat::Far(far) => far.close(),
+        }
+    }
+
+    /// Whether a thread of this process hangs in a call that was given up.
+    pub(super) fn lost_a_thread(&self) -> bool {
+        match self {
+            Seat::Near { lane, .. } => lane.lost_a_thread(),
+            Seat::Far(_) => false,
+        }
+    }
+
+    /// The process it sits in, where that is one of its own.
+    pub(super) fn worker(&self) -> Option<WorkerFacts> {
+        match self {
+            Seat::Near { .. } => None,
+            Seat::Far(far) => Some(far.facts()),
+        }
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.revoke();
+    }
+}

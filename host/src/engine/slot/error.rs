@@ -1,0 +1,54 @@
+//! Why a slot has no answer, and what the operator wants done about an engine that fails.
+
+use ctxhost_engine_api::EngineError;
+use serde::{Deserialize, Serialize};
+
+use crate::engine::opening::OpenError;
+
+/// What the host does when the configured engine fails.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum OnEngineError {
+    /// Quarantine it and let the bundled engine serve, loudly.
+    #[default]
+    Fallback,
+    /// Fail the request.
+    Fail,
+}
+
+/// Why the slot has no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum SlotError {
+    /// The configured engine could not be opened and `on_engine_error` is `fail`; or the bundled one
+    /// could not.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// An engine failed and `on_engine_error` is `fail`; or the bundled one failed.
+    #[error("engine {id:?} failed in {operation}: {error}")]
+    Engine {
+        /// The engine.
+        id: String,
+        /// The call.
+        operation: &'static str,
+        /// What it said.
+        error: Box<EngineError>,
+    },
+    /// The engine said something that the caller acts on: its window is too small, what must stay
+    /// does not fit, the call was cancelled.
+    #[error("{error}")]
+    Answer {
+        /// What it said.
+        error: Box<EngineError>,
+    },
+}
+
+impl SlotError {
+    /// An engine failed.
+    pub fn engine(id: &str, operation: &'static str, error: EngineError) -> Self {
+        SlotError::Engine { id: id.into(), operation, error: Box::new(error) }
+    }
+
+    pub(super) fn answer(error: EngineError) -> Self {
+        SlotError::Answer { error: Box::new(error) }
+    }
+}

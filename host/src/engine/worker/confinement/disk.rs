@@ -1,0 +1,56 @@
+//! Landlock: what the disk looks like to a worker. It can read what a library needs to run, and nothing
+//! of the person's.
+
+use landlock::{
+    ABI, Access as _, AccessFs, AccessNet, Ruleset, RulesetAttr as _, RulesetCreatedAttr as _,
+    RulesetStatus, Scope, path_beneath_rules,
+};
+
+use super::Limits;
+
+/// The newest rules that are asked for; an older kernel gives what it has.
+const RULES: ABI = ABI::V6;
+
+/// Where the system keeps libraries, time zones, and what the C library asks of the kernel.
+const SYSTEM: [&str; 17] = [
+    "/lib",
+    "/lib32",
+    "/lib64",
+    "/usr/lib",
+    "/usr/lib32",
+    "/usr/lib64",
+    "/usr/local/lib",
+    "/nix/store",
+    "/etc/ld.so.cache",
+    "/etc/localtime",
+    "/usr/share/zoneinfo",
+    "/usr/share/locale",
+    "/dev/null",
+    "/dev/zero",
+    "/dev/urandom",
+    "/proc/self",
+    "/sys/devices/system/cpu",
+];
+
+/// Closes the disk and the network for this thread and all that it starts.
+pub(super) fn close(limits: &Limits) -> Result<(), String> {
+    let status = restrict(limits).map_err(|error| error.to_string())?;
+    match status {
+        RulesetStatus::FullyEnforced | RulesetStatus::PartiallyEnforced => Ok(()),
+        RulesetStatus::NotEnforced => Err("this kernel has none".into()),
+    }
+}
+
+fn restrict(limits: &Limits) -> Result<RulesetStatus, landlock::RulesetError> {
+    let read = AccessFs::ReadFile | AccessFs::ReadDir;
+    // Rules for what is not there are left out.
+    let restricted = Ruleset::default()
+        .handle_access(AccessFs::from_all(RULES))?
+        .handle_access(AccessNet::from_all(RULES))?
+        .scope(Scope::from_all(RULES))?
+        .create()?
+        .add_rules(path_beneath_rules(SYSTEM, read))?
+        .add_rules(path_beneath_rules(&limits.readable, read))?
+        .restrict_self()?;
+    Ok(restricted.ruleset)
+}

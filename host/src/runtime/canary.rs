@@ -1,0 +1,186 @@
+//! A canary: another engine for a share of new sessions, until somebody promotes it or a guard breaks.
+//!
+//! ```text
+//!  slot set mask --canary 10% ─► state file ─► every host that follows the config opens mask
+//!                                                   │
+//!  a new session ─► hash of its id below 10%? ─ no ─► the slot's own engine ─► figures
+//!                          │ yes                                                  (to compare)
+//!                          ▼
+//!                        mask ─► figures ─► guards ─► all hold: goes on, until `slot promote`
+//!                                             └─ one is broken: state file, every host drains mask
+//! ```
+
+mod error;
+pub mod figures;
+pub mod guard;
+mod home;
+mod share;
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+
+pub use self::error::CanaryError;
+pub use self::home::CanaryHome;
+pub use self::share::{BadShare, Share};
+
+use self::figures::Figures;
+use self::guard::{Guard, Judgement};
+
+/// An engine on a share of new sessions.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Canary {
+    /// Which one it is: another with the same engine is another.
+    pub run: String,
+    /// The engine's id.
+    pub engine: String,
+    /// Its share of new sessions.
+    pub share: Share,
+    /// What must hold of it.
+    pub guards: Vec<Guard>,
+    /// When it began, in milliseconds since 1970: sessions that are older are not new.
+    pub began_ms: i64,
+    /// How long it should be watched before somebody promotes it, in milliseconds.
+    pub bake_ms: u64,
+}
+
+/// What is known of a slot beside its config, as it is kept in the state folder.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SlotState {
+    /// The version of this format.
+    pub version: u32,
+    /// The canary that is on.
+    pub canary: Option<Canary>,
+    /// How the one before it ended.
+    pub ended: Option<Ended>,
+    /// What the slot held before the newest canary was promoted.
+    pub previous: Option<String>,
+}
+
+/// How a canary ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ended {
+    /// Which one.
+    pub run: String,
+    /// Its engine.
+    pub engine: String,
+    /// Whether it was promoted; rolled back otherwise.
+    pub promoted: bool,
+    /// Why, for a person.
+    pub why: String,
+    /// When, in milliseconds since 1970.
+    pub at_ms: i64,
+}
+
+/// Whose session it is, as far as canaries go: its own, or that of the agent it works for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Family {
+    /// The id of the session.
+    pub(super) id: String,
+    /// When it began, in milliseconds since 1970.
+    pub(super) began_ms: i64,
+}
+
+impl Canary {
+    /// One that begins now.
+    pub fn begin(
+        engine: &str,
+        share: Share,
+        guards: Vec<Guard>,
+        bake_ms: u64,
+        now_ms: i64,
+    ) -> Canary {
+        let run = format!("{now_ms:x}-{:08x}", fastrand::u32(..));
+        Canary { run, engine: engine.into(), share, guards, began_ms: now_ms, bake_ms }
+    }
+
+    /// Whether a session is one of its share. The same answer on every host and after every restart.
+    pub(super) fn takes(&self, family: &Family) -> bool {
+        if family.began_ms < self.began_ms {
+            return false;
+        }
+        let digest = Sha256::new().chain_update(&self.run).chain_update(&family.id).finalize();
+        let number = digest.iter().take(8).fold(0u64, |sum, byte| sum << 8 | u64::from(*byte));
+        self.share.holds(number)
+    }
+
+    /// How long it has still to be watched, in milliseconds.
+    pub fn left_ms(&self, now_ms: i64) -> u64 {
+        let since_ms = u64::try_from(now_ms.saturating_sub(self.began_ms)).unwrap_or(0);
+        self.bake_ms.saturating_sub(since_ms)
+    }
+
+    /// The first guard that is broken, in words.
+    pub fn broken(&self, figures: &Figures, least_requests: u64) -> Option<String> {
+        self.guards.iter().find_map(|guard| match guard.judge(figures, least_requests) {
+            Judgement::Broken(figure) => {
+                Some(format!("guard {guard} is broken: {}", shown(figure)))
+            }
+            Judgement::Holds(_) | Judgement::Open => None,
+        })
+    }
+}
+
+impl SlotState {
+    /// Ends the canary, where it is still that one; whether it was.
+    pub fn end(&mut self, run: &str, promoted: bool, why: &str, at_ms: i64) -> bool {
+        let Some(canary) = self.canary.take_if(|canary| canary.run == run) else { return false };
+        let (run, engine, why) = (canary.run, canary.engine, why.to_owned());
+        self.ended = Some(Ended { run, engine, promoted, why, at_ms });
+        true
+    }
+}
+
+/// A figure as people read it: whole, or with up to three decimals.
+pub fn shown(figure: f64) -> String {
+    let text = format!("{figure:.3}");
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn canary(share: &str) -> Canary {
+        Canary::begin("mask", share.parse().unwrap(), Vec::new(), 1_000, 5_000)
+    }
+
+    fn session(id: usize, began_ms: i64) -> Family {
+        Family { id: format!("session-{id}"), began_ms }
+    }
+
+    #[test]
+    fn about_its_share_of_new_sessions_and_no_old_one() {
+        let canary = canary("10%");
+        let taken = (0..2_000).filter(|id| canary.takes(&session(*id, 5_000))).count();
+        assert!((120..300).contains(&taken), "{taken} of 2,000");
+        assert!((0..2_000).all(|id| !canary.takes(&session(id, 4_999))));
+        let again: Canary = serde_json::from_str(&serde_json::to_string(&canary).unwrap()).unwrap();
+        let of =
+            |it: &Canary| (0..500).filter(|id| it.takes(&session(*id, 6_000))).collect::<Vec<_>>();
+        assert_eq!(of(&again), of(&canary), "a restart changes no session's engine");
+    }
+
+    #[test]
+    fn a_whole_share_takes_everybody() {
+        assert!((0..500).all(|id| canary("100%").takes(&session(id, 5_000))));
+    }
+
+    #[test]
+    fn it_ends_once() {
+        let canary = canary("10%");
+        let run = canary.run.clone();
+        let mut state = SlotState { canary: Some(canary), ..SlotState::default() };
+        assert!(!state.end("another", false, "", 0));
+        assert!(state.end(&run, false, "guard", 7));
+        assert!(!state.end(&run, true, "late", 8));
+        let ended = state.ended.unwrap();
+        assert_eq!((ended.why.as_str(), ended.at_ms, ended.promoted), ("guard", 7, false));
+    }
+
+    #[test]
+    fn its_time_runs_out() {
+        let left = [4_000, 5_400, 6_000, 9_000].map(|now_ms| canary("1%").left_ms(now_ms));
+        assert_eq!(left, [1_000, 600, 0, 0]);
+    }
+}

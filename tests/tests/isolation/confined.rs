@@ -1,0 +1,121 @@
+//! What an engine in a worker sees of the machine: next to nothing.
+
+use ctxhost::engine::{EngineSpec, Isolation, LiveEngine, OpenError, inspect};
+use ctxhost_engine_api::serde_json::Value;
+use ctxhost_tests::chaos_library;
+use rustix::io::{FdFlags, fcntl_setfd};
+
+use super::{chaos, open, patient};
+
+async fn seen(engine: &LiveEngine) -> Value {
+    engine.status().await.unwrap().details["seen"].clone()
+}
+
+fn words(value: &Value) -> Vec<String> {
+    serde_json::from_value(value.clone()).unwrap()
+}
+
+#[tokio::test]
+async fn a_worker_sees_no_environment_no_descriptor_and_an_empty_folder() {
+    let folder = tempfile::tempdir().unwrap();
+    let secret = std::fs::File::create(folder.path().join("secret")).unwrap();
+    // As a library in C leaves it: every child gets it.
+    fcntl_setfd(&secret, FdFlags::empty()).unwrap();
+    let engine = open(&chaos("probe", Isolation::Process), &patient());
+    let seen = seen(&engine).await;
+
+    let known = ["LANG", "LC_ALL", "TZ", "MALLOC_ARENA_MAX"];
+    let environment = words(&seen["environment"]);
+    assert!(std::env::vars_os().count() > known.len(), "there was something to hide");
+    assert!(environment.iter().all(|name| known.contains(&name.as_str())), "{environment:?}");
+
+    let descriptors = words(&seen["descriptors"]);
+    let is_own = |target: &String| {
+        let beginnings = ["socket:", "pipe:", "/dev/null", "/proc/"];
+        beginnings.iter().any(|beginning| target.starts_with(beginning))
+    };
+    assert!(descriptors.iter().all(is_own), "{descriptors:?}");
+    let sockets = descriptors.iter().filter(|target| target.starts_with("socket:"));
+    let mut sockets: Vec<_> = sockets.collect();
+    sockets.dedup();
+    assert_eq!(sockets.len(), 1, "its wire: {descriptors:?}");
+
+    assert!(words(&seen["folder"]).is_empty(), "{}", seen["folder"]);
+}
+
+#[tokio::test]
+async fn a_worker_reaches_no_network_no_file_and_no_program() {
+    let engine = open(&chaos("probe", Isolation::Process), &patient());
+    let confinement = engine.worker().unwrap().confinement;
+    let (seen, all) = (seen(&engine).await, confinement.applied.join("; "));
+    let is_held_by = |name: &str| all.contains(name);
+    if is_held_by("seccomp") {
+        for tried in ["connect", "run"] {
+            assert!(seen[tried].as_str().unwrap().contains("not permitted"), "{tried}: {seen}");
+        }
+    }
+    if is_held_by("seccomp") || is_held_by("landlock") {
+        for tried in ["write", "write-tmp", "remove"] {
+            assert_ne!(seen[tried], "done", "{tried}: {seen}");
+        }
+    }
+    if is_held_by("landlock") {
+        for tried in ["read", "parent"] {
+            assert!(seen[tried].as_str().unwrap().contains("denied"), "{tried}: {seen}");
+        }
+    }
+    assert_eq!(seen["thread"], 7, "threads are its own business");
+    assert!(is_held_by("1024 MiB of memory") && is_held_by("no core files"), "{all}");
+    for missing in &confinement.missing {
+        println!("SKIPPED: this kernel has no {missing}");
+    }
+}
+
+#[tokio::test]
+async fn a_lane_sees_what_the_host_sees() {
+    let engine = open(&chaos("probe", Isolation::Lane), &patient());
+    let seen = seen(&engine).await;
+    assert!(
+        words(&seen["environment"]).contains(&"PATH".to_owned()),
+        "so the tests above can fail"
+    );
+    assert_eq!(seen["read"], "done");
+}
+
+#[test]
+fn a_bundled_engine_has_no_file_for_a_worker() {
+    let mut spec = EngineSpec::bundled("mask", serde_json::json!({}));
+    spec.isolation = Isolation::Process;
+    let error = LiveEngine::open(&spec, &patient()).expect_err("no file");
+    assert!(matches!(error, OpenError::NoFile { .. }), "{error}");
+}
+
+#[test]
+fn a_program_that_is_no_worker_is_named() {
+    let mut spec = chaos("good", Isolation::Process);
+    spec.worker.program = Some("/bin/true".into());
+    let error = LiveEngine::open(&spec, &patient()).expect_err("no worker").to_string();
+    assert!(error.contains("/bin/true") && error.contains("exit code 0"), "{error}");
+    spec.worker.program = Some("/nowhere/ctxhost".into());
+    let error = LiveEngine::open(&spec, &patient()).expect_err("no program").to_string();
+    assert!(error.contains("/nowhere/ctxhost"), "{error}");
+}
+
+#[test]
+fn the_file_is_checked_before_a_worker_starts() {
+    let mut spec = chaos("good", Isolation::Process);
+    spec.sha256 = Some("0".repeat(64));
+    let error = LiveEngine::open(&spec, &patient()).expect_err("pinned to others").to_string();
+    let found = inspect(&chaos_library()).unwrap().sha256;
+    assert!(error.contains(&found), "{error}");
+}
+
+#[test]
+fn the_hidden_command_is_for_the_host_alone() {
+    let help = ctxhost_tests::ctxhost().arg("--help").output().unwrap();
+    assert!(!String::from_utf8_lossy(&help.stdout).contains("engine-worker"));
+    let by_hand = ctxhost_tests::ctxhost().arg("engine-worker").output().unwrap();
+    assert_eq!(by_hand.status.code(), Some(2));
+    let said = String::from_utf8_lossy(&by_hand.stderr).into_owned();
+    assert!(said.contains("started by ctxhost itself"), "{said}");
+}
