@@ -122,10 +122,37 @@ pub mod capability {
 ///
 /// # Errors and panics
 ///
-/// An error or a panic of `assemble`, `ingest`, `bootstrap`, `after_turn` or `maintain` puts the
-/// engine in quarantine and lets the bundled engine serve, or fails the turn, as the operator
-/// configured with `on_engine_error`. An error of `compact` goes to the caller. Nothing an engine
-/// does can change or lose what is in the session.
+/// A panic is an error of kind [`ErrorKind::Panicked`], a late answer one of kind
+/// [`ErrorKind::Deadline`]. What an error does depends on the call:
+///
+/// | call | what an error does |
+/// |---|---|
+/// | `create` | the engine is not used: the bundled one serves, or opening fails, as the operator configured with `on_engine_error` |
+/// | `bootstrap`, `ingest`, `assemble`, `after_turn`, `commit_turn`, `maintain`, `tools`, `on_subagent_ended` | quarantine: the bundled engine answers this call and all later ones, or the turn fails, as configured |
+/// | `compact` | the compaction is rejected and counted by the circuit breaker, nobody stands in; a panic, a deadline or nonsense is quarantine from the next call on |
+/// | `prepare_subagent_spawn` | the spawn does not happen |
+/// | `call_tool` | the model reads the message as the tool's failure |
+/// | `status`, `rollback_subagent_spawn`, `dispose` | it is logged or shown |
+///
+/// Of the second row three kinds are answers, not failures: [`ErrorKind::WindowTooSmall`] asks for the
+/// next model, [`ErrorKind::CannotFit`] and [`ErrorKind::Cancelled`] end the request and nobody is to
+/// blame. A plan that the host's law refuses counts like an error of `assemble`. Nothing an engine does
+/// can change or lose what is in the session.
+///
+/// # Time
+///
+/// | call | limit by default |
+/// |---|---|
+/// | `create`, `assemble` | 5 s |
+/// | `bootstrap` | 10 s |
+/// | `ingest`, `ingest_batch`, `tools`, `status`, sub-agent calls, `dispose` | 2 s |
+/// | `after_turn`, `commit_turn`, `maintain`, `call_tool` | 60 s |
+/// | `compact` | 300 s without [`Host::progress`], 900 s in all |
+///
+/// When a limit is over the host drops the future: an engine that awaits is gone at once. A loop that
+/// computes asks [`Host::is_cancelled`] now and then; one that does neither keeps its thread, and the
+/// host counts it as lost. `ingest` and `assemble` stand on the way of every request: what takes long
+/// belongs into `maintain`, `compact` or [`Host::spawn`].
 pub trait ContextEngine: Send + Sync + Sized + 'static {
     /// What the engine is.
     const INFO: Info;
@@ -139,7 +166,9 @@ pub trait ContextEngine: Send + Sync + Sized + 'static {
     /// then not used.
     fn create(host: Host, config: Value) -> Result<Self>;
 
-    /// A session begins in this engine, or is opened again. May be called several times.
+    /// A session begins in this engine, or is opened again. May be called several times, also when the
+    /// engine takes over from another one in the middle of a session. What is in the transcript already
+    /// comes with [`ingest_batch`](Self::ingest_batch) directly afterwards.
     fn bootstrap(
         &self,
         _transcript: Transcript,
@@ -148,7 +177,8 @@ pub trait ContextEngine: Send + Sync + Sized + 'static {
         async { Ok(Bootstrapped::default()) }
     }
 
-    /// Takes note of new entries. The same range may come again after a restart.
+    /// Takes note of new entries. The same range may come again after a restart or a lost answer, and must
+    /// then change nothing. An engine that works every plan out of the transcript needs none of it.
     fn ingest(
         &self,
         _transcript: Transcript,
@@ -177,7 +207,10 @@ pub trait ContextEngine: Send + Sync + Sized + 'static {
     /// Refuses a plan with positions out of order or out of range, widens a cut that would separate
     /// a call from its result, puts back what may never go (pinned entries, the newest user message,
     /// the live tool round) and counts. Over `request.budget`, it asks for
-    /// [`compact`](Self::compact) and assembles again.
+    /// [`compact`](Self::compact) and assembles again, three times at most. An engine with
+    /// [`owns_compaction`](Info::owns_compaction) is asked again with a smaller budget instead: by as much
+    /// as what was put back costs. What fits after none of this is shaped by the host's own last rung.
+    /// The table of refusals and repairs stands at [`Plan`].
     ///
     /// # Errors
     ///
@@ -191,7 +224,10 @@ pub trait ContextEngine: Send + Sync + Sized + 'static {
     /// Makes the live transcript smaller, for good.
     ///
     /// The plan is applied as a new epoch and recorded in the session, which keeps every entry. It
-    /// counts only if the measured size falls below `request.budget` by the host's margin.
+    /// counts only if the measured size falls below `request.budget` by the host's margin (5 % of it unless
+    /// the operator says otherwise); one that grows or hardly helps is rejected, and three of those in a row
+    /// stop all compactions for ten minutes. Write a summary as [`Role::User`](crate::Role::User) with
+    /// [`Plan::insert`] and let it cover what it stands for.
     /// There is no default: an engine that has no compaction of its own answers
     /// [`Compaction::Delegate`].
     ///
@@ -223,7 +259,8 @@ pub trait ContextEngine: Send + Sync + Sized + 'static {
         async { Ok(Committed::Committed) }
     }
 
-    /// There is time for housekeeping. Runs in the background, one at a time for each session.
+    /// There is time for housekeeping: the answer is out and nobody waits. Runs in the background, one at
+    /// a time for each session, and may be given up for the next turn.
     fn maintain(
         &self,
         _transcript: Transcript,
@@ -262,7 +299,8 @@ pub trait ContextEngine: Send + Sync + Sized + 'static {
     }
 
     /// The tools this engine offers to the model of a session, for instance to look up what a
-    /// compaction folded away.
+    /// compaction folded away. Asked before requests; the operator's `tools.allow` and `tools.deny` decide
+    /// which of them the model is shown.
     fn tools(&self, _session: SessionRef) -> Vec<ToolSpec> {
         Vec::new()
     }
@@ -277,12 +315,13 @@ pub trait ContextEngine: Send + Sync + Sized + 'static {
         async { Err(EngineError::new(ErrorKind::Unsupported, message)) }
     }
 
-    /// What the engine says of itself to a person who asks.
+    /// What the engine says of itself to a person who asks. A look at counters, not work.
     fn status(&self) -> EngineStatus {
         EngineStatus::default()
     }
 
-    /// Lets go of everything. Called once, last and alone, with 2 seconds to spare.
+    /// Lets go of everything. Called once, last and alone, with 2 seconds to spare. What must be kept has
+    /// been kept before: a process that is killed calls nothing.
     fn dispose(&self) -> impl Future<Output = ()> + Send {
         async {}
     }

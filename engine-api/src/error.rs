@@ -98,7 +98,8 @@ error_kinds! {
     WindowTooSmall = 3,
     /// The call is not offered. The host takes its default.
     Unsupported = 4,
-    /// What must stay does not fit into the budget. The host takes its last rung.
+    /// What must stay does not fit into the budget. The request ends with the engine's sentence, and the
+    /// engine is not blamed. Rarely worth it: a plan of what must stay lets the host make room.
     CannotFit = 5,
     /// A panic was stopped at the border. The engine is quarantined.
     Panicked = 100,

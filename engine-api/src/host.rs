@@ -209,12 +209,14 @@ impl Host {
         u64::try_from(self.object.0.remaining_ms(call.0)).ok()
     }
 
-    /// Reports progress, which also moves the call's deadline.
+    /// Reports progress, from 0 to 1,000 permille, which also moves the deadline of a compaction.
     pub fn progress(&self, call: CallId, permille: u32, note: &str) {
         self.object.0.progress(call.0, permille, note.into());
     }
 
-    /// Asks a model for text.
+    /// Asks a model for text. The host picks the model by purpose, holds the key, replaces secrets on both
+    /// ways and retries what is worth it: an engine has no use for an HTTP client or a retry loop. Needs
+    /// [`capability::COMPLETE`](crate::capability::COMPLETE); always have a way without it.
     ///
     /// # Errors
     ///
@@ -225,7 +227,16 @@ impl Host {
         from_json(from_abi(answer.await)?.as_str())
     }
 
-    /// Reads a value of this engine's own store.
+    /// Reads a value of this engine's own store; `None` where there is none.
+    ///
+    /// The store belongs to the engine's id: no other engine sees it, and it is there again after a
+    /// restart and for the next version. A replay begins with an empty one. Keys have 1 to 80 bytes; put the
+    /// session's id into those that belong to a session. Values are text, such as JSON.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Store`](crate::ErrorKind::Store) for a key of another length or a store that fails, here
+    /// and in the three calls below.
     pub async fn kv_get(&self, key: &str) -> Result<Option<String>> {
         let value = from_abi(self.object.0.kv_get(key.into()).await)?;
         Ok(value.into_option().map(|value| value.into_string()))
@@ -247,28 +258,36 @@ impl Host {
         Ok(keys.into_iter().map(|key| key.into_string()).collect())
     }
 
-    /// Stores bytes and answers their handle: 64 hex digits of their SHA-256.
+    /// Stores bytes and answers their handle: 64 hex digits of their SHA-256. They lie with the session of
+    /// the running call. `ctxhost gc` clears away what no file of the host names any more, so put the handle
+    /// into a text or into a value of the store.
     pub async fn blob_put(&self, bytes: Vec<u8>) -> Result<String> {
         Ok(from_abi(self.object.0.blob_put(bytes.into()).await)?.into_string())
     }
 
-    /// Reads the bytes of a handle.
+    /// Reads the bytes of a handle; `None` where nothing has it.
     pub async fn blob_get(&self, handle: &str) -> Result<Option<Vec<u8>>> {
         let bytes = from_abi(self.object.0.blob_get(handle.into()).await)?;
         Ok(bytes.into_option().map(|bytes| bytes.into_vec()))
     }
 
-    /// Waits.
+    /// Waits, without holding a thread. There is no tokio in a library: use this one.
     pub async fn sleep(&self, milliseconds: u64) {
         self.object.0.sleep(milliseconds).await;
     }
 
-    /// Runs a task in the background. The host tracks it and cancels it at dispose.
+    /// Runs a task in the background. The host tracks it and cancels it at dispose. To be called inside of
+    /// a call; from a thread of the engine's own it is refused, with a line in the log.
     pub fn spawn(&self, session: &SessionRef, task: impl Future<Output = ()> + Send + 'static) {
         self.object.0.spawn(session.id.as_str().into(), guard::task(task));
     }
 
-    /// Reads the session beyond the live transcript.
+    /// Reads the session beyond the live transcript: every entry that was ever in it, folded away or not.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) from a host without
+    /// [`capability::HISTORY`](crate::capability::HISTORY).
     pub async fn history(&self, request: HistoryRequest) -> Result<HistoryPage> {
         from_json(from_abi(self.object.0.history(to_json(&request)).await)?.as_str())
     }
@@ -282,7 +301,13 @@ impl Host {
     /// Lets the host's bundled engine work out a compaction of the running call's transcript.
     ///
     /// For an engine that wants to look at the result or to delegate some sessions only; one that
-    /// always delegates answers [`Compaction::Delegate`].
+    /// always delegates answers [`Compaction::Delegate`]. To be asked for inside of `compact`, with the
+    /// call of its request.
+    ///
+    /// # Errors
+    ///
+    /// Those of the bundled engine, and [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) where there
+    /// is none.
     pub async fn delegate_compact(
         &self,
         call: CallId,

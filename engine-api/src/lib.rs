@@ -30,6 +30,41 @@
 //! // In a crate of type `cdylib`: export_engine!(Newest);
 //! ```
 //!
+//! # From nothing to a loaded engine
+//!
+//! `ctxhost new my-engine` writes a crate with all of this in it. By hand it is:
+//!
+//! 1. A crate of its own, with two things in its `Cargo.toml`:
+//!
+//!    ```toml
+//!    [lib]
+//!    crate-type = ["cdylib"]       # and "rlib", so that files in tests/ can link it
+//!
+//!    [dependencies]
+//!    ctxhost-engine-api = "1.0"
+//!
+//!    [dev-dependencies]
+//!    ctxhost-engine-api = { version = "1.0", features = ["testing"] }
+//!    ```
+//!
+//! 2. A type that implements [`ContextEngine`], and [`export_engine!`] once. Profiles keep
+//!    `panic = "unwind"`, which is cargo's default.
+//! 3. `cargo test` with the contract suite of [`testing`](https://docs.rs/ctxhost-engine-api) in it, then
+//!    `ctxhost check target/release/libmy_engine.so`: every rule, each test in a process of its own.
+//! 4. `ctxhost dev`: at every change built, loaded, replayed and held against the bundled engine.
+//! 5. `ctxhost install` and `ctxhost use my-engine`.
+//!
+//! # Tokens and budgets
+//!
+//! There are two sorts of tokens. *Provider tokens* are what a provider counts and windows are made of.
+//! *Tokens as entries count them* are the host's estimate by script ([`transcript::tokens`]), without
+//! any margin: [`Entry::tokens`], [`Transcript::tokens`], every `budget` and every size of a plan. The host
+//! turns a window into a budget once (less the reserve for the answer, less system prompt and tools,
+//! divided by its safety margin), so an engine adds up entries, compares with `budget` and adds no
+//! margin of its own. A field that holds provider tokens says so.
+//!
+//! # What stands where
+//!
 //! * [`transcript`] – what an engine reads,
 //! * [`ContextEngine`] – when it is called; the lifecycle and the thread model are told there,
 //! * [`request`] – what goes into each call and comes out,
@@ -41,8 +76,17 @@
 //! An engine need not be written in Rust: `include/ctxhost_engine.h` of this crate is the same contract
 //! for C and C++, experimental so far, and `docs/engines/c.md` of the project tells how to use it.
 //!
+//! # State
+//!
+//! The simplest engine keeps nothing and works every plan out anew: the transcript knows token sums and
+//! safe cuts, so that costs microseconds. One that remembers does so by session
+//! ([`SessionRef::id`]), forgets positions when [`Transcript::epoch`] has changed, and puts what must
+//! survive a restart, or the next build of the engine, into [`Host::kv_put`].
+//!
+//! # Versions
+//!
 //! The semantic version of this crate is the version of the ABI. An engine built with any 1.x runs
-//! in a host built with any other 1.x.
+//! in a host built with any other 1.x: what the older side does not know has a default.
 
 #![deny(missing_docs)]
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing))]

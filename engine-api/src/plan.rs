@@ -122,12 +122,34 @@ pub struct PlanExtras {
     /// What the engine did that no single operation shows.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<Note>,
-    /// Kept in the session beside a compaction: file lists, counts, what the engine wants back.
+    /// Kept in the session beside a compaction, as JSON: file lists, counts, what a reader of the session
+    /// wants to know of it. It is no store: what the engine wants back it keeps with `Host::kv_put`.
     #[serde(skip_serializing_if = "Value::is_null")]
     pub details: Value,
 }
 
 /// Which entries the model sees, in which form.
+///
+/// # What the host makes of it
+///
+/// Refused, as if the call had failed:
+///
+/// * positions out of order, past the end, twice; a range that ends before it starts; an operation of an
+///   unknown kind,
+/// * an insertion by anybody but user and assistant, or one without any text,
+/// * a rewrite that is no message, speaks in another role, has other call ids, or changes thinking
+///   instead of keeping it to the byte or leaving all of it out,
+/// * more words of the engine's own than half of the budget.
+///
+/// Mended, and counted as a repair for everybody to see:
+///
+/// * a cut between a call and its results is widened ([`Entry::frame`](crate::Entry::frame) says where none is),
+/// * what must stay is put back: pinned entries, the newest message of the person, the live tool round,
+/// * words of a pinned entry or of the newest message of the person that were replaced come back, unless
+///   that entry alone takes more than half of the budget.
+///
+/// A plan that needs neither reaches the model as it is. What no operation names is hidden from this
+/// request (`assemble`) or folded away for good (`compact`); the session keeps all of it.
 ///
 /// ```
 /// use ctxhost_engine_api::{Plan, Role};
@@ -207,7 +229,8 @@ impl Plan {
 /// What `compact` decided.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Compaction {
-    /// Apply this plan to the live transcript as a new epoch. It must make it smaller.
+    /// Apply this plan to the live transcript as a new epoch. It must make it smaller: a plan that keeps
+    /// everything is answered as [`Nothing`](Self::Nothing).
     Plan(Plan),
     /// Let the host's bundled engine compact in this engine's place.
     Delegate,

@@ -20,4 +20,8 @@ pub use build::Conversation;
 pub use contract::{Check, ContractOptions, ContractReport, Outcome, contract, plan_fault};
 pub use host::{LogLine, ScriptedHost};
 
+/// What [`generate`] is made of, in the version that its strategies belong to. An engine's property
+/// tests take it from here and need no dependency of their own.
+pub use proptest;
+
 pub use crate::abi::wait::{block_on, block_on_within};

@@ -4,9 +4,11 @@ mod bisect;
 mod branch;
 mod chaos;
 mod chat;
+mod check;
 mod compact;
 mod config;
 mod context;
+mod dev;
 mod diff;
 mod engines;
 mod export;
@@ -17,6 +19,7 @@ mod gc;
 mod install;
 mod moment;
 mod named;
+mod new;
 mod opening;
 mod output;
 mod render;
@@ -83,6 +86,9 @@ enum Command {
     /// The engine of the slot, and a canary beside it.
     #[command(subcommand)]
     Slot(slot::Slot),
+    New(new::New),
+    Dev(dev::Dev),
+    Check(check::Check),
     /// Experiments that try to lose something.
     #[command(subcommand)]
     Chaos(chaos::Chaos),
@@ -118,6 +124,9 @@ pub fn run() -> ExitCode {
         Command::Config(command) => command.run(arguments.config.as_deref(), &mut output),
         Command::Use(command) => command.run(arguments.config.as_deref(), &mut output),
         Command::Slot(command) => command.run(arguments.config.as_deref(), &mut output),
+        Command::New(command) => command.run(&mut output),
+        Command::Dev(command) => command.run(arguments.config.as_deref(), &mut output),
+        Command::Check(command) => command.run(arguments.config.as_deref(), &mut output),
         Command::Chaos(command) => command.run(&mut output),
         Command::Store(command) => command.run(arguments.config.as_deref(), &mut output),
     };

@@ -2,7 +2,8 @@
 //!
 //! Linked and loaded engines come through the same door ([`EngineDoor`]) and are called the same
 //! way ([`LiveEngine`]). This room does not know sessions, laws or the config file: it is told what
-//! to open and it is handed transcripts.
+//! to open and it is handed transcripts. Where an engine sits, on a lane or in a worker process, only its
+//! seat knows.
 //!
 //! [`EngineDoor`]: ctxhost_engine_api::border::EngineDoor
 

@@ -26,5 +26,8 @@ pub mod config;
 pub mod runtime;
 
 pub mod chaos;
+pub mod check;
+pub mod dev;
+pub mod scaffold;
 
 pub mod cli;

@@ -1,7 +1,13 @@
 //! What the stories in `tests/` share: built engines, recorded sessions, the binary, and a
 //! provider that is none.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stderr,
+    clippy::indexing_slicing
+)]
 
 pub mod cutter;
 pub mod native;
@@ -51,6 +57,31 @@ pub fn chaos_library() -> PathBuf {
     let target = fixtures_target();
     build(&root().join("tests/fixtures/chaos"), &[], &target);
     target.join("debug/libchaos.so")
+}
+
+/// The library of the engine that is broken on purpose, as one of its kinds: a copy in `folder`, in which
+/// the marker names the kind. Built at the first call.
+pub fn broken_library(kind: &str, folder: &Path) -> PathBuf {
+    const MARKER: &[u8] = b"BROKEN-ENGINE-KIND=good~~~~~~~~~";
+    let target = fixtures_target();
+    build(&root().join("tests/fixtures/broken"), &[], &target);
+    let mut bytes = std::fs::read(target.join("debug/libbroken.so")).expect("it was built");
+    let places: Vec<usize> = bytes
+        .windows(MARKER.len())
+        .enumerate()
+        .filter(|(_, at)| *at == MARKER)
+        .map(|(at, _)| at)
+        .collect();
+    assert_eq!(places.len(), 1, "the marker stands once in the library");
+    let end = places[0] + MARKER.len();
+    let name = bytes[places[0]..end].iter().position(|byte| *byte == b'=').expect("a marker") + 1;
+    let field = &mut bytes[places[0] + name..end];
+    assert!(kind.len() <= field.len(), "{kind} does not fit into the marker");
+    field.fill(b'~');
+    field[..kind.len()].copy_from_slice(kind.as_bytes());
+    let path = folder.join(format!("lib{}.so", kind.replace('-', "_")));
+    std::fs::write(&path, bytes).expect("a library can be written");
+    path
 }
 
 /// Where crates outside the workspace are built: their dependencies are compiled once for all.

@@ -2,19 +2,22 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
+#[path = "cli/journey.rs"]
+mod journey;
 #[path = "cli/trust.rs"]
 mod trust;
 
 use std::fs;
 use std::path::Path;
 
-use ctxhost_tests::{bundled_library, ctxhost};
+use ctxhost_tests::{broken_library, bundled_library, ctxhost, root};
 
 /// `TRYCMD=overwrite cargo test -p ctxhost-tests --test cli` writes down what the binary says now.
 #[test]
 fn transcripts() {
     let state = tempfile::tempdir().unwrap();
     let binary = Path::new(ctxhost().get_program()).to_owned();
+    libraries_to_check(&root().join("tests/cli/check.in"));
     trycmd::TestCases::new()
         .register_bin("ctxhost", binary)
         .env("NO_COLOR", "1")
@@ -22,6 +25,18 @@ fn transcripts() {
         // What engines did on this machine is no business of these. A case may name another folder.
         .env("XDG_STATE_HOME", state.path().to_string_lossy())
         .case("cli/*.trycmd");
+}
+
+/// The libraries that `cli/check.trycmd` names: one engine, sound and broken, and of another ABI.
+fn libraries_to_check(folder: &Path) {
+    for kind in ["good", "drops", "aborts"] {
+        broken_library(kind, folder);
+    }
+    let mut bytes = fs::read(folder.join("libgood.so")).unwrap();
+    let major = b"abi_major=1\n";
+    let at = bytes.windows(major.len()).position(|window| window == major).unwrap();
+    bytes[at + major.len() - 2] = b'9';
+    fs::write(folder.join("libabi_9.so"), bytes).unwrap();
 }
 
 /// Runs a command in a folder; its exit code and all that it said.

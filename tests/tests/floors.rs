@@ -14,7 +14,7 @@ const FLOORS: [&[&str]; 8] = [
     &["store", "trust"],
     &["config"],
     &["runtime"],
-    &["chaos"],
+    &["chaos", "check", "dev", "scaffold"],
     &["cli"],
     &["main"],
 ];

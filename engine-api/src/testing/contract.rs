@@ -33,11 +33,18 @@ pub struct ContractOptions {
     /// How long one call may take before it counts as hanging. 60 s, because the suite also runs
     /// unoptimised, on busy machines, over five megabytes.
     pub call_limit: Duration,
+    /// Told the name of each check before it begins, for whoever must know where a process died.
+    pub on_check: fn(&str),
 }
 
 impl Default for ContractOptions {
     fn default() -> Self {
-        ContractOptions { config: json!({}), completion: None, call_limit: Duration::from_secs(60) }
+        ContractOptions {
+            config: json!({}),
+            completion: None,
+            call_limit: Duration::from_secs(60),
+            on_check: |_| {},
+        }
     }
 }
 
@@ -68,11 +75,13 @@ impl Suite<'_> {
         rule: &'static str,
         body: impl FnOnce(EngineDoor, &ContractOptions) -> Verdict,
     ) {
+        let name = name.into();
+        (self.options.on_check)(&name);
         let verdict = catch(|| body(self.door, self.options));
         let outcome = match verdict.unwrap_or_else(|panicked| Err(panicked.message)) {
             Ok(()) => Outcome::Ok,
             Err(message) => Outcome::Failed(message),
         };
-        self.checks.push(Check { name: name.into(), rule, outcome });
+        self.checks.push(Check { name, rule, outcome });
     }
 }

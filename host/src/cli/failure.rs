@@ -25,6 +25,8 @@ enum Blame {
     Caller,
     /// The machine or the program failed.
     Inside,
+    /// The library that was named is no engine for this host.
+    Library,
     /// An engine is there and must not be loaded: nobody vouches for its bytes, or it is in
     /// quarantine.
     Distrust,
@@ -48,6 +50,11 @@ impl Failure {
     /// The program or the machine failed: exit code 1.
     pub(super) fn internal(message: impl Into<String>) -> Self {
         Failure { blame: Blame::Inside, message: message.into(), hints: Vec::new() }
+    }
+
+    /// The library cannot be loaded here: exit code 3.
+    pub(super) fn library(message: impl Into<String>) -> Self {
+        Failure { blame: Blame::Library, message: message.into(), hints: Vec::new() }
     }
 
     /// An engine must not be loaded: exit code 4.
@@ -77,6 +84,7 @@ impl Failure {
         match self.blame {
             Blame::Caller => ExitCode::from(2),
             Blame::Inside => ExitCode::from(1),
+            Blame::Library => ExitCode::from(3),
             Blame::Distrust => ExitCode::from(4),
         }
     }

@@ -3,9 +3,11 @@
 pub(in crate::cli) mod html;
 pub(in crate::cli) mod table;
 
+pub(in crate::cli) mod dev;
 pub(in crate::cli) mod diff;
 pub(in crate::cli) mod filling;
 pub(in crate::cli) mod grid;
+pub(in crate::cli) mod markdown;
 pub(in crate::cli) mod paint;
 pub(in crate::cli) mod phrase;
 #[cfg(test)]

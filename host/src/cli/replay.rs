@@ -1,4 +1,6 @@
-//! `ctxhost replay`: a recorded session shaped again, turn by turn.
+//! `ctxhost replay`: recorded sessions shaped again, turn by turn.
+
+mod source;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -6,6 +8,7 @@ use std::process::ExitCode;
 use clap::builder::NonEmptyStringValueParser;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
+pub(in crate::cli) use self::source::SessionSource;
 use super::failure::Failure;
 use super::opening::unlisted;
 use super::output::Output;
@@ -16,18 +19,20 @@ use crate::config::Config;
 use crate::runtime::replay;
 use crate::runtime::replay::report::{LineProblem, Report, Run, SessionFacts};
 use crate::runtime::roster::Roster;
-use crate::session::recording::{self, Recorded, UNKNOWN_MODEL};
+use crate::session::recording::{Recorded, UNKNOWN_MODEL};
 
-/// Replay a recorded session through one engine or several and show what each did to it.
+/// Replay recorded sessions through one engine or several and show what each did to them.
 ///
-/// Reads Pi, Claude Code and Codex sessions and plain OpenAI or Anthropic message arrays. Nothing is
-/// written to the session and nothing leaves this machine, unless the config names a model for
-/// summaries.
+/// Reads Pi, Claude Code and Codex sessions and plain OpenAI or Anthropic message arrays; demo:coding and
+/// demo:mixed are sessions that come with the program. Nothing is written to a session and nothing leaves
+/// this machine, unless the config names a model for summaries.
 #[derive(Debug, clap::Args)]
 pub(super) struct Replay {
-    /// The session.
-    file: PathBuf,
-    /// The context window to replay against, such as 32k; by default the window of its model.
+    /// The sessions: files, or demo:NAME.
+    #[arg(required = true, value_name = "FILE|demo:NAME")]
+    sessions: Vec<SessionSource>,
+    /// The context window to replay against, such as 32k; by default the window of a session's model, for
+    /// a demo its own.
     #[arg(long, value_name = "TOKENS", value_parser = parse_tokens)]
     window: Option<u64>,
     /// The engine, by id or by the path of its library; by default the one of the slot.
@@ -46,13 +51,16 @@ pub(super) struct Replay {
         value_parser = NonEmptyStringValueParser::new()
     )]
     engines: Vec<String>,
-    /// Print the report as JSON.
-    #[arg(long)]
+    /// Print the report as JSON: one object, or a list of them for several sessions.
+    #[arg(long, group = "data")]
     json: bool,
-    /// Leave times out of the JSON, so that two runs are the same to the byte.
-    #[arg(long, requires = "json")]
+    /// Print a Markdown table: one line for each session and engine.
+    #[arg(long, group = "data")]
+    markdown: bool,
+    /// Leave times out of the JSON or the Markdown, so that two runs are the same to the byte.
+    #[arg(long, requires = "data")]
     no_timings: bool,
-    /// Also write the report as one self-contained page.
+    /// Also write the report of a session as one self-contained page.
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
 }
@@ -63,25 +71,39 @@ impl Replay {
         config_path: Option<&Path>,
         output: &mut Output,
     ) -> Result<ExitCode, Failure> {
-        let recorded = recording::read(&self.file)?;
-        let config = setup::find_config(config_path, &self.file, output)?;
+        if self.report.is_some() && self.sessions.len() > 1 {
+            return Err(Failure::caller("--report makes the page of one session; name one"));
+        }
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| Failure::internal(error.to_string()))?;
-        let report = runtime.block_on(self.replay(&recorded, &config, output))?;
-        self.show(&report, output)?;
-        let violations: u64 = report.runs.iter().map(|run| run.totals.violations).sum();
+        let mut reports = Vec::new();
+        for source in &self.sessions {
+            let recorded = source.open()?;
+            let config = setup::find_config(config_path, &source.place(), output)?;
+            let report = runtime.block_on(self.replay(source, &recorded, &config, output))?;
+            if !self.json && !self.markdown {
+                let gap = if reports.is_empty() { "" } else { "\n" };
+                output
+                    .print(&format!("{gap}{}", render::table::render(&report, output.style())))?;
+            }
+            reports.push(report);
+        }
+        let runs = reports.iter().flat_map(|report| &report.runs);
+        let violations: u64 = runs.map(|run| run.totals.violations).sum();
+        self.hand_over(reports, output)?;
         Ok(if violations == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 
     async fn replay(
         &self,
+        source: &SessionSource,
         recorded: &Recorded,
         config: &Config,
         output: &mut Output,
     ) -> Result<Report, Failure> {
         let roster = Roster::of(config);
         let model = recorded.session.model();
-        let (mut setup, window) = setup::of(config, &roster, model, self.window)?;
+        let (mut setup, window) = source.setup(config, &roster, model, self.window)?;
         let names = self.engine_names(config, output)?;
         let mut runs: Vec<Run> = Vec::new();
         for name in &names {
@@ -96,7 +118,7 @@ impl Replay {
             runs.push(run.await.map_err(|error| setup::broken_off(config, name, &window, error))?);
             bar.finish_and_clear();
         }
-        Ok(Report { session: facts(&self.file, recorded), window, runs })
+        Ok(Report { session: facts(&source.name(), recorded), window, runs })
     }
 
     /// The engines that were asked for; without any, the one of the slot. An engine asked for by name
@@ -112,31 +134,42 @@ impl Replay {
         }
     }
 
-    fn show(&self, report: &Report, output: &mut Output) -> Result<(), Failure> {
-        if let Some(path) = &self.report {
+    /// Writes what was asked for beside the text for people: the page, the data.
+    fn hand_over(&self, reports: Vec<Report>, output: &mut Output) -> Result<(), Failure> {
+        if let (Some(path), Some(report)) = (&self.report, reports.first()) {
             let page = render::html::page(report);
             std::fs::write(path, page).map_err(|error| {
                 Failure::caller(format!("cannot write {}: {error}", path.display()))
             })?;
             output.remark(&format!("report {}", path.display()));
         }
-        if self.json {
-            let report = report.clone();
-            let report = if self.no_timings { report.without_timings() } else { report };
-            let json = serde_json::to_string_pretty(&report)
-                .map_err(|error| Failure::internal(error.to_string()))?;
-            return Ok(output.print(&format!("{json}\n"))?);
+        if self.markdown {
+            let with_timings = !self.no_timings;
+            return Ok(output.print(&render::markdown::render(&reports, with_timings))?);
         }
-        Ok(output.print(&render::table::render(report, output.style()))?)
+        if !self.json {
+            return Ok(());
+        }
+        let timed = |report: Report| match self.no_timings {
+            true => report.without_timings(),
+            false => report,
+        };
+        let reports: Vec<Report> = reports.into_iter().map(timed).collect();
+        let json = match reports.as_slice() {
+            [report] => serde_json::to_string_pretty(report),
+            reports => serde_json::to_string_pretty(reports),
+        };
+        let json = json.map_err(|error| Failure::internal(error.to_string()))?;
+        Ok(output.print(&format!("{json}\n"))?)
     }
 }
 
-fn facts(path: &Path, recorded: &Recorded) -> SessionFacts {
+fn facts(name: &str, recorded: &Recorded) -> SessionFacts {
     let (entries, turns, requests) = replay::count(&recorded.session);
     let model = recorded.session.model().map(|(_, id)| id);
     let problem = |line, message: &str| LineProblem { line, message: message.into() };
     SessionFacts {
-        name: path.file_name().unwrap_or_default().to_string_lossy().into_owned(),
+        name: name.to_owned(),
         format: recorded.format.clone(),
         entries,
         turns,

@@ -10,6 +10,7 @@ mod block;
 mod chat;
 mod claude_code;
 mod codex;
+mod demo;
 mod detect;
 mod draft;
 mod line;
@@ -22,9 +23,10 @@ use std::fmt;
 
 use serde_json::Value;
 
+pub use demo::{DEMO_PREFIX, DEMOS, Demo};
 pub use detect::detect;
 pub use draft::UNKNOWN_MODEL;
-pub use opened::{OpenError, Recorded, read};
+pub use opened::{OpenError, Recorded, open, read};
 
 /// A format that a recording may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

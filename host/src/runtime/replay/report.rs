@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::survival::Shares;
 
 /// One session replayed through one or more engines.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Report {
     /// The session.
     pub session: SessionFacts,
@@ -18,7 +18,7 @@ pub struct Report {
 }
 
 /// What was replayed.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct SessionFacts {
     /// File name, without folders.
     pub name: String,
@@ -37,7 +37,7 @@ pub struct SessionFacts {
 }
 
 /// A line that could not be read.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct LineProblem {
     /// Line number, from 1.
     pub line: u64,
@@ -46,7 +46,7 @@ pub struct LineProblem {
 }
 
 /// The window and how it became a budget.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct WindowFacts {
     /// The whole window, in provider tokens.
     pub window_tokens: u64,
@@ -59,7 +59,7 @@ pub struct WindowFacts {
 }
 
 /// One engine's run over the session.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Run {
     /// The engine that was asked to shape the requests.
     pub engine: EngineFacts,
@@ -76,7 +76,7 @@ pub struct Run {
 }
 
 /// Which engine, and where it came from.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct EngineFacts {
     /// Its id.
     pub id: String,
@@ -87,7 +87,7 @@ pub struct EngineFacts {
 }
 
 /// One turn: a user message and every request until the next.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct TurnRow {
     /// From 1.
     pub turn: u64,
@@ -118,7 +118,7 @@ pub struct TurnRow {
 }
 
 /// One compaction that was tried.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct CompactionRow {
     /// The turn it fell into, from 1.
     pub turn: u64,
@@ -147,7 +147,7 @@ pub struct CompactionRow {
 }
 
 /// One entry that a request no longer shows in full.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct DroppedRow {
     /// The turn in which it happened first.
     pub turn: u64,
@@ -168,7 +168,7 @@ pub struct DroppedRow {
 }
 
 /// One request on the curve.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Point {
     /// From 1.
     pub request: u64,
@@ -181,7 +181,7 @@ pub struct Point {
 }
 
 /// Sums of a run.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Totals {
     /// Requests.
     pub requests: u64,

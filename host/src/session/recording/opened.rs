@@ -47,11 +47,20 @@ pub enum OpenError {
 /// [`OpenError`] where the file cannot be read or holds no session of a known format.
 pub fn read(path: &Path) -> Result<Recorded, OpenError> {
     let unreadable = |source| OpenError::Unreadable { path: path.into(), source };
-    let unusable = |source| OpenError::Recording { path: path.into(), source };
     let bytes = std::fs::read(path).map_err(unreadable)?;
-    match detect(&bytes).map_err(unusable)? {
-        Format::Pi => Ok(read_pi(&path.display().to_string(), &bytes)?),
-        foreign => Ok(opened(foreign, import(foreign, &bytes).map_err(unusable)?)?),
+    open(&path.display().to_string(), &bytes)
+}
+
+/// Opens the bytes of a recording of any format. Errors call it by `name`.
+///
+/// # Errors
+///
+/// [`OpenError`] where the bytes are no session of a known format.
+pub fn open(name: &str, bytes: &[u8]) -> Result<Recorded, OpenError> {
+    let unusable = |source| OpenError::Recording { path: name.into(), source };
+    match detect(bytes).map_err(unusable)? {
+        Format::Pi => Ok(read_pi(name, bytes)?),
+        foreign => Ok(opened(foreign, import(foreign, bytes).map_err(unusable)?)?),
     }
 }
 

@@ -1,0 +1,247 @@
+//! Histories: the conversation of a case, the same in every process, and what is left of it while the
+//! smallest one that fails is looked for.
+
+use ctxhost_engine_api::testing::generate::{Script, transcripts};
+use ctxhost_engine_api::transcript::log::{NewEntry, TranscriptLog};
+use ctxhost_engine_api::transcript::tokens;
+use ctxhost_engine_api::{Flags, Message, Role, Transcript};
+use proptest::strategy::{Strategy as _, ValueTree as _};
+use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::provider::Family;
+use super::settings::{SEED, WORK_EVERY};
+use super::working;
+
+/// Characters that are left of a text that was cut.
+const CUT_CHARS: usize = 8;
+
+/// Characters of a text that are shown to a person.
+const SHOWN_CHARS: usize = 56;
+
+/// Entries, oldest first.
+#[derive(Clone, Debug, Default)]
+pub(super) struct History {
+    entries: Vec<NewEntry>,
+}
+
+/// What was taken away from a history.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub(super) struct Cut {
+    /// Positions of entries that are left out, in the history as it was generated.
+    pub(super) without: Vec<usize>,
+    /// Positions of entries whose text is cut short.
+    pub(super) short: Vec<usize>,
+}
+
+impl History {
+    /// The history of a number, as a session of this family's models holds it.
+    pub(super) fn generated(number: u64, family: Family) -> History {
+        let script = match number % WORK_EVERY {
+            0 => working::script(number, 4 + number % 13).finish().entries,
+            _ => any(number),
+        };
+        let mut entries = script;
+        entries.iter_mut().for_each(|entry| dress(entry, family));
+        History { entries }
+    }
+
+    /// The same after a cut.
+    pub(super) fn after(mut self, cut: &Cut) -> History {
+        for &at in &cut.short {
+            if let Some(entry) = self.entries.get_mut(at) {
+                shorten(entry);
+            }
+        }
+        let mut at = 0;
+        self.entries.retain(|_| {
+            at += 1;
+            !cut.without.contains(&(at - 1))
+        });
+        // Whoever followed a message that is gone follows the one before it.
+        let mut parent = String::new();
+        for entry in &mut self.entries {
+            entry.parent_id = std::mem::replace(&mut parent, entry.id.clone());
+        }
+        self
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether the text of an entry can still become shorter.
+    pub(super) fn is_long(&self, at: usize) -> bool {
+        self.entries.get(at).is_some_and(|entry| entry.text.chars().count() > CUT_CHARS)
+    }
+
+    pub(super) fn transcript(&self) -> Transcript {
+        self.first(self.len())
+    }
+
+    /// The transcript as it was after its first entries.
+    pub(super) fn first(&self, entries: usize) -> Transcript {
+        let mut log = TranscriptLog::new(0);
+        self.entries.iter().take(entries).for_each(|entry| _ = log.append(entry.clone()));
+        log.snapshot()
+    }
+
+    /// Its messages for a person: `[1] assistant  tool_use t1`.
+    pub(super) fn lines(&self) -> Vec<String> {
+        let line = |(at, entry): (usize, &NewEntry)| {
+            format!("[{at}] {:<10} {}", entry.role.name(), said(entry))
+        };
+        self.entries.iter().enumerate().map(line).collect()
+    }
+}
+
+/// Any conversation of the generators, by its number.
+fn any(number: u64) -> Vec<NewEntry> {
+    let mut seed = [0; 32];
+    let words = [SEED, number, SEED.rotate_left(17), !number];
+    for (bytes, word) in seed.chunks_mut(8).zip(words) {
+        bytes.copy_from_slice(&word.to_le_bytes());
+    }
+    let random = TestRng::from_seed(RngAlgorithm::ChaCha, &seed);
+    let mut runner = TestRunner::new_with_rng(Config::default(), random);
+    let tree = transcripts().new_tree(&mut runner);
+    tree.map_or_else(|_| Script::new().finish(), |tree| tree.current()).entries
+}
+
+/// The JSON of a message, taken apart.
+type Members = Map<String, Value>;
+
+/// Gives an entry the names, call ids and signatures that models of a family leave in a session.
+fn dress(entry: &mut NewEntry, family: Family) {
+    let Ok(mut message) = serde_json::from_str::<Members>(&entry.raw) else { return };
+    if entry.role == Role::Assistant {
+        for (name, value) in ["api", "provider", "model"].into_iter().zip(family.speaker()) {
+            message.insert(name.to_owned(), value.into());
+        }
+    }
+    for block in blocks(&mut message) {
+        if is_of(block, "toolCall") {
+            let id = block.get("id").and_then(Value::as_str).unwrap_or_default();
+            let id = renamed(id, family);
+            block.insert("id".to_owned(), id.into());
+            if family == Family::Gemini {
+                block.insert("thoughtSignature".to_owned(), "c2lnbmVk".into());
+            }
+        }
+    }
+    if let Some(id) = message.get_mut("toolCallId") {
+        *id = renamed(id.as_str().unwrap_or_default(), family).into();
+    }
+    entry.calls.iter_mut().for_each(|id| *id = renamed(id, family));
+    entry.answers = entry.answers.as_deref().map(|id| renamed(id, family));
+    rewrite(entry, message);
+}
+
+/// The id of a call as a family writes it.
+fn renamed(id: &str, family: Family) -> String {
+    match family {
+        Family::OpenaiResponses => format!("{id}|fc_{id}"),
+        _ => id.to_owned(),
+    }
+}
+
+/// Leaves the beginning of every text of an entry.
+fn shorten(entry: &mut NewEntry) {
+    let Ok(mut message) = serde_json::from_str::<Members>(&entry.raw) else { return };
+    message.get_mut("content").into_iter().for_each(cut_text);
+    for block in blocks(&mut message) {
+        if is_of(block, "text") {
+            block.get_mut("text").into_iter().for_each(cut_text);
+        }
+        if is_of(block, "toolCall") {
+            block.insert("arguments".to_owned(), Members::new().into());
+        }
+    }
+    rewrite(entry, message);
+}
+
+/// Cuts a text; what is none stays.
+fn cut_text(text: &mut Value) {
+    if let Some(long) = text.as_str() {
+        *text = long.chars().take(CUT_CHARS).collect::<String>().into();
+    }
+}
+
+/// The content of a message that has blocks.
+fn blocks(message: &mut Members) -> impl Iterator<Item = &mut Members> {
+    let content = message.get_mut("content").and_then(Value::as_array_mut);
+    content.into_iter().flatten().filter_map(Value::as_object_mut)
+}
+
+fn is_of(block: &Members, kind: &str) -> bool {
+    block.get("type").is_some_and(|found| found == kind)
+}
+
+fn rewrite(entry: &mut NewEntry, message: Members) {
+    entry.raw = Value::Object(message).to_string();
+    let parsed = Message::parse(&entry.raw, "");
+    (entry.text, entry.tokens) = (parsed.text(), tokens::message(&parsed));
+}
+
+/// What an entry says or does, on one line.
+fn said(entry: &NewEntry) -> String {
+    let mut parts = Vec::new();
+    if let Some(id) = &entry.answers {
+        parts.push(format!("tool_result {id}"));
+    }
+    if !entry.text.is_empty() && entry.answers.is_none() {
+        parts.push(quoted(&entry.text));
+    }
+    if entry.flags.contains(Flags::IMAGES) {
+        parts.push("(with images)".to_owned());
+    }
+    parts.extend(entry.calls.iter().map(|id| format!("tool_use {id}")));
+    if parts.is_empty() { "\"\"".to_owned() } else { parts.join("  ") }
+}
+
+/// A text in quotes, on one line, no longer than a line.
+pub(super) fn quoted(text: &str) -> String {
+    let mut shown: String = text.chars().take(SHOWN_CHARS).collect();
+    if text.chars().nth(SHOWN_CHARS).is_some() {
+        shown.push('…');
+    }
+    format!("{shown:?}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_is_a_history_and_a_cut_of_it_still_one() {
+        for number in 0..12 {
+            for family in Family::ALL {
+                let history = History::generated(number, family);
+                let again = History::generated(number, family);
+                assert_eq!(history.lines(), again.lines(), "{number}");
+                for entry in history.transcript().iter() {
+                    let (raw, text) = (entry.raw().to_owned(), entry.text().to_owned());
+                    assert_eq!(Message::parse(&raw, "").text(), text);
+                }
+            }
+        }
+        let work = History::generated(0, Family::OpenaiResponses);
+        assert!(work.lines()[1].contains("tool_use r0a|fc_r0a"), "{:?}", work.lines());
+        let cut = Cut { without: vec![2, 3, 4], short: vec![0] };
+        let small = work.clone().after(&cut).transcript();
+        assert_eq!(small.len() + 3, work.len());
+        assert_eq!(small.get(0).unwrap().text(), "Please r");
+        assert!(small.get(1).unwrap().has(Flags::UNANSWERED));
+        assert!(work.is_long(0) && !work.is_long(usize::MAX));
+    }
+
+    #[test]
+    fn every_family_leaves_its_marks() {
+        let raw = |family| History::generated(0, family).entries[1].raw.clone();
+        assert!(raw(Family::Gemini).contains("thoughtSignature"));
+        assert!(raw(Family::OpenaiChat).contains("openai-completions"));
+        assert!(raw(Family::Anthropic).contains("claude"));
+    }
+}

@@ -1,0 +1,172 @@
+//! `ctxhost check`: a library held against the contract of engines, rule by rule.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use ctxhost_engine_api::border::{ABI_MAJOR, Meta};
+use serde_json::{Value, json};
+
+use super::failure::Failure;
+use super::output::Output;
+use super::render::phrase::counted;
+use crate::check::{CALL_LIMIT, CheckError, Group, GroupReport, Kit, REPORT_FILE, Report, serve};
+use crate::config::Config;
+use crate::engine::{Inspected, LoadError, inspect};
+
+/// Hold an engine's library against the contract, rule by rule.
+///
+/// Every test runs in a process of its own, so an engine that aborts or hangs harms nobody. What an engine
+/// answers is judged before the host's law repairs it. A failure is shown with the smallest conversation
+/// at which it happens and the command that repeats it. The engine's settings are those of the file of
+/// --config, and of no other. A whole run leaves conformance.json in this folder, which speaks for these
+/// very bytes. Exit code 0: conformant; 1: not; 3: no engine that this
+/// host can load.
+#[derive(Debug, clap::Args)]
+pub(super) struct Check {
+    /// The library.
+    #[arg(required_unless_present = "child")]
+    file: Option<PathBuf>,
+    /// Run these groups only: load, contract, transcript, progress, determinism, restart, limits,
+    /// cancellation, services, isolation, resources, security.
+    #[arg(long, value_name = "GROUP,..", value_delimiter = ',', hide_possible_values = true)]
+    only: Vec<Group>,
+    /// Run this case of each group only, as a failure names it.
+    #[arg(long, value_name = "N")]
+    case: Option<u64>,
+    /// Answer with the report as JSON.
+    #[arg(long)]
+    json: bool,
+    /// How many seconds one call of the engine may take before it counts as hanging.
+    #[arg(long, value_name = "SECONDS", default_value_t = CALL_LIMIT.as_secs())]
+    call_limit: u64,
+    /// Do the job in this folder, as a child of the kit.
+    #[arg(long, value_name = "FOLDER", hide = true)]
+    child: Option<PathBuf>,
+}
+
+/// The widest name of a group, and what it stands in.
+const NAME_WIDTH: usize = 13;
+
+impl Check {
+    pub(super) fn run(
+        self,
+        config_path: Option<&Path>,
+        output: &mut Output,
+    ) -> Result<ExitCode, Failure> {
+        if let Some(folder) = &self.child {
+            serve(folder)?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        let file = self.file.unwrap_or_default();
+        let inspected = inspect(&file).map_err(|error| Failure::from(CheckError::from(error)))?;
+        let config = own_config(config_path, &inspected)?;
+        if !self.json {
+            output.print(&headline(&inspected))?;
+        }
+        let kit = Kit {
+            file,
+            config,
+            only: self.only,
+            case: self.case,
+            call_limit: Duration::from_secs(self.call_limit.max(1)),
+            program: std::env::current_exe()?,
+            arguments: vec!["check".to_owned(), "--child".to_owned()],
+        };
+        let mut written = Ok(());
+        let report = kit.run(&mut |group| {
+            if !self.json && written.is_ok() {
+                written = output.print(&told(group));
+            }
+        })?;
+        written?;
+        let left = leave(&report)?;
+        output.print(&if self.json { report.to_json() } else { verdict(&report, left) })?;
+        Ok(ExitCode::from(u8::from(!report.conformant)))
+    }
+}
+
+/// The table `[plugins.entries.<id>.config]` of the file that was named. No other config counts: what a
+/// verdict says must not depend on the folder it was asked for in.
+fn own_config(path: Option<&Path>, inspected: &Inspected) -> Result<Value, Failure> {
+    let Some(path) = path else { return Ok(json!({})) };
+    Ok(Config::load(path)?.engine_config(&inspected.meta.id))
+}
+
+fn headline(inspected: &Inspected) -> String {
+    let Meta { id, version, abi_major, abi_minor, .. } = &inspected.meta;
+    format!("{id} {version}  ABI {abi_major}.{abi_minor}  sha256 {}\n", inspected.sha256)
+}
+
+/// One group: a line, and what failed in it.
+fn told(group: &GroupReport) -> String {
+    let name = group.name.name();
+    let seconds = format!("{:.1}s", group.seconds);
+    if group.ok {
+        return format!("  {name:<NAME_WIDTH$}ok    {seconds:<7}{}\n", group.covered);
+    }
+    let mut text = String::new();
+    for failure in &group.failures {
+        text += &format!("  {name:<NAME_WIDTH$}FAIL  ");
+        if failure.history.is_empty() {
+            text += &format!("{}\n", failure.message);
+        } else {
+            let messages = counted(failure.history.len() as u64, "message");
+            text += &format!("case {} shrunk to {messages}\n", failure.case);
+            failure.history.iter().for_each(|line| text += &format!("    {line}\n"));
+            text += &format!("    {}\n", failure.message);
+        }
+        if !failure.also.is_empty() {
+            let cases: Vec<String> = failure.also.iter().map(u64::to_string).collect();
+            text += &format!("    the same in case {}\n", cases.join(", "));
+        }
+        text += &format!("    again: {}\n", failure.again);
+    }
+    text
+}
+
+/// Leaves the report of a whole run in this folder, and says whether it did.
+fn leave(report: &Report) -> Result<bool, Failure> {
+    if report.complete {
+        std::fs::write(REPORT_FILE, report.to_json())
+            .map_err(|error| Failure::internal(format!("cannot write {REPORT_FILE}: {error}")))?;
+    }
+    Ok(report.complete)
+}
+
+fn verdict(report: &Report, left: bool) -> String {
+    let Report { checks, failed, seconds, .. } = report;
+    let to = if left { format!("  -> {REPORT_FILE}") } else { String::new() };
+    let checks = counted(*checks, "check");
+    match report.conformant {
+        true => format!("CONFORMANT  {checks}, 0 failed, {seconds:.1}s{to}\n"),
+        false => format!("NOT CONFORMANT  {failed} failed, {checks}, {seconds:.1}s{to}\n"),
+    }
+}
+
+impl From<CheckError> for Failure {
+    fn from(error: CheckError) -> Self {
+        match error {
+            CheckError::NotLoadable(LoadError::WrongMajor { theirs, .. }) => {
+                let ours = Meta::ours().abi_minor;
+                Failure::library(format!(
+                    "engine wants ABI {theirs}, this host speaks {ABI_MAJOR}.0 to {ABI_MAJOR}.{ours}; \
+                     nothing was called"
+                ))
+            }
+            CheckError::NotLoadable(error @ LoadError::Unreadable { .. }) => {
+                Failure::caller(error.to_string())
+            }
+            CheckError::NotLoadable(error) => {
+                Failure::library(error.to_string()).hint("nothing was called")
+            }
+            CheckError::NotLoaded { reason } => {
+                Failure::library(reason).hint("no call of the engine was made")
+            }
+            CheckError::NoSuchCase { .. } => Failure::caller(error.to_string()),
+            CheckError::Io { .. } | CheckError::BadJob { .. } => {
+                Failure::internal(error.to_string())
+            }
+        }
+    }
+}

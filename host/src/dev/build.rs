@@ -1,0 +1,137 @@
+//! One build of an engine: cargo or make runs, says what it has to say, and the library is found.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde::Deserialize;
+
+use super::project::Builder;
+use super::{DevError, Project};
+
+/// Where a Makefile leaves the library.
+const MAKE_FOLDER: &str = "build";
+
+/// How a crate is built.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Profile {
+    /// As hosts will load it: its times mean something.
+    #[default]
+    Release,
+    /// Built sooner, slower when it runs.
+    Debug,
+}
+
+/// A library that was built.
+#[derive(Clone, Debug)]
+pub struct Built {
+    /// The file, which the next build replaces.
+    pub library: PathBuf,
+    /// How long that took.
+    pub took: Duration,
+}
+
+impl Project {
+    /// Builds the engine. Warnings and errors go to standard error as the tool writes them.
+    ///
+    /// # Errors
+    ///
+    /// [`DevError`]: no tool, a failed build, a build without a library.
+    pub fn build(&self, profile: Profile) -> Result<Built, DevError> {
+        let began = Instant::now();
+        let library = match self.builder() {
+            Builder::Cargo => build_with_cargo(self.folder(), profile)?,
+            Builder::Make => build_with_make(self.folder())?,
+        };
+        Ok(Built { library, took: began.elapsed() })
+    }
+}
+
+fn build_with_cargo(folder: &Path, profile: Profile) -> Result<PathBuf, DevError> {
+    let program = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());
+    let mut command = Command::new(&program);
+    // Messages about artefacts on standard output, those for people on standard error.
+    command.args(["build", "--lib", "--message-format=json-render-diagnostics"]);
+    command.args((profile == Profile::Release).then_some("--release"));
+    let messages = run(command, &program, folder)?;
+    let manifest = folder.join("Cargo.toml");
+    let mut libraries = messages.lines().filter_map(|line| library_of(line, &manifest));
+    libraries.next_back().ok_or_else(|| DevError::NoLibrary {
+        hint: "the crate needs crate-type = [\"cdylib\"] in the [lib] of its Cargo.toml".into(),
+    })
+}
+
+fn build_with_make(folder: &Path) -> Result<PathBuf, DevError> {
+    let program = std::env::var("MAKE").unwrap_or_else(|_| "make".into());
+    let mut command = Command::new(&program);
+    command.arg("--silent");
+    run(command, &program, folder)?;
+    let entries = std::fs::read_dir(folder.join(MAKE_FOLDER)).into_iter().flatten().flatten();
+    let libraries = entries.map(|entry| entry.path()).filter(|path| is_library(path));
+    let newest = |path: &PathBuf| path.metadata().and_then(|facts| facts.modified()).ok();
+    libraries.max_by_key(newest).ok_or_else(|| DevError::NoLibrary {
+        hint: format!("make is expected to leave it in {MAKE_FOLDER}/"),
+    })
+}
+
+/// What a tool writes to standard output, where it ends well.
+fn run(mut command: Command, program: &str, folder: &Path) -> Result<String, DevError> {
+    command.current_dir(folder).stdin(Stdio::null()).stderr(Stdio::inherit());
+    let output = command
+        .output()
+        .map_err(|source| DevError::NoTool { program: program.to_owned(), source })?;
+    match output.status.success() {
+        true => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
+        false => Err(DevError::NotBuilt { program: name_of(program) }),
+    }
+}
+
+fn name_of(program: &str) -> String {
+    Path::new(program).file_name().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+/// A message of cargo, as far as it matters here.
+#[derive(Deserialize)]
+struct Artifact {
+    reason: String,
+    manifest_path: PathBuf,
+    #[serde(default)]
+    filenames: Vec<PathBuf>,
+}
+
+/// The library that a message says was built of a manifest.
+fn library_of(message: &str, manifest: &Path) -> Option<PathBuf> {
+    let artifact: Artifact = serde_json::from_str(message).ok()?;
+    let is_ours = artifact.reason == "compiler-artifact" && artifact.manifest_path == manifest;
+    artifact.filenames.into_iter().find(|path| is_ours && is_library(path))
+}
+
+fn is_library(path: &Path) -> bool {
+    path.extension().is_some_and(|found| found == "so" || found == "dylib")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_library_is_that_of_the_crate_itself() {
+        let manifest = Path::new("/engine/Cargo.toml");
+        let line = |reason: &str, manifest: &str, file: &str| {
+            format!(
+                r#"{{"reason":{reason:?},"manifest_path":{manifest:?},"filenames":["x.rlib",{file:?}],"fresh":true}}"#
+            )
+        };
+        let ours = line("compiler-artifact", "/engine/Cargo.toml", "/t/libengine.so");
+        assert_eq!(library_of(&ours, manifest), Some("/t/libengine.so".into()));
+        for other in [
+            line("compiler-artifact", "/derive/Cargo.toml", "/t/libderive.so"),
+            line("compiler-artifact", "/engine/Cargo.toml", "/t/libengine.rlib"),
+            line("build-script-executed", "/engine/Cargo.toml", "/t/libengine.so"),
+            r#"{"reason":"build-finished","success":true}"#.into(),
+            "not JSON".into(),
+        ] {
+            assert_eq!(library_of(&other, manifest), None, "{other}");
+        }
+    }
+}

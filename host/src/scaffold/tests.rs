@@ -1,0 +1,112 @@
+//! What lies in a folder that was written, and what is never written over.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+use super::*;
+
+fn scaffold(language: Language, engine_api: EngineApi) -> Scaffold {
+    Scaffold { name: "keep-errors".parse().unwrap(), language, engine_api }
+}
+
+fn version() -> EngineApi {
+    EngineApi::Version("1.0".into())
+}
+
+/// A folder like that of the engine API, with a header in it.
+fn sources(home: &Path) -> EngineApi {
+    let folder = home.join("engine-api");
+    fs::create_dir_all(folder.join("include")).unwrap();
+    fs::write(folder.join("include").join(HEADER), "/* the header */\n").unwrap();
+    EngineApi::Path(folder)
+}
+
+/// The texts of all files below a folder.
+fn texts(folder: &Path, files: &[PathBuf]) -> Vec<(String, String)> {
+    let text = |path: &PathBuf| fs::read_to_string(folder.join(path)).unwrap();
+    files.iter().map(|path| (path.display().to_string(), text(path))).collect()
+}
+
+#[test]
+fn every_word_has_found_its_place() {
+    for language in [Language::Rust, Language::C] {
+        let home = tempfile::tempdir().unwrap();
+        let folder = home.path().join("deep/keep-errors");
+        let files = scaffold(language, sources(home.path())).write(&folder).unwrap();
+        for (path, text) in texts(&folder, &files) {
+            for place in ["@id@", "@lib@", "@name@", "@engine_api@"] {
+                assert!(!text.contains(place) && !path.contains(place), "{path}: {place}");
+            }
+            assert!(text.ends_with('\n'), "{path}");
+        }
+    }
+}
+
+#[test]
+fn a_rust_engine_has_what_it_needs() {
+    let home = tempfile::tempdir().unwrap();
+    let folder = home.path().join("keep-errors");
+    let files = scaffold(Language::Rust, version()).write(&folder).unwrap();
+    let names: BTreeSet<String> = files.iter().map(|path| path.display().to_string()).collect();
+    let wanted = [
+        ".github/workflows/engine.yml",
+        ".gitignore",
+        "Cargo.toml",
+        "README.md",
+        "rustfmt.toml",
+        "src/choice.rs",
+        "src/lib.rs",
+        "tests/conformance.rs",
+        "tests/properties.rs",
+    ];
+    assert_eq!(names, wanted.map(str::to_owned).into());
+    let read = |path: &str| fs::read_to_string(folder.join(path)).unwrap();
+    let lib = read("src/lib.rs");
+    assert!(lib.lines().count() < 80, "{}", lib.lines().count());
+    assert!(lib.contains("#![forbid(unsafe_code)]"));
+    let manifest: toml::Table = read("Cargo.toml").parse().unwrap();
+    assert_eq!(manifest["package"]["name"].as_str(), Some("keep-errors"));
+    assert_eq!(manifest["dependencies"]["ctxhost-engine-api"]["version"].as_str(), Some("1.0"));
+    let workflow = read(".github/workflows/engine.yml");
+    assert!(workflow.contains("target/release/libkeep_errors.so"), "{workflow}");
+}
+
+#[test]
+fn an_engine_in_c_brings_its_header() {
+    let home = tempfile::tempdir().unwrap();
+    let folder = home.path().join("keep-errors");
+    let files = scaffold(Language::C, sources(home.path())).write(&folder).unwrap();
+    let names: BTreeSet<String> = files.iter().map(|path| path.display().to_string()).collect();
+    let wanted = [
+        ".github/workflows/engine.yml",
+        ".gitignore",
+        "Makefile",
+        "README.md",
+        "include/ctxhost_engine.h",
+        "src/keep_errors.c",
+    ];
+    assert_eq!(names, wanted.map(str::to_owned).into());
+    let header = fs::read_to_string(folder.join("include").join(HEADER)).unwrap();
+    assert_eq!(header, "/* the header */\n");
+    // Without a header there is nothing to build, so nothing is written.
+    let folder = home.path().join("other");
+    let refused = scaffold(Language::C, version()).write(&folder);
+    assert!(matches!(refused, Err(ScaffoldError::NoHeader { .. })));
+    assert!(!folder.exists());
+}
+
+#[test]
+fn nothing_is_written_over() {
+    let home = tempfile::tempdir().unwrap();
+    let folder = home.path().join("keep-errors");
+    fs::create_dir(&folder).unwrap();
+    let refused = scaffold(Language::Rust, version()).write(&folder);
+    assert!(matches!(refused, Err(ScaffoldError::Exists { .. })));
+    assert_eq!(fs::read_dir(&folder).unwrap().count(), 0);
+    let file = home.path().join("file");
+    fs::write(&file, "mine").unwrap();
+    let refused = scaffold(Language::Rust, version()).write(&file);
+    assert!(matches!(refused, Err(ScaffoldError::Exists { .. })));
+    assert_eq!(fs::read_to_string(&file).unwrap(), "mine");
+}

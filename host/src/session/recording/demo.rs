@@ -1,0 +1,67 @@
+//! Recorded sessions that come with the program, so that there is something to replay on every machine.
+
+use super::{OpenError, Recorded, open};
+
+/// What stands before the name of one where a file could stand as well.
+pub const DEMO_PREFIX: &str = "demo:";
+
+/// A recorded session inside the program.
+#[derive(Clone, Copy, Debug)]
+pub struct Demo {
+    /// Its name, without the prefix.
+    pub name: &'static str,
+    /// What was done in it.
+    pub about: &'static str,
+    /// The window that it is replayed against where none is asked for, in provider tokens. The sessions are
+    /// too short to fill the window of a model of today, and an engine shows itself under pressure only.
+    pub window_tokens: u64,
+    bytes: &'static [u8],
+}
+
+/// All of them. Together they are 1.1 MB, which the program carries so that replaying needs no sources.
+pub const DEMOS: [Demo; 2] = [
+    Demo {
+        name: "coding",
+        about: "work on this repository: a test for engines of other versions",
+        window_tokens: 32_000,
+        bytes: include_bytes!("../../../../examples/sessions/coding.jsonl"),
+    },
+    Demo {
+        name: "mixed",
+        about: "work on this repository: its messages and settings; the person writes Chinese",
+        window_tokens: 32_000,
+        bytes: include_bytes!("../../../../examples/sessions/mixed.jsonl"),
+    },
+];
+
+impl Demo {
+    /// The one of a name, with or without its prefix.
+    pub fn find(name: &str) -> Option<&'static Demo> {
+        let name = name.strip_prefix(DEMO_PREFIX).unwrap_or(name);
+        DEMOS.iter().find(|demo| demo.name == name)
+    }
+
+    /// Opens it as a session in memory.
+    ///
+    /// # Errors
+    ///
+    /// [`OpenError`], which a test of this room rules out.
+    pub fn open(&self) -> Result<Recorded, OpenError> {
+        open(&format!("{DEMO_PREFIX}{}", self.name), self.bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_demo_opens_without_a_bad_line() {
+        for demo in DEMOS {
+            let recorded = Demo::find(&format!("demo:{}", demo.name)).unwrap().open().unwrap();
+            assert!(recorded.problems.is_empty(), "{}: {:?}", demo.name, recorded.problems);
+            assert!(recorded.session.branch().len() > 100, "{}", demo.name);
+        }
+        assert!(Demo::find("demo:nothing").is_none());
+    }
+}
