@@ -94,14 +94,14 @@ fn an_engine_is_installed_used_changed_refused_and_taken_away() {
     let before = place.config();
     let (code, said) = place.run(&["install", "libchaos.so"]);
     assert_eq!(code, Some(2), "{said}");
-    assert!(said.contains("installing runs native code with your permissions"), "{said}");
+    assert!(said.contains("installing runs native code, in a process of its own"), "{said}");
     assert!(said.contains("nobody can be asked here"), "{said}");
     assert_eq!(place.config(), before, "who was not asked did not agree");
     assert!(!place.at("ctxhost.lock").exists());
 
     let said = place.done(&["install", "libchaos.so", "--yes"]);
     assert!(said.contains("\nchaos 0.1.0  sha256 "), "{said}");
-    assert!(said.contains("  signer none  isolation "), "{said}");
+    assert!(said.contains("  signer none  isolation process\n"), "{said}");
     assert!(said.contains("\npinned in ctxhost.lock\n"), "{said}");
     assert!(place.config().starts_with(&before), "{}", place.config());
     let installed = place.installed();
@@ -326,7 +326,9 @@ fn an_engine_that_crashes_its_hosts_is_held_until_it_is_released() {
         "[plugins.entries.chaos]\nisolation = \"lane\"\nconfig = { mode = \"abort-create\" }\n",
     );
     place.engine("libchaos.so", b"");
-    place.done(&["install", "libchaos.so", "--yes"]);
+    let said = place.done(&["install", "libchaos.so", "--yes"]);
+    assert!(said.contains("installing runs native code with your permissions"), "{said}");
+    assert!(said.contains("  isolation lane\n"), "{said}");
     for crashes in 1..=2 {
         let (code, _) = place.run(&["engines", "info", "chaos"]);
         assert_eq!(code, None, "a signal ended it");
