@@ -11,11 +11,13 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use ctxhost_engine_api::border::C_HEADER;
+
 pub use api::{BadEngineApi, EngineApi};
 pub use name::{BadName, EngineName};
 use templates::Template;
 
-/// The header of C engines: in the folder `include` of the engine API, and of an engine.
+/// The header of C engines, in their folder `include`.
 const HEADER: &str = "ctxhost_engine.h";
 
 /// What an engine is written in.
@@ -35,7 +37,7 @@ pub struct Scaffold {
     pub name: EngineName,
     /// What it is written in.
     pub language: Language,
-    /// Where a Rust engine gets its one dependency from, and a C engine its header.
+    /// Where a Rust engine gets its one dependency from; nothing to one in C.
     pub engine_api: EngineApi,
 }
 
@@ -47,14 +49,6 @@ pub enum ScaffoldError {
     Exists {
         /// The folder.
         folder: PathBuf,
-    },
-    /// The header of C engines is not where the engine API is.
-    #[error(
-        "there is no C header at {place}; name the folder engine-api of the sources of ctxhost with --engine-api"
-    )]
-    NoHeader {
-        /// Where it was looked for.
-        place: String,
     },
     /// A file or folder could not be written. What was written before it is still there.
     #[error("cannot write {}: {source}", path.display())]
@@ -73,8 +67,6 @@ impl Scaffold {
     ///
     /// [`ScaffoldError`]; a folder that was there before is never touched.
     pub fn write(&self, folder: &Path) -> Result<Vec<PathBuf>, ScaffoldError> {
-        let header =
-            (self.language == Language::C).then(|| self.engine_api.header()).transpose()?;
         if let Some(parent) = folder.parent() {
             fs::create_dir_all(parent).map_err(unwritable(parent))?;
         }
@@ -88,9 +80,9 @@ impl Scaffold {
             write_file(&folder.join(&path), &self.filled(text))?;
             written.push(path);
         }
-        if let Some(text) = header {
+        if self.language == Language::C {
             let path = PathBuf::from("include").join(HEADER);
-            write_file(&folder.join(&path), &text)?;
+            write_file(&folder.join(&path), C_HEADER)?;
             written.push(path);
         }
         written.sort();

@@ -23,8 +23,8 @@ pub(super) struct New {
     #[arg(long, value_name = "FOLDER")]
     dir: Option<PathBuf>,
     /// Where the crate gets ctxhost-engine-api from: its folder, a git URL or a version. By default the
-    /// sources that this program was built from, while they are there, else the version it speaks. An
-    /// engine in C gets a copy of the header from there, so it needs the folder.
+    /// sources that this program was built from, while they are there, else the version it speaks.
+    /// Nothing to an engine in C: this program holds the header.
     #[arg(long, value_name = "PATH|URL|VERSION")]
     engine_api: Option<String>,
 }
@@ -55,7 +55,7 @@ impl New {
         }
         said += &match language {
             Language::Rust => format!("engine API: {}\n", origin(&scaffold.engine_api)),
-            Language::C => format!("header: copied from {}\n", scaffold.engine_api),
+            Language::C => "header: that of this program\n".into(),
         };
         said += &format!("next: cd {} && ctxhost dev\n", for_shell(&folder));
         output.print(&said)?;
@@ -78,9 +78,7 @@ fn caller(error: impl std::error::Error) -> Failure {
 impl From<ScaffoldError> for Failure {
     fn from(error: ScaffoldError) -> Self {
         match error {
-            ScaffoldError::Exists { .. } | ScaffoldError::NoHeader { .. } => {
-                Failure::caller(error.to_string())
-            }
+            ScaffoldError::Exists { .. } => Failure::caller(error.to_string()),
             ScaffoldError::Unwritable { .. } => Failure::internal(error.to_string()),
         }
     }

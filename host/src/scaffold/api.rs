@@ -6,8 +6,6 @@ use std::str::FromStr;
 
 use ctxhost_engine_api::border::Meta;
 
-use super::{HEADER, ScaffoldError};
-
 /// The name of the package.
 const PACKAGE: &str = "ctxhost-engine-api";
 
@@ -50,16 +48,6 @@ impl EngineApi {
             Ok(folder) if is_engine_api(&folder) => EngineApi::Path(folder),
             _ => EngineApi::Version(spoken_version()),
         }
-    }
-
-    /// The text of the C header, which lies with the sources.
-    pub(super) fn header(&self) -> Result<String, ScaffoldError> {
-        let EngineApi::Path(folder) = self else {
-            return Err(ScaffoldError::NoHeader { place: self.to_string() });
-        };
-        let header = folder.join("include").join(HEADER);
-        std::fs::read_to_string(&header)
-            .map_err(|_| ScaffoldError::NoHeader { place: header.display().to_string() })
     }
 
     /// The dependency as the inside of an inline table of a Cargo.toml.

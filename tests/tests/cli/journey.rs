@@ -231,7 +231,7 @@ fn the_loop_outlives_whatever_an_engine_does() {
         "Ok(choice::choose",
         "if true { std::process::abort() }\n        Ok(choice::choose",
     );
-    round.says("error: the engine took its process down: signal 6 SIGABRT");
+    round.says("in quarantine: its worker was killed by signal 6 (SIGABRT)");
 
     author.edit("src/lib.rs", "std::process::abort()", "panic!(\"not today\")");
     round.says("in quarantine: panicked: not today");
@@ -265,7 +265,7 @@ fn once_ends_as_a_script_expects() {
     author.edit("src/lib.rs", "export_engine!(Engine);", "");
     let none = author.run_inside(&["dev", "--once", "--debug"]);
     assert_eq!(none.code, Some(2), "{none:?}");
-    assert!(none.err.contains("does it call export_engine!?"), "{none:?}");
+    assert!(none.err.contains("does it call export_engine!"), "{none:?}");
 }
 
 /// The cells of a figure in what `dev` shows: the generation's first.
@@ -311,7 +311,6 @@ fn an_engine_is_checked_installed_used_and_refused_when_it_was_tampered_with() {
 }
 
 #[test]
-#[ignore = "needs `ctxhost check`, which stands in a room that is being built beside this one"]
 fn a_broken_engine_is_not_conformant_and_the_check_says_why() {
     let author = Author::with_engine("keep-broken");
     author.edit("src/choice.rs", WHOLE_FRAMES, CUT_PAIRS);
@@ -324,7 +323,6 @@ fn a_broken_engine_is_not_conformant_and_the_check_says_why() {
 }
 
 #[test]
-#[ignore = "needs engine-api/include/ctxhost_engine.h and the loader of C engines, which are being built beside this"]
 fn an_engine_in_c_is_written_built_and_tried_the_same_way() {
     let author = Author::begin("keep-in-c");
     let said = author.run(&["new", "keep-in-c", "--lang", "c"]);

@@ -219,6 +219,11 @@ async fn until(runtime: &Runtime, engine: &str) {
     panic!("{engine} does not come into the slot within half a minute");
 }
 
+/// The program that installed engines run in. Built before anybody talks: that takes the whole machine.
+fn workers() -> String {
+    format!("[plugins.worker]\nprogram = {:?}\n", ctxhost().get_program())
+}
+
 fn use_engine(folder: &Path, engine: &str) {
     let output = ctxhost().current_dir(folder).args(["use", engine]).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -226,10 +231,9 @@ fn use_engine(folder: &Path, engine: &str) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn another_shell_swaps_the_engine_of_a_running_host() {
-    // Built before anybody talks: that takes the whole machine.
-    drop(ctxhost());
     let server = reader();
-    let entry = format!("[plugins.entries.mask]\npath = {:?}\n", bundled_library("mask"));
+    let mask = format!("[plugins.entries.mask]\npath = {:?}\n", bundled_library("mask"));
+    let entry = workers() + &mask;
     let place = workplace(&server, &format!("[swap]\nwatch_ms = 20\n{entry}"));
     let runtime = following(&place).await;
     let watching = watch(&runtime);
@@ -263,10 +267,11 @@ async fn another_shell_swaps_the_engine_of_a_running_host() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_library_that_panics_at_its_first_request_is_rolled_back_under_sixteen_sessions() {
     let server = reader();
-    let entry = format!(
+    let chaos = format!(
         "[plugins.entries.chaos]\npath = {:?}\nconfig = {{ mode = \"panic-assemble\" }}\n",
         chaos_library()
     );
+    let entry = workers() + &chaos;
     let place = workplace(&server, &format!("[swap]\nwatch_ms = 0\n{entry}"));
     let path = place.path().join("ctxhost.toml");
     set_slot(&path, "window").unwrap();

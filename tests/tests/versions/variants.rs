@@ -64,7 +64,7 @@ const GROWTH: &[Patch<'static>] = &[
     ),
     insert(
         "src/host.rs",
-        "    /// Waits.",
+        "    /// Waits, without",
         "    /// Asks the host.\n    pub fn weather(&self) -> u64 { self.object.0.weather() }\n",
     ),
 ];
