@@ -16,6 +16,7 @@ mod failure;
 mod fetch;
 mod fsck;
 mod gc;
+mod install;
 mod moment;
 mod named;
 mod new;
@@ -77,6 +78,8 @@ enum Command {
     /// The engines that can fill the slot.
     #[command(subcommand)]
     Engines(engines::Engines),
+    Install(install::Install),
+    Uninstall(install::Uninstall),
     /// The config file: checked, explained, imported.
     #[command(subcommand)]
     Config(config::Config),
@@ -120,6 +123,8 @@ pub fn run() -> ExitCode {
         Command::Export(command) => command.run(&mut output),
         Command::Gc(command) => command.run(arguments.config.as_deref(), &mut output),
         Command::Engines(command) => command.run(arguments.config.as_deref(), &mut output),
+        Command::Install(command) => command.run(arguments.config.as_deref(), &mut output),
+        Command::Uninstall(command) => command.run(arguments.config.as_deref(), &mut output),
         Command::Config(command) => command.run(arguments.config.as_deref(), &mut output),
         Command::Use(command) => command.run(arguments.config.as_deref(), &mut output),
         Command::Slot(command) => command.run(arguments.config.as_deref(), &mut output),

@@ -37,6 +37,7 @@ pub use agent::AgentSettings;
 pub use budget::{BudgetSettings, RESERVE_FLOOR_TOKENS};
 pub use catalogue::{Allowed, SETTINGS, Setting};
 pub use compaction::{CompactionSettings, Timing};
+pub use edit::entry::{EntryEdit, drop_entry_path, set_entry_path};
 pub use edit::{SlotEdit, set_row, set_slot, set_stack};
 pub use error::{ConfigError, Mistake};
 pub use explain::{ExplainRow, explain};

@@ -19,6 +19,7 @@ pub mod engine;
 pub mod history;
 
 pub mod store;
+pub mod trust;
 
 pub mod config;
 

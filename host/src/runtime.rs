@@ -42,6 +42,7 @@ pub mod originals;
 mod testing;
 
 mod compaction;
+pub mod installation;
 mod memory;
 mod precompute;
 pub mod replay;

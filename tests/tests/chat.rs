@@ -8,10 +8,10 @@ use std::path::Path;
 use std::process::{Output, Stdio};
 
 use ctxhost::config::Config;
-use ctxhost_tests::ctxhost;
 use ctxhost_tests::rules::Wire;
 use ctxhost_tests::scripted::{Answered, Fault, Model, ScriptedServer, Step, Steps};
 use ctxhost_tests::workplace::{ConfigText, Workplace, answers, words};
+use ctxhost_tests::{chaos_library, ctxhost};
 use serde_json::json;
 
 const WINDOW_TOKENS: u64 = 32_000;
@@ -262,6 +262,36 @@ fn a_chat_that_compacts_when_idle_ends_without_waiting_for_a_pause() {
     let output = run(place.path(), &["chat", "-p", "Which number is it?"], "");
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     assert!(begun.elapsed().as_secs() < 15, "took {:?}", begun.elapsed());
+}
+
+#[test]
+fn an_engine_that_failed_is_held_in_the_next_chat_until_it_is_released() {
+    let answers = (0..3).map(|_| vec![Step::say("Yes.")]);
+    let server = ScriptedServer::start(Wire::Ollama, Model::new(WINDOW_TOKENS))
+        .script(Steps::new(answers.collect::<Vec<_>>()));
+    let place = ConfigText::new()
+        .provider("fake", Wire::Ollama, &server.url(), WINDOW_TOKENS)
+        .tables(&format!(
+            "[plugins.slots]\ncontext_engine = \"chaos\"\n[plugins.entries.chaos]\npath = {:?}\n\
+             isolation = \"lane\"\nconfig = {{ mode = \"panic-assemble\" }}",
+            chaos_library()
+        ))
+        .workplace();
+    let chat = || {
+        let output = run(place.path(), &["chat", "-p", "Are you there?"], "");
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        stderr(&output)
+    };
+    let held = "legacy serves: engine \"chaos\" is in quarantine: 1 failure, last in assemble: ";
+    let said = chat();
+    assert!(!said.contains(held), "{said}");
+    let said = chat();
+    assert!(said.contains(held), "{said}");
+    let released = run(place.path(), &["engines", "release", "chaos"], "");
+    assert!(stdout(&released).contains("it had 1 failure"), "{}", stdout(&released));
+    let said = chat();
+    assert!(!said.contains(held), "{said}");
+    assert_eq!(server.broken(), []);
 }
 
 #[test]

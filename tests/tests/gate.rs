@@ -58,6 +58,7 @@ fn setup(rules: &[&str]) -> Setup {
         store_folder: None,
         gate: Gate::try_from(rules).unwrap(),
         stores: None,
+        failures: None,
         hooks: Vec::new(),
     }
 }

@@ -56,6 +56,7 @@ fn run(decision: HookDecision) -> (Run, Vec<String>) {
         store_folder: None,
         gate: Gate::default(),
         stores: None,
+        failures: None,
         hooks: vec![witness.clone()],
     };
     let session = Session::parse("recorded", &recorded_session()).unwrap();

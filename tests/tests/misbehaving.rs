@@ -36,6 +36,7 @@ fn setup(budget_tokens: u64, on_error: OnEngineError) -> Setup {
         store_folder: None,
         gate: Gate::default(),
         stores: None,
+        failures: None,
         hooks: Vec::new(),
     }
 }

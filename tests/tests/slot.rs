@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
+#[path = "slot/crash.rs"]
+mod crash;
 #[path = "slot/swapping.rs"]
 mod swapping;
 

@@ -16,6 +16,7 @@ use super::window::parse_tokens;
 use crate::config::Config;
 use crate::engine::{Clock, state_folder};
 use crate::media::MediaHome;
+use crate::runtime::setup::failure_book;
 use crate::runtime::{Runtime, RuntimeBuilder, SessionId};
 use crate::session::{Header, Session, SessionError, SessionFolder};
 use crate::store::{self, SessionStore, StoreKind};
@@ -62,6 +63,9 @@ impl Chat {
             let session = self.session(&config, &*store, &cwd)?;
             let runtime = self.runtime(&config, store, &cwd).await?;
             let session = runtime.adopt_session(session)?;
+            if let Some(held) = runtime.quarantined() {
+                output.remark(&format!("{} serves: {}", runtime.engine(), held.reason));
+            }
             let show = Show::start(&runtime, output.style());
             let outcome = match &self.prompt {
                 Some(text) => say_once(&runtime, &session, text).await,
@@ -81,6 +85,7 @@ impl Chat {
     ) -> Result<Runtime, Failure> {
         let folder = state_folder().join("store");
         let builder = RuntimeBuilder::of(config).store_folder(folder).store(store);
+        let builder = builder.failures(failure_book(config, &state_folder()));
         let mut builder = builder.media(media_home()).workspace(cwd);
         if let Some(model) = &self.model {
             builder = builder.model(model);

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use super::chat::media_home;
 use super::failure::Failure;
@@ -11,8 +12,9 @@ use super::output::Output;
 use super::render::survival;
 use super::setup;
 use super::window::parse_tokens;
-use crate::engine::OnEngineError;
+use crate::engine::{OnEngineError, state_folder};
 use crate::runtime::roster::Roster;
+use crate::runtime::setup::failure_book;
 use crate::runtime::{ByHand, CompactionOutcome, Verdict, compact_by_hand};
 use crate::session::{Recovered, Session};
 
@@ -61,6 +63,9 @@ impl Compact {
             let (mut setup, window) = setup::of(&config, &roster, session.model(), self.window)?;
             setup::give_rules(&session, &mut specs, &mut setup, output);
             setup.media = media_home();
+            if !self.dry_run {
+                setup.failures = Some(Arc::new(failure_book(&config, &state_folder())));
+            }
             if self.engine.is_some() {
                 // Who names an engine wants that one or none in their session.
                 setup.on_error = OnEngineError::Fail;

@@ -12,6 +12,8 @@ use super::render::grid::{Column, Grid};
 use super::render::paint::Tone;
 use crate::config::{Config as Settings, FILE_NAME, explain};
 use crate::engine::{Inspected, stages};
+use crate::runtime::roster;
+use crate::trust::{LOCK_NAME, Trust};
 
 /// The config file: checked, explained, imported.
 #[derive(Debug, clap::Subcommand)]
@@ -72,6 +74,7 @@ fn check(settings: &Settings, output: &mut Output) -> Result<ExitCode, Failure> 
     if !shadows.is_empty() {
         text += &format!("ok  slot    shadow = {}\n", shadows.join(", "));
     }
+    text += &trusted(settings);
     let mut used = stages(&slot.engine);
     for id in shadows.iter().flat_map(|name| stages(name)) {
         if !used.contains(&id) {
@@ -91,6 +94,18 @@ fn check(settings: &Settings, output: &mut Output) -> Result<ExitCode, Failure> 
     }
     output.print(&text)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// What files need, where they need anything.
+fn trusted(settings: &Settings) -> String {
+    let policy = roster::policy(settings);
+    match (policy.trust(), policy.lock()) {
+        (Trust::Any, _) => String::new(),
+        (Trust::Pinned, None) => "ok  trust   pinned, and the lock cannot be read\n".into(),
+        (Trust::Pinned, Some(lock)) => {
+            format!("ok  trust   pinned, {} in {LOCK_NAME}\n", lock.pins().count())
+        }
+    }
 }
 
 fn opened(settings: &Settings, id: &str) -> Result<String, Failure> {

@@ -1,25 +1,41 @@
 //! `ctxhost engines`: what can fill the slot, and what one of them is.
 
+mod list;
+
+pub(super) use list::effective;
+
 use std::path::Path;
 use std::process::ExitCode;
 
+use self::list::List;
 use super::failure::Failure;
-use super::opening;
+use super::opening::{self, shown};
 use super::output::Output;
-use super::render::grid::{Column, Grid};
-use super::render::paint::Tone;
 use crate::config::Config;
-use crate::engine::{Source, inspect, stages};
-use crate::runtime::roster::Roster;
+use crate::engine::{Source, inspect, state_folder};
+use crate::runtime::roster::{Installed, Roster, RosterError};
+use crate::runtime::setup::failure_book;
 
 /// The engines that can fill the slot.
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum Engines {
-    /// List the engines: bundled, named in the config, found in its engine_dirs.
-    List,
+    /// List the engines: bundled, named in the config, found in its engine_dirs; which bytes they have,
+    /// and which of them serves.
+    List(List),
     /// Load an engine and show what it says of itself.
     Info {
         /// Its id, or the path of its library.
+        engine: String,
+    },
+    /// Print where the file of an engine is.
+    Path {
+        /// Its id.
+        engine: String,
+    },
+    /// Let an engine out of quarantine, in every process.
+    #[command(alias = "unquarantine")]
+    Release {
+        /// Its id.
         engine: String,
     },
 }
@@ -32,40 +48,58 @@ impl Engines {
     ) -> Result<ExitCode, Failure> {
         let config = super::config::load(config_path)?;
         match self {
-            Engines::List => list(&config, output),
+            Engines::List(list) => list.run(&config, output),
+            Engines::Path { engine } => path(&config, &engine, output),
+            Engines::Release { engine } => release(&config, &engine, output),
             Engines::Info { engine } => info(&config, &engine, output),
         }
     }
 }
 
-fn list(config: &Config, output: &mut Output) -> Result<ExitCode, Failure> {
-    let slot = config.slot();
-    let columns = ["", "engine", "version", "source", "state"].map(Column::left);
-    let mut grid = Grid::new(columns.to_vec());
-    let row = stages(&slot.engine);
-    let shadows = config.shadows();
-    for engine in Roster::of(config).engines() {
-        let stage = row.iter().position(|id| *id == engine.id);
-        let mark = if stage.is_some() { "*" } else { " " };
-        let is_shadow = shadows.iter().any(|name| stages(name).contains(&engine.id.as_str()));
-        let note = match (&engine.problem, stage) {
-            (Some(problem), _) => problem.clone(),
-            (None, Some(stage)) if row.len() > 1 => {
-                format!("effective, stage {} of {}", stage + 1, row.len())
-            }
-            (None, Some(_)) => "effective".into(),
-            (None, None) if is_shadow => "in the shadow".into(),
-            (None, None) => String::new(),
-        };
-        let tone = if engine.problem.is_some() { Tone::Warning } else { Tone::Plain };
-        let cells = [mark, &engine.id, &engine.version, &engine.source.to_string(), &note];
-        grid.row(cells.map(str::to_owned).to_vec(), tone);
-    }
-    output.print(&grid.render(output.style()))?;
-    if let Some(reason) = slot.reason {
-        output.remark(&format!("the slot says {:?}, but {reason}", slot.configured));
+/// The file of an engine, for scripts.
+fn path(config: &Config, id: &str, output: &mut Output) -> Result<ExitCode, Failure> {
+    let roster = Roster::of(config);
+    let Some(engine) = roster.engine(id) else {
+        let installed = roster.engines().map(|engine| engine.id.clone()).collect();
+        return Err(RosterError::Unknown { name: id.into(), installed }.into());
+    };
+    match &engine.source {
+        Source::File(path) => output.print(&format!("{}\n", path.display()))?,
+        Source::Bundled | Source::Linked(_) => {
+            return Err(Failure::caller(format!("{id} is bundled: it has no file")));
+        }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Who is released serves again: in new processes at once, in those that run from their next call.
+fn release(config: &Config, id: &str, output: &mut Output) -> Result<ExitCode, Failure> {
+    let book = failure_book(config, &state_folder());
+    let records = book.release(id)?;
+    if records.is_empty() {
+        output.print(&format!("{id} is not in quarantine\n"))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    for record in records {
+        let build = match record.bytes.len() {
+            64 => shown(&record.bytes),
+            _ => record.bytes.as_str(),
+        };
+        output.print(&format!("{id} ({build}) is released; it had {}\n", record.story()))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What is known of the bytes that were loaded, where they serve by this id.
+fn trusted(config: &Config, id: &str, sha256: &str) -> Vec<(&'static str, String)> {
+    let roster = Roster::of(config);
+    let serves = |it: &&Installed| it.sha256.as_deref() == Some(sha256);
+    let Some(engine) = roster.engine(id).filter(serves) else { return Vec::new() };
+    let standing = &engine.standing;
+    let mut rows = vec![("trust", standing.state.word().to_owned())];
+    rows.extend(standing.signer.clone().map(|key| ("signer", key)));
+    rows.extend(standing.conformance.clone().map(|verdict| ("conformance", verdict)));
+    rows
 }
 
 fn info(config: &Config, name: &str, output: &mut Output) -> Result<ExitCode, Failure> {
@@ -89,6 +123,7 @@ fn info(config: &Config, name: &str, output: &mut Output) -> Result<ExitCode, Fa
         let file = inspect(path).map_err(|e| Failure::caller(e.to_string()))?;
         rows.push(("engine api", file.meta.api));
         rows.push(("compiler", file.meta.rustc));
+        rows.extend(trusted(config, &info.id, &file.sha256));
         rows.push(("sha256", file.sha256));
     }
     if let Some(worker) = engine.worker() {

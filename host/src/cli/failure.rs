@@ -3,16 +3,18 @@
 use std::process::ExitCode;
 
 use crate::config::ConfigError;
-use crate::engine::{OpenError, SlotError};
+use crate::engine::{LoadError, OpenError, SlotError};
 use crate::history::HistoryError;
 use crate::media::MediaError;
 use crate::runtime::canary::CanaryError;
+use crate::runtime::installation::InstallationError;
 use crate::runtime::originals::FetchError;
 use crate::runtime::roster::RosterError;
 use crate::runtime::{BuildError, RuntimeError, TurnError};
 use crate::session::SessionError;
 use crate::session::recording;
 use crate::store;
+use crate::trust::PackageError;
 
 use super::output::Output;
 
@@ -25,6 +27,9 @@ enum Blame {
     Inside,
     /// The library that was named is no engine for this host.
     Library,
+    /// An engine is there and must not be loaded: nobody vouches for its bytes, or it is in
+    /// quarantine.
+    Distrust,
 }
 
 /// A command that did not succeed.
@@ -52,10 +57,25 @@ impl Failure {
         Failure { blame: Blame::Library, message: message.into(), hints: Vec::new() }
     }
 
+    /// An engine must not be loaded: exit code 4.
+    pub(super) fn distrust(message: impl Into<String>) -> Self {
+        Failure { blame: Blame::Distrust, message: message.into(), hints: Vec::new() }
+    }
+
+    /// Whether an engine must not be loaded.
+    pub(super) fn is_distrust(&self) -> bool {
+        self.blame == Blame::Distrust
+    }
+
     /// Adds a line that says what else is known or what to do.
     pub(super) fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hints.push(hint.into());
         self
+    }
+
+    /// What went wrong, without the hints.
+    pub(super) fn into_message(self) -> String {
+        self.message
     }
 
     /// Tells the person and answers the exit code.
@@ -65,6 +85,7 @@ impl Failure {
             Blame::Caller => ExitCode::from(2),
             Blame::Inside => ExitCode::from(1),
             Blame::Library => ExitCode::from(3),
+            Blame::Distrust => ExitCode::from(4),
         }
     }
 }
@@ -182,7 +203,45 @@ impl From<RosterError> for Failure {
 
 impl From<OpenError> for Failure {
     fn from(error: OpenError) -> Self {
-        Failure::caller(error.to_string())
+        match error {
+            OpenError::Distrusted { .. } | OpenError::Held { .. } => {
+                Failure::distrust(error.to_string())
+            }
+            OpenError::Load(error) => error.into(),
+            other => Failure::caller(other.to_string()),
+        }
+    }
+}
+
+impl From<LoadError> for Failure {
+    fn from(error: LoadError) -> Self {
+        match error {
+            LoadError::HashMismatch { .. }
+            | LoadError::WorldWritable { .. }
+            | LoadError::WorldWritableFolder { .. } => Failure::distrust(error.to_string()),
+            other => Failure::caller(other.to_string()),
+        }
+    }
+}
+
+impl From<PackageError> for Failure {
+    fn from(error: PackageError) -> Self {
+        match error {
+            PackageError::Load(error) => error.into(),
+            PackageError::Signature(error) => Failure::distrust(error.to_string()),
+            asked => Failure::caller(asked.to_string()),
+        }
+    }
+}
+
+impl From<InstallationError> for Failure {
+    fn from(error: InstallationError) -> Self {
+        match error {
+            InstallationError::Config(error) => error.into(),
+            InstallationError::Load(error) => error.into(),
+            InstallationError::Folder(error) => Failure::internal(error.to_string()),
+            asked => Failure::caller(asked.to_string()),
+        }
     }
 }
 

@@ -1,13 +1,15 @@
 //! Engines opened for a command: what is wrong with one is told with the file and line to mend.
 
-use std::path::Path;
+use std::sync::Arc;
 
 use crate::config::{Config, ConfigError};
 use crate::engine::{
-    Clock, EngineSpec, Environment, Inspected, LEGACY, LiveEngine, OpenError, RowError, Source,
-    check_row, inspect, stages,
+    Clock, Environment, Inspected, LEGACY, LiveEngine, LoadError, OpenError, RowError, check_row,
+    stages, state_folder,
 };
-use crate::runtime::roster::{Roster, RosterError};
+use crate::runtime::roster::{self, Roster, RosterError};
+use crate::runtime::setup::failure_book;
+use crate::trust::LOCK_NAME;
 
 use super::failure::Failure;
 
@@ -15,7 +17,8 @@ use super::failure::Failure;
 pub(super) fn open(config: &Config, name: &str) -> Result<LiveEngine, Failure> {
     let spec =
         Roster::of(config).spec(config, name).map_err(|error| unlisted(config, name, error))?;
-    let environment = Environment::new(config.timeouts.clone(), Clock::default());
+    let mut environment = Environment::new(config.timeouts.clone(), Clock::default());
+    environment.failures = Some(Arc::new(failure_book(config, &state_folder())));
     LiveEngine::open(&spec, &environment).map_err(|error| unopened(config, name, error))
 }
 
@@ -44,12 +47,7 @@ pub(super) fn find(config: &Config, name: &str) -> Result<Option<Inspected>, Fai
     }
     let spec =
         Roster::of(config).spec(config, name).map_err(|error| unlisted(config, name, error))?;
-    let found = match &spec.source {
-        Source::Bundled | Source::Linked(_) => None,
-        Source::File(path) => {
-            Some(read(&spec, path).map_err(|error| unopened(config, name, error))?)
-        }
-    };
+    let found = spec.read().map_err(|error| unopened(config, name, error))?;
     let id = found.as_ref().map_or(name, |file| file.meta.id.as_str());
     // Naming an engine in the slot is permission enough; elsewhere the list of the welcome counts.
     let in_slot = config.slot().engine;
@@ -60,15 +58,6 @@ pub(super) fn find(config: &Config, name: &str) -> Result<Option<Inspected>, Fai
     Err(unlisted(config, name, RosterError::Refused { name: id.into(), reason }))
 }
 
-fn read(spec: &EngineSpec, path: &Path) -> Result<Inspected, OpenError> {
-    let file = inspect(path)?.expect_hash(spec.sha256.as_deref())?;
-    if spec.id.is_empty() || spec.id == file.meta.id {
-        return Ok(file);
-    }
-    let (configured, found) = (spec.id.clone(), file.meta.id);
-    Err(OpenError::OtherId { path: path.into(), configured, found })
-}
-
 /// Why an engine could not be opened: a setting that it refuses is shown in its place.
 pub(super) fn unopened(config: &Config, name: &str, error: OpenError) -> Failure {
     if let OpenError::Create { id, error } = &error
@@ -76,11 +65,32 @@ pub(super) fn unopened(config: &Config, name: &str, error: OpenError) -> Failure
     {
         return ConfigError::engine_setting(config, id, key, &error.message).into();
     }
+    if let OpenError::Load(LoadError::HashMismatch { expected, found, .. }) = &error
+        && is_locked(config, name, expected)
+    {
+        let message = format!(
+            "{name}: file hash {} does not match {LOCK_NAME} {}; not loaded",
+            shown(found),
+            shown(expected)
+        );
+        return Failure::distrust(message);
+    }
     let failure = Failure::from(error);
     match place(config, &format!("plugins.entries.{name}.path")) {
         Some(place) => failure.hint(format!("{place} names this file for engine {name:?}")),
         None => failure,
     }
+}
+
+/// Whether the bytes that were expected are those of the lock.
+fn is_locked(config: &Config, name: &str, sha256: &str) -> bool {
+    let policy = roster::policy(config);
+    policy.lock().and_then(|lock| lock.pin(name)).is_some_and(|pin| pin.sha256 == sha256)
+}
+
+/// As much of a digest as people compare.
+pub(super) fn shown(sha256: &str) -> &str {
+    sha256.get(..12).unwrap_or(sha256)
 }
 
 /// Why a name leads to no engine: where the config forbids it, the line that does.

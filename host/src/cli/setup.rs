@@ -44,6 +44,7 @@ pub(super) fn of(
         store_folder: None,
         gate: config.compaction.gate.clone(),
         stores: None,
+        failures: None,
         hooks: Vec::new(),
     };
     Ok((setup, window))

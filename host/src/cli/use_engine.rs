@@ -4,11 +4,14 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use super::config::nearest;
+use super::engines::effective;
 use super::failure::Failure;
 use super::opening;
 use super::output::Output;
 use crate::config::{Config, FILE_NAME, set_row};
 use crate::engine::LiveEngine;
+use crate::runtime::roster::Roster;
+use crate::trust::State;
 
 /// The setting that is changed.
 const SLOT: &str = "plugins.slots.context_engine";
@@ -30,33 +33,29 @@ impl Use {
         let path = target(config_path);
         let before = if path.exists() { Config::load(&path)? } else { Config::default() };
         refuse_path(&self.engine, &path)?;
-        opening::find_all(&before, &self.engine).map_err(|failure| unchanged(failure, &before))?;
+        // Before the config is touched: an engine that takes this process down leaves it as it was.
+        let engines = opening::find_all(&before, &self.engine)
+            .and_then(|()| opening::open_all(&before, &self.engine))
+            .map_err(|failure| unchanged(failure, &before))?;
         let edit = set_row(&path, &self.engine)?;
-        let opened = Config::load(&path)
-            .map_err(Failure::from)
-            .and_then(|config| opening::open_all(&config, &self.engine));
-        match opened {
-            Ok(engines) => {
-                let told: Vec<String> = engines.iter().map(told).collect();
-                let (noun, them) = match engines.len() {
-                    1 => ("engine", "it"),
-                    _ => ("engines", "them"),
-                };
-                output.print(&format!(
-                    "{}: [plugins.slots] context_engine {}\n\
-                     effective {noun}: {} - checked by loading {them}\n\
-                     hosts that run with this config swap to it between two turns\n",
-                    path.display(),
-                    self.change(&before.slot().configured),
-                    told.join(", then "),
-                ))?;
-                Ok(ExitCode::SUCCESS)
-            }
-            Err(failure) => {
+        let config = match Config::load(&path) {
+            Ok(config) => config,
+            Err(error) => {
                 edit.restore()?;
-                Err(unchanged(failure, &before))
+                return Err(unchanged(error.into(), &before));
             }
-        }
+        };
+        let told: Vec<String> = engines.iter().map(|engine| told(&config, engine)).collect();
+        let (noun, them) = if engines.len() == 1 { ("engine", "it") } else { ("engines", "them") };
+        output.print(&format!(
+            "{}: [plugins.slots] context_engine {}\n\
+             effective {noun}: {} - checked by loading {them}\n\
+             hosts that run with this config swap to it between two turns\n",
+            path.display(),
+            self.change(&before.slot().configured),
+            told.join(", then "),
+        ))?;
+        Ok(ExitCode::SUCCESS)
     }
 
     fn change(&self, old: &str) -> String {
@@ -67,6 +66,20 @@ impl Use {
     }
 }
 
+fn told(config: &Config, engine: &LiveEngine) -> String {
+    let info = engine.info();
+    format!("{} {} ({})", info.id, info.version, vouched(config, engine))
+}
+
+/// Who answers for the bytes that were loaded: the lock, or the place they came from.
+fn vouched(config: &Config, engine: &LiveEngine) -> String {
+    let roster = Roster::of(config);
+    match roster.engine(engine.id()).map(|it| &it.standing.state) {
+        Some(State::Pinned) => State::Pinned.word().to_owned(),
+        _ => engine.source().to_string(),
+    }
+}
+
 /// The slot holds an id, which an entry leads to its file, so that settings find their engine.
 pub(super) fn refuse_path(engine: &str, config: &Path) -> Result<(), Failure> {
     if !engine.contains('/') && !engine.ends_with(".so") {
@@ -74,17 +87,17 @@ pub(super) fn refuse_path(engine: &str, config: &Path) -> Result<(), Failure> {
     }
     let message = format!("{engine:?} is a path, and the slot holds an id");
     Err(Failure::caller(message).hint(format!(
-        "write [plugins.entries.<id>] with path = {engine:?} into {}, then `ctxhost use <id>`",
+        "`ctxhost install {engine}` pins it and names it in {}; then `ctxhost use <id>`",
         config.display(),
     )))
 }
 
-fn told(engine: &LiveEngine) -> String {
-    let info = engine.info();
-    format!("{} {} ({})", info.id, info.version, engine.source())
-}
-
+/// What a refusal leaves as it was.
 fn unchanged(failure: Failure, config: &Config) -> Failure {
+    let failure = match failure.is_distrust() {
+        true => failure.hint(format!("effective engine stays {}", effective(config))),
+        false => failure,
+    };
     let old = config.slot().configured;
     failure.hint(match opening::place(config, SLOT) {
         Some(place) => format!("the slot still says {old:?} ({place})"),
@@ -93,6 +106,6 @@ fn unchanged(failure: Failure, config: &Config) -> Failure {
 }
 
 /// The file that was named, else the nearest one, else a new one here.
-fn target(given: Option<&Path>) -> PathBuf {
+pub(super) fn target(given: Option<&Path>) -> PathBuf {
     given.map(Path::to_owned).or_else(nearest).unwrap_or_else(|| PathBuf::from(FILE_NAME))
 }

@@ -41,6 +41,8 @@ pub enum Allowed {
     Digest,
     /// A list of texts.
     List,
+    /// A list of public keys.
+    Keys,
     /// A list of rules of a gate.
     Rules,
     /// A whole number of at least this.
@@ -70,7 +72,9 @@ impl Allowed {
             (Allowed::Digest, Written::Text(text)) => {
                 text.len() == 64 && text.bytes().all(|byte| byte.is_ascii_hexdigit())
             }
-            (Allowed::List | Allowed::Rules, Written::List { only_text }) => *only_text,
+            (Allowed::List | Allowed::Keys | Allowed::Rules, Written::List { only_text }) => {
+                *only_text
+            }
             (Allowed::Whole(least), Written::Whole(Some(number))) => {
                 u64::try_from(*number).is_ok_and(|number| number >= least)
             }
@@ -93,6 +97,7 @@ impl Allowed {
             Allowed::Url => "an address that begins with http:// or https://".into(),
             Allowed::Digest => "a SHA-256 of 64 hex digits, as `sha256sum` prints it".into(),
             Allowed::List => "a list of texts, such as [\"mask\"]".into(),
+            Allowed::Keys => "a list of minisign public keys, such as [\"RWQ...\"]".into(),
             Allowed::Rules => "a list of rules, such as [\"paths >= 0.95\"]".into(),
             Allowed::Whole(least) if unit.is_empty() => {
                 format!("a whole number of at least {least}")
@@ -159,7 +164,12 @@ pub(super) fn known(path: &[String]) -> Known {
         let inner = path.len() > setting.path().len();
         let is_foreign = matches!(
             setting.allowed,
-            Allowed::Foreign | Allowed::Texts | Allowed::Slot | Allowed::List | Allowed::Rules
+            Allowed::Foreign
+                | Allowed::Texts
+                | Allowed::Slot
+                | Allowed::List
+                | Allowed::Keys
+                | Allowed::Rules
         );
         inner && is_foreign && fits(&setting.path(), path)
     };

@@ -6,6 +6,7 @@ use super::places::{self, Place, Written};
 use super::providers;
 use super::{Config, Origin, compaction, slots};
 use crate::engine::{BUNDLED, Isolation};
+use crate::trust::Keys;
 
 /// Names closer than this are taken for a slip of the same name; below it, guesses annoy.
 const LIKENESS: f64 = 0.8;
@@ -60,6 +61,10 @@ pub(super) fn together(config: &Config) -> Result<(), ConfigError> {
                 "write isolation = \"lane\", or give its path",
             ));
         }
+    }
+    if let Err(error) = Keys::parse(&config.plugins.trusted_keys) {
+        let help = "`minisign -G` makes a key pair; the public one goes here";
+        return Err(clash(config, &["plugins.trusted_keys"], error.to_string(), help));
     }
     providers::together(config)
 }

@@ -1,4 +1,5 @@
-//! The one edit that ctxhost makes to a configuration file: who fills the context-engine slot.
+//! The edits that ctxhost makes to a configuration file: who fills the context-engine slot, and
+//! ([`entry`]) where an installed engine stands.
 //!
 //! Comments, order and spacing stay. The file is replaced as a whole, so that a reader sees the old
 //! text or the new one and nothing between, and every edit can be taken back to the byte.
@@ -11,6 +12,8 @@ use toml_edit::{DocumentMut, Item, Table, TableLike, Value};
 
 use super::error::{ConfigError, Mistake};
 use crate::engine::{joined, stages};
+
+pub(super) mod entry;
 
 /// An edit that was made.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,12 +33,17 @@ impl SlotEdit {
     ///
     /// Whatever else was written to the file since is taken back with it.
     pub fn restore(&self) -> Result<(), ConfigError> {
-        let done = match &self.old_text {
-            Some(text) => replace(&self.path, text),
-            None => fs::remove_file(&self.path),
-        };
-        done.map_err(|cause| ConfigError::Unwritable { path: self.path.clone(), cause })
+        put_back(&self.path, self.old_text.as_deref())
     }
+}
+
+/// Makes a file what it was; one that was not there goes.
+fn put_back(path: &Path, old_text: Option<&str>) -> Result<(), ConfigError> {
+    let done = match old_text {
+        Some(text) => replace(path, text),
+        None => fs::remove_file(path),
+    };
+    done.map_err(|cause| ConfigError::Unwritable { path: path.to_owned(), cause })
 }
 
 /// Writes an engine's id into the slot. A missing file or table is made.

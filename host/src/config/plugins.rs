@@ -6,7 +6,10 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::engine::{Isolation, LEGACY, OnEngineError, WorkerSettings, joined, stages};
+use crate::engine::{
+    Isolation, LEGACY, OnEngineError, QuarantineRules, WorkerSettings, joined, stages,
+};
+use crate::trust::{Demands, Trust};
 
 /// The word that switches a slot off.
 const NONE: &str = "none";
@@ -25,6 +28,20 @@ pub struct Plugins {
     pub on_engine_error: OnEngineError,
     /// Folders that are searched for installed engines.
     pub engine_dirs: Vec<PathBuf>,
+    /// What an engine's file needs to be loaded by its id.
+    pub trust: Option<Trust>,
+    /// Keys whose signatures count, as the base64 line of a `minisign.pub` file each.
+    pub trusted_keys: Vec<String>,
+    /// Whether every engine's file must be signed by one of them.
+    pub require_signature: bool,
+    /// Where `ctxhost install` puts files; a folder of the user's state where it is not said.
+    pub install_dir: Option<PathBuf>,
+    /// How long an engine is held after its first failure, in milliseconds.
+    pub quarantine_ms: u64,
+    /// The longest that it is held after further ones, in milliseconds.
+    pub quarantine_max_ms: u64,
+    /// So many crashes of a host hold an engine until it is released.
+    pub crashes_before_quarantine: u32,
     /// Where the code of installed engines runs.
     pub isolation: Isolation,
     /// The limits of their processes.
@@ -37,12 +54,20 @@ pub struct Plugins {
 
 impl Default for Plugins {
     fn default() -> Self {
+        let rules = QuarantineRules::default();
         Plugins {
             enabled: true,
             allow: Vec::new(),
             deny: Vec::new(),
             on_engine_error: OnEngineError::default(),
             engine_dirs: Vec::new(),
+            trust: None,
+            trusted_keys: Vec::new(),
+            require_signature: false,
+            install_dir: None,
+            quarantine_ms: rules.hold_ms,
+            quarantine_max_ms: rules.max_hold_ms,
+            crashes_before_quarantine: rules.crashes,
             isolation: Isolation::Process,
             worker: WorkerSettings::default(),
             slots: Slots::default(),
@@ -196,9 +221,27 @@ impl Plugins {
         is_allowed && self.refusal(id).is_none()
     }
 
+    /// What is demanded of engine files.
+    pub fn demands(&self) -> Demands {
+        Demands {
+            trust: self.trust,
+            trusted_keys: self.trusted_keys.clone(),
+            require_signature: self.require_signature,
+        }
+    }
+
+    /// How long failures are remembered.
+    pub fn quarantine_rules(&self) -> QuarantineRules {
+        QuarantineRules {
+            hold_ms: self.quarantine_ms,
+            max_hold_ms: self.quarantine_max_ms,
+            crashes: self.crashes_before_quarantine,
+        }
+    }
+
     /// The same table with every path taken from `folder`.
     pub(super) fn with_paths_from(mut self, folder: &Path) -> Plugins {
-        for path in &mut self.engine_dirs {
+        for path in self.engine_dirs.iter_mut().chain(&mut self.install_dir) {
             *path = folder.join(&*path);
         }
         for path in self.entries.values_mut().filter_map(|entry| entry.path.as_mut()) {

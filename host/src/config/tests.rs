@@ -6,6 +6,7 @@ use super::*;
 
 mod documents;
 mod edit;
+mod entry;
 mod mistakes;
 mod slot;
 mod tools;

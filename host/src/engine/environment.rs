@@ -12,6 +12,7 @@ use ctxhost_engine_api::{
     Transcript, capability,
 };
 
+use super::quarantine::book::FailureBook;
 use super::store::{BySession, EngineStore, EngineStores, FileStore, MemoryStore};
 use super::timeouts::Timeouts;
 use crate::media::Blobs;
@@ -90,6 +91,9 @@ pub struct Environment {
     pub sessions: Option<Arc<dyn SessionView>>,
     /// The model for summaries; `None` where none is configured.
     pub completer: Option<Arc<dyn Completer>>,
+    /// What engines did to hosts of this machine, and where what they do is written down; `None`
+    /// forgets it with the process.
+    pub failures: Option<Arc<FailureBook>>,
     delegate: Arc<OnceLock<Weak<dyn Delegate>>>,
 }
 
@@ -104,6 +108,7 @@ impl Environment {
             clock,
             sessions: None,
             completer: None,
+            failures: None,
             delegate: Arc::default(),
         }
     }

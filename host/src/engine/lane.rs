@@ -11,6 +11,7 @@ use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
 use super::calls::CallGuard;
+use super::watch::Watch;
 
 /// How far an engine is kept from the host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize, serde::Serialize)]
@@ -56,11 +57,11 @@ impl Lane {
     /// # Errors
     ///
     /// When the system gives no threads.
-    pub(super) fn open(id: &str, isolation: Isolation) -> std::io::Result<Lane> {
+    pub(super) fn open(id: &str, isolation: Isolation, watch: &Watch) -> std::io::Result<Lane> {
         if isolation == Isolation::Inline {
             return Ok(Lane::Inline);
         }
-        Ok(Lane::Threads { runtime: Some(threads(id)?), lost: AtomicBool::new(false) })
+        Ok(Lane::Threads { runtime: Some(threads(id, watch)?), lost: AtomicBool::new(false) })
     }
 
     /// Runs one call to its end or to its deadline, whichever comes first.
@@ -99,8 +100,11 @@ impl Lane {
 }
 
 /// Threads for the code of the engine `id`, with a timer and nothing else.
-pub(super) fn threads(id: &str) -> std::io::Result<Runtime> {
+pub(super) fn threads(id: &str, watch: &Watch) -> std::io::Result<Runtime> {
+    let (begins, ends) = (watch.of_thread(), watch.of_thread());
     Builder::new_multi_thread()
+        .on_thread_start(move || begins.stay())
+        .on_thread_stop(move || ends.leave())
         .worker_threads(LANE_THREADS)
         .thread_stack_size(LANE_STACK_BYTES)
         .thread_name(format!("engine-{id}"))

@@ -4,8 +4,9 @@
 //! the process inside it, so all reading comes first:
 //!
 //! ```text
-//!  path ─► regular file, not writable by all ─► read once ─► sha256 ─► complete object file ─► metadata
-//!       ─► private copy ─► dlopen (now, local) ─► symbol ─► layouts, or the table of a C engine ─► id
+//!  path ─► regular file, neither it nor its folder writable by all ─► read once ─► sha256
+//!       ─► complete object file ─► metadata ─► private copy ─► dlopen (now, local) ─► symbol
+//!       ─► layouts, or the table of a C engine ─► id
 //! ```
 //!
 //! What this cannot protect from: a library is code with all the host's rights, and it runs.
@@ -13,9 +14,11 @@
 #![allow(unsafe_code)]
 
 use std::fs;
-use std::io::Write as _;
+use std::io::{Read as _, Write as _};
 use std::mem::ManuallyDrop;
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _};
+use std::os::unix::fs::{
+    DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _,
+};
 use std::path::{Path, PathBuf};
 
 use ctxhost_engine_api::border::{
@@ -24,6 +27,7 @@ use ctxhost_engine_api::border::{
 };
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 use object::{Object as _, ObjectSection as _, ObjectSegment as _};
+use rustix::fs::OFlags;
 use sha2::{Digest as _, Sha256};
 use tempfile::NamedTempFile;
 
@@ -52,6 +56,18 @@ pub enum LoadError {
     WorldWritable {
         /// The file.
         path: PathBuf,
+    },
+    /// Anybody on this machine could replace it, by way of its folder.
+    #[error(
+        "{} stands in {}, into which every user can write; run `chmod o-w` on that folder first",
+        path.display(),
+        folder.display()
+    )]
+    WorldWritableFolder {
+        /// The file.
+        path: PathBuf,
+        /// The folder.
+        folder: PathBuf,
     },
     /// It is too large to be an engine.
     #[error("{} has {bytes} bytes; engines of more than {MAX_LIBRARY_BYTES} are not loaded", path.display())]
@@ -185,18 +201,40 @@ pub struct Inspected {
 ///
 /// [`LoadError`], one sentence that says what to do.
 pub fn inspect(path: &Path) -> Result<Inspected, LoadError> {
+    inspect_pinned(path, None)
+}
+
+/// The same for a file whose SHA-256 is known, in hex. Other bytes are refused before anything else
+/// is said of them. A link is followed, and the real file is the one that is spoken of.
+///
+/// # Errors
+///
+/// [`LoadError`], one sentence that says what to do.
+pub fn inspect_pinned(path: &Path, pinned: Option<&str>) -> Result<Inspected, LoadError> {
     let unreadable = |source| LoadError::Unreadable { path: path.into(), source };
     let path = path.canonicalize().map_err(unreadable)?;
     let image = read_image(&path)?;
+    let sha256: String = Sha256::digest(&image).iter().map(|byte| format!("{byte:02x}")).collect();
+    if let Some(expected) = pinned.filter(|pinned| !pinned.eq_ignore_ascii_case(&sha256)) {
+        return Err(LoadError::HashMismatch { path, expected: expected.into(), found: sha256 });
+    }
     check_object(&path, &image)?;
     let meta = find_meta(&path, &image)?;
     check_build(&path, &meta)?;
-    let sha256 = Sha256::digest(&image).iter().map(|byte| format!("{byte:02x}")).collect();
     Ok(Inspected { path, meta, sha256, bytes: image.len() as u64, image })
 }
 
 impl Inspected {
+    /// The bytes that were checked, and that would be loaded.
+    pub fn image(&self) -> &[u8] {
+        &self.image
+    }
+
     /// Refuses bytes other than the pinned ones.
+    ///
+    /// # Errors
+    ///
+    /// [`LoadError::HashMismatch`].
     pub fn expect_hash(self, pinned: Option<&str>) -> Result<Self, LoadError> {
         match pinned {
             Some(expected) if !expected.eq_ignore_ascii_case(&self.sha256) => {
@@ -282,9 +320,14 @@ fn symbol_of(door: Door) -> &'static str {
     }
 }
 
+/// Opened once: what is said of the file is said of the bytes that are read.
 fn read_image(path: &Path) -> Result<Vec<u8>, LoadError> {
     let unreadable = |source| LoadError::Unreadable { path: path.into(), source };
-    let facts = fs::metadata(path).map_err(unreadable)?;
+    // Without waiting, because a pipe would wait for somebody to write.
+    let how = i32::try_from(OFlags::NONBLOCK.bits()).unwrap_or(0);
+    let mut file =
+        fs::File::options().read(true).custom_flags(how).open(path).map_err(unreadable)?;
+    let facts = file.metadata().map_err(unreadable)?;
     if !facts.is_file() {
         return Err(LoadError::NotAFile { path: path.into() });
     }
@@ -294,7 +337,23 @@ fn read_image(path: &Path) -> Result<Vec<u8>, LoadError> {
     if facts.len() > MAX_LIBRARY_BYTES {
         return Err(LoadError::TooLarge { path: path.into(), bytes: facts.len() });
     }
-    fs::read(path).map_err(unreadable)
+    check_folder(path)?;
+    let mut image = Vec::with_capacity(usize::try_from(facts.len()).unwrap_or(0));
+    file.read_to_end(&mut image).map_err(unreadable)?;
+    Ok(image)
+}
+
+/// Whoever may write into a folder may put another file in the place of this one, unless the sticky
+/// bit keeps everybody to their own.
+fn check_folder(path: &Path) -> Result<(), LoadError> {
+    let Some(folder) = path.parent() else { return Ok(()) };
+    let facts = fs::metadata(folder)
+        .map_err(|source| LoadError::Unreadable { path: folder.into(), source })?;
+    let mode = facts.mode();
+    if mode & 0o002 != 0 && mode & 0o1000 == 0 {
+        return Err(LoadError::WorldWritableFolder { path: path.into(), folder: folder.into() });
+    }
+    Ok(())
 }
 
 /// Refuses what is no library of this platform, and what is shorter than its headers say.

@@ -1,187 +1,22 @@
 //! A live engine: created, in its seat, called with deadlines.
 
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::mpsc;
 use std::time::Duration;
 
-use ctxhost_engine_api::border::{BoxFuture, EngineDoor, EngineHandle};
+use ctxhost_engine_api::border::BoxFuture;
 use ctxhost_engine_api::transcript::mirror::Mirror;
 use ctxhost_engine_api::*;
-use serde_json::Value;
 
-use super::bundled::bundled;
 use super::calls::{CallGuard, Calls, Limit};
 use super::environment::{Delegate, Environment};
-use super::lane::{Isolation, Lane};
-use super::library::{Inspected, LoadError, inspect};
+use super::lane::Isolation;
+use super::opening::{self, OpenError};
 use super::question::Question;
 use super::seat::Seat;
-use super::services::Services;
+use super::spec::{EngineSpec, Source};
 use super::timeouts::Timeouts;
-use super::worker::{Far, WorkerError, WorkerFacts, WorkerSettings};
-
-/// Where an engine comes from.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Source {
-    /// Linked into the host.
-    Bundled,
-    /// Linked into the program that embeds the host.
-    Linked(LinkedEngine),
-    /// Loaded from a file.
-    File(PathBuf),
-}
-
-impl std::fmt::Display for Source {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Source::Bundled => f.write_str("bundled"),
-            Source::Linked(_) => f.write_str("linked"),
-            Source::File(path) => write!(f, "{}", path.display()),
-        }
-    }
-}
-
-/// An engine that a program brings along. Two are the same where their ids are.
-#[derive(Clone, Copy)]
-pub struct LinkedEngine {
-    id: &'static str,
-    door: EngineDoor,
-}
-
-impl PartialEq for LinkedEngine {
-    fn eq(&self, other: &Self) -> bool {
-        self.id == other.id
-    }
-}
-
-impl Eq for LinkedEngine {}
-
-impl std::fmt::Debug for LinkedEngine {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("LinkedEngine").field("id", &self.id).finish_non_exhaustive()
-    }
-}
-
-/// What to open.
-#[derive(Clone, Debug, PartialEq)]
-pub struct EngineSpec {
-    /// The id it must have; empty to take whatever the file says.
-    pub id: String,
-    /// Where it comes from.
-    pub source: Source,
-    /// SHA-256 the file must have, in hex.
-    pub sha256: Option<String>,
-    /// How far it is kept from the host.
-    pub isolation: Isolation,
-    /// The limits of its process, where it has one.
-    pub worker: WorkerSettings,
-    /// Its own settings.
-    pub config: Value,
-}
-
-impl EngineSpec {
-    /// A bundled engine with its own settings.
-    pub fn bundled(id: &str, config: Value) -> Self {
-        EngineSpec {
-            id: id.into(),
-            source: Source::Bundled,
-            sha256: None,
-            isolation: Isolation::Inline,
-            worker: WorkerSettings::default(),
-            config,
-        }
-    }
-
-    /// An engine that the embedding program brings along, on a lane of its own.
-    pub fn linked<E: ContextEngine>(config: Value) -> Self {
-        let linked = LinkedEngine { id: E::INFO.id, door: EngineDoor::linked::<E>() };
-        EngineSpec {
-            id: E::INFO.id.into(),
-            source: Source::Linked(linked),
-            sha256: None,
-            isolation: Isolation::Lane,
-            worker: WorkerSettings::default(),
-            config,
-        }
-    }
-
-    /// An engine in a file, on a lane of its own.
-    pub fn file(id: &str, path: &Path, config: Value) -> Self {
-        EngineSpec {
-            id: id.into(),
-            source: Source::File(path.into()),
-            sha256: None,
-            isolation: Isolation::Lane,
-            worker: WorkerSettings::default(),
-            config,
-        }
-    }
-}
-
-/// Why an engine could not be opened.
-#[derive(Debug, thiserror::Error)]
-pub enum OpenError {
-    /// No engine of that name is linked in.
-    #[error("no bundled engine is called {id:?}")]
-    NotBundled {
-        /// The name.
-        id: String,
-    },
-    /// The file did not become an engine.
-    #[error(transparent)]
-    Load(#[from] LoadError),
-    /// The file holds another engine.
-    #[error("{} holds engine {found:?}, but the config calls it {configured:?}; use one name for both", path.display())]
-    OtherId {
-        /// The file.
-        path: PathBuf,
-        /// The name in the config.
-        configured: String,
-        /// The name in the file.
-        found: String,
-    },
-    /// It needs what this host does not have.
-    #[error("engine {id:?} needs the host to have {}, which it does not here", missing.join(", "))]
-    Missing {
-        /// The engine.
-        id: String,
-        /// The capabilities.
-        missing: Vec<String>,
-    },
-    /// Its `create` failed.
-    #[error("engine {id:?} could not be created: {error}")]
-    Create {
-        /// The engine.
-        id: String,
-        /// What it said.
-        error: Box<EngineError>,
-    },
-    /// The system gave it no threads.
-    #[error("no threads for engine {id:?}: {source}")]
-    Threads {
-        /// The engine.
-        id: String,
-        /// What the system said.
-        source: std::io::Error,
-    },
-    /// It has no process to sit in.
-    #[error("no worker for engine {id:?}: {source}")]
-    Worker {
-        /// The engine.
-        id: String,
-        /// Why.
-        source: WorkerError,
-    },
-    /// It is part of a program, and a worker loads a file.
-    #[error(
-        "engine {id:?} is linked in; isolation = \"process\" is for engines that come from a file"
-    )]
-    NoFile {
-        /// The engine.
-        id: String,
-    },
-}
+use super::watch::Watch;
+use super::worker::WorkerFacts;
 
 /// An engine that can be called.
 pub struct LiveEngine {
@@ -191,6 +26,8 @@ pub struct LiveEngine {
     seat: Seat,
     calls: Arc<Calls>,
     timeouts: Timeouts,
+    /// Last, so that it is dropped after everything that runs the engine.
+    watch: Watch,
 }
 
 impl LiveEngine {
@@ -201,13 +38,16 @@ impl LiveEngine {
     /// [`OpenError`].
     pub fn open(spec: &EngineSpec, environment: &Environment) -> Result<LiveEngine, OpenError> {
         let calls = Arc::new(Calls::default());
-        let (info, seat) = match spec.isolation {
-            Isolation::Process => seat_far(spec, environment, &calls)?,
-            Isolation::Inline | Isolation::Lane => seat_near(spec, environment, &calls)?,
-        };
+        let (info, seat, watch) = opening::seat(spec, environment, &calls)?;
         let (source, isolation) = (spec.source.clone(), spec.isolation);
         let timeouts = environment.timeouts.clone();
-        Ok(LiveEngine { info, source, isolation, seat, calls, timeouts })
+        Ok(LiveEngine { info, source, isolation, seat, calls, timeouts, watch })
+    }
+
+    /// Which build it is: the SHA-256 of its file in hex, or `bundled <version>`. `None` where nobody
+    /// is to remember its failures.
+    pub fn bytes(&self) -> Option<&str> {
+        self.watch.bytes()
     }
 
     /// What it is.
@@ -403,85 +243,4 @@ impl std::fmt::Debug for LiveEngine {
 /// For questions that come without a transcript.
 fn no_view() -> Transcript {
     Mirror::new().snapshot(0)
-}
-
-/// A seat in this process.
-fn seat_near(
-    spec: &EngineSpec,
-    environment: &Environment,
-    calls: &Arc<Calls>,
-) -> Result<(EngineInfo, Seat), OpenError> {
-    let door = open_door(spec, environment)?;
-    let failed = |error| OpenError::Create { id: spec.id.clone(), error: Box::new(error) };
-    let info = door.info().map_err(failed)?;
-    let missing: Vec<String> = {
-        let offered = environment.capabilities();
-        info.requires.iter().filter(|need| !offered.contains(need)).cloned().collect()
-    };
-    if !missing.is_empty() {
-        return Err(OpenError::Missing { id: info.id, missing });
-    }
-    let lane = Lane::open(&info.id, spec.isolation)
-        .map_err(|source| OpenError::Threads { id: info.id.clone(), source })?;
-    let services = Services::new(&info.id, environment, calls.clone());
-    let limit = Duration::from_millis(environment.timeouts.create_ms);
-    let handle = create_within(limit, door, services, spec.config.clone())
-        .map_err(|error| OpenError::Create { id: info.id.clone(), error: Box::new(error) })?;
-    Ok((info, Seat::Near { handle, lane }))
-}
-
-/// A seat in a process of its own.
-fn seat_far(
-    spec: &EngineSpec,
-    environment: &Environment,
-    calls: &Arc<Calls>,
-) -> Result<(EngineInfo, Seat), OpenError> {
-    let Source::File(path) = &spec.source else {
-        return Err(OpenError::NoFile { id: spec.id.clone() });
-    };
-    let (info, far) = Far::open(spec, checked(spec, path)?, environment, calls)?;
-    Ok((info, Seat::Far(Box::new(far))))
-}
-
-fn open_door(spec: &EngineSpec, environment: &Environment) -> Result<EngineDoor, OpenError> {
-    let path = match &spec.source {
-        Source::Bundled => {
-            return bundled(&spec.id).ok_or_else(|| OpenError::NotBundled { id: spec.id.clone() });
-        }
-        Source::Linked(linked) => return Ok(linked.door),
-        Source::File(path) => path,
-    };
-    Ok(checked(spec, path)?.load(&environment.copies_folder)?)
-}
-
-/// The file, read and held against what is expected of it.
-fn checked(spec: &EngineSpec, path: &Path) -> Result<Inspected, OpenError> {
-    let inspected = inspect(path)?.expect_hash(spec.sha256.as_deref())?;
-    if spec.id.is_empty() || spec.id == inspected.meta.id {
-        return Ok(inspected);
-    }
-    Err(OpenError::OtherId {
-        path: inspected.path,
-        configured: spec.id.clone(),
-        found: inspected.meta.id,
-    })
-}
-
-/// `create` is a plain function, so only a thread of its own can be left behind when it hangs.
-fn create_within(
-    limit: Duration,
-    door: EngineDoor,
-    services: Services,
-    config: Value,
-) -> Result<EngineHandle> {
-    let (send, receive) = mpsc::channel();
-    let thread = std::thread::Builder::new().name("engine-create".into());
-    let spawned = thread.spawn(move || {
-        let _ = send.send(door.create(Arc::new(services), &config));
-    });
-    spawned.map_err(|error| EngineError::failed(format!("no thread to create it on: {error}")))?;
-    receive.recv_timeout(limit).unwrap_or_else(|_| {
-        let message = format!("it took longer than {} ms", limit.as_millis());
-        Err(EngineError::new(ErrorKind::Deadline, message))
-    })
 }

@@ -1,15 +1,25 @@
 //! Engines that failed and are not asked again, with the reason anybody can see.
+//!
+//! Without a book a quarantine ends with its slot, as a replay wants it. With one it is written down,
+//! and other processes hold themselves to it; see [`book`].
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use serde::Serialize;
+
+pub(super) mod book;
+
+use book::FailureBook;
 
 /// Why an engine is in quarantine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct QuarantineRecord {
     /// The engine.
     pub id: String,
+    /// Which build of it failed: the SHA-256 of its file in hex, or `bundled <version>`. `None` for
+    /// one that was never open, which no book keeps.
+    pub bytes: Option<String>,
     /// The call that failed: `assemble`, `ingest`, `create`, …
     pub operation: String,
     /// What it said, as one sentence.
@@ -21,10 +31,23 @@ pub struct QuarantineRecord {
 /// The engines in quarantine. The first failure of an engine is the one that is kept.
 #[derive(Debug, Default)]
 pub struct Quarantine {
-    records: Mutex<BTreeMap<String, QuarantineRecord>>,
+    records: Mutex<BTreeMap<String, Inmate>>,
+    book: Option<Arc<FailureBook>>,
+}
+
+#[derive(Debug)]
+struct Inmate {
+    record: QuarantineRecord,
+    /// It stands in the book, so that somebody else may strike it out there.
+    in_book: bool,
 }
 
 impl Quarantine {
+    /// A quarantine that writes into a book; without one, what it knows ends with it.
+    pub fn with(book: Option<Arc<FailureBook>>) -> Self {
+        Quarantine { records: Mutex::default(), book }
+    }
+
     /// Puts an engine in.
     pub fn put(&self, record: QuarantineRecord) {
         tracing::warn!(
@@ -33,20 +56,57 @@ impl Quarantine {
             reason = record.reason,
             "engine quarantined"
         );
-        self.records().entry(record.id.clone()).or_insert(record);
+        let mut records = self.records();
+        if records.contains_key(&record.id) {
+            return;
+        }
+        let in_book = self.write_down(&record);
+        records.insert(record.id.clone(), Inmate { record, in_book });
     }
 
-    /// Why an engine is in; `None` when it is not.
+    /// Why an engine is in; `None` when it is not, or when it was released in the book.
     pub fn reason(&self, id: &str) -> Option<QuarantineRecord> {
-        self.records().get(id).cloned()
+        let mut records = self.records();
+        let inmate = records.get(id)?;
+        if inmate.in_book && self.was_released(&inmate.record) {
+            tracing::warn!(engine = id, "engine released from quarantine");
+            records.remove(id);
+            return None;
+        }
+        Some(inmate.record.clone())
     }
 
-    /// Lets an engine out and answers why it was in.
+    /// Lets an engine out, everywhere, and answers why it was in.
     pub fn lift(&self, id: &str) -> Option<QuarantineRecord> {
-        self.records().remove(id)
+        let inmate = self.records().remove(id)?;
+        if let Some(book) = self.book.as_ref().filter(|_| inmate.in_book)
+            && let Err(error) = book.release(id)
+        {
+            tracing::warn!(engine = id, %error, "the book of failures still holds it");
+        }
+        Some(inmate.record)
     }
 
-    fn records(&self) -> MutexGuard<'_, BTreeMap<String, QuarantineRecord>> {
+    fn write_down(&self, record: &QuarantineRecord) -> bool {
+        let Some(book) = self.book.as_ref().filter(|_| record.bytes.is_some()) else {
+            return false;
+        };
+        match book.failed(record) {
+            Ok(()) => true,
+            Err(error) => {
+                tracing::warn!(engine = record.id, %error, "quarantine not written down");
+                false
+            }
+        }
+    }
+
+    /// A book that cannot be read releases nobody.
+    fn was_released(&self, record: &QuarantineRecord) -> bool {
+        let (Some(book), Some(bytes)) = (&self.book, &record.bytes) else { return false };
+        matches!(book.record(&record.id, bytes), Ok(None))
+    }
+
+    fn records(&self) -> MutexGuard<'_, BTreeMap<String, Inmate>> {
         self.records.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 }

@@ -26,8 +26,9 @@ pub use self::troubles::{TroubleCounter, Troubles};
 
 use self::retirement::let_go;
 use super::environment::Environment;
-use super::live::{EngineSpec, LiveEngine};
+use super::live::LiveEngine;
 use super::quarantine::{Quarantine, QuarantineRecord};
+use super::spec::EngineSpec;
 
 /// Slots opened so far by this process.
 static SLOTS: AtomicU64 = AtomicU64::new(0);
@@ -102,7 +103,7 @@ impl Slot {
             chosen: None,
             legacy: bundled,
             on_error,
-            quarantine: Quarantine::default(),
+            quarantine: Quarantine::with(environment.failures.clone()),
             clock: environment.clock.clone(),
             troubles: TroubleCounter::default(),
             retired: CancellationToken::new(),
@@ -286,6 +287,7 @@ impl Slot {
     fn put_in_quarantine(&self, operation: &str, reason: &str) {
         self.quarantine.put(QuarantineRecord {
             id: self.configured.clone(),
+            bytes: self.chosen.as_ref().and_then(|engine| engine.bytes().map(str::to_owned)),
             operation: operation.into(),
             reason: reason.into(),
             failed_at_ms: self.clock.now_ms(),

@@ -48,7 +48,7 @@ use super::workspace::WorkspaceRules;
 use crate::config::{
     AccountingSettings, AgentSettings, BudgetSettings, CompactionSettings, SessionSettings,
 };
-use crate::engine::Clock;
+use crate::engine::{Clock, QuarantineRecord};
 use crate::history::{HistoryError, Undone};
 use crate::law::LawSettings;
 use crate::provider::Client;
@@ -246,6 +246,11 @@ impl Runtime {
     /// The engine that serves now, where no canary does.
     pub fn engine(&self) -> String {
         self.shared.slots.current().effective().id
+    }
+
+    /// Why the engine of the slot does not serve; `None` where it does.
+    pub fn quarantined(&self) -> Option<QuarantineRecord> {
+        self.shared.slots.current().quarantined()
     }
 
     /// Waits for what runs in the background, as long as it makes progress. What only waits for a pause

@@ -3,8 +3,13 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use ctxhost_engine_api::border::Meta;
+
 use crate::config::Config;
-use crate::engine::{BUNDLED, EngineSpec, LEGACY, RowError, Source, check_row, inspect, stages};
+use crate::engine::{
+    BUNDLED, EngineSpec, Isolation, LEGACY, RowError, Source, check_row, inspect, stages,
+};
+use crate::trust::{Policy, Standing, State};
 
 /// Why a name is no engine.
 #[derive(Debug, thiserror::Error)]
@@ -44,6 +49,12 @@ pub struct Installed {
     pub version: String,
     /// Where it comes from.
     pub source: Source,
+    /// How far it is kept from the host.
+    pub isolation: Isolation,
+    /// How its file stands to the bytes that were found good.
+    pub standing: Standing,
+    /// The SHA-256 of its file, in hex; `None` for one that is linked in, or cannot be read.
+    pub sha256: Option<String>,
     /// Why it cannot be used.
     pub problem: Option<String>,
 }
@@ -52,42 +63,49 @@ pub struct Installed {
 #[derive(Debug)]
 pub struct Roster {
     engines: BTreeMap<String, Installed>,
+    policy: Policy,
+}
+
+/// What a config demands of engine files.
+pub fn policy(config: &Config) -> Policy {
+    Policy::of(Path::new(config.name()), &config.plugins.demands())
 }
 
 impl Roster {
     /// Looks for engines. Files are read, never loaded. A name in the entries wins over a bundled
     /// engine, and that over a file in a folder: only an entry replaces one by a file.
     pub fn of(config: &Config) -> Roster {
-        let mut engines = BTreeMap::new();
-        for id in BUNDLED {
-            let version = env!("CARGO_PKG_VERSION").to_owned();
-            let source = Source::Bundled;
-            engines.insert(id.into(), Installed { id: id.into(), version, source, problem: None });
-        }
+        let policy = policy(config);
+        let mut engines: BTreeMap<String, Installed> =
+            BUNDLED.iter().map(|id| ((*id).to_owned(), bundled(config, id))).collect();
         for path in config.plugins.engine_dirs.iter().flat_map(|folder| libraries(folder)) {
             // A library in the folder that is no engine at all is nobody's business.
-            if let Ok(found) = inspect(&path) {
-                let id = found.meta.id.clone();
-                let version = found.meta.version;
-                let source = Source::File(path);
-                engines.entry(id.clone()).or_insert(Installed {
-                    id,
-                    version,
-                    source,
-                    problem: None,
-                });
+            let Ok(found) = inspect(&path) else { continue };
+            let id = found.meta.id;
+            if !engines.contains_key(&id) {
+                engines.insert(id.clone(), of_file(&policy, config, &id, &path));
             }
         }
         for (id, entry) in &config.plugins.entries {
             let Some(path) = &entry.path else { continue };
-            engines.insert(id.clone(), named(id, path));
+            engines.insert(id.clone(), of_file(&policy, config, id, path));
         }
         for engine in engines.values_mut() {
             if engine.problem.is_none() && engine.id != LEGACY {
                 engine.problem = config.plugins.refusal(&engine.id);
             }
         }
-        Roster { engines }
+        Roster { engines, policy }
+    }
+
+    /// An engine by its id.
+    pub fn engine(&self, id: &str) -> Option<&Installed> {
+        self.engines.get(id)
+    }
+
+    /// What is demanded of files, and the pins.
+    pub fn policy(&self) -> &Policy {
+        &self.policy
     }
 
     /// The engines, by id.
@@ -114,17 +132,19 @@ impl Roster {
     /// [`RosterError`].
     pub fn spec(&self, config: &Config, name: &str) -> Result<EngineSpec, RosterError> {
         if name.contains('/') || name.ends_with(".so") {
-            let mut spec = installed(config, "", Path::new(name), serde_json::json!({}));
+            let mut spec = in_file(config, "", Path::new(name), serde_json::json!({}));
             // An engine that the config knows by its id keeps its settings when named by path.
-            // So does what the config forbids or pins of it.
+            // So does what the config forbids of it, or pins in its entry; ctxhost.lock speaks of
+            // the installed file, and this one was named by a person.
             if let Ok(found) = inspect(Path::new(name)) {
                 let id = &found.meta.id;
                 permit(config, id)?;
                 spec.config = config.engine_config(id);
-                spec.sha256 = config.entry(id).and_then(|entry| entry.sha256.clone());
-                if let Some(isolation) = config.entry(id).and_then(|entry| entry.isolation) {
-                    spec.isolation = isolation;
-                }
+                let written = config.entry(id).and_then(|entry| entry.sha256.as_deref());
+                let standing = self.policy.judge_named(&found, written);
+                spec.sha256 = standing.sha256;
+                spec.distrust = standing.refusal;
+                spec.isolation = isolation(config, &found.meta);
             }
             return Ok(spec);
         }
@@ -137,14 +157,11 @@ impl Roster {
         let settings = config.engine_config(name);
         let mut spec = match &engine.source {
             Source::Bundled | Source::Linked(_) => EngineSpec::bundled(name, settings),
-            Source::File(path) => installed(config, name, path, settings),
+            Source::File(path) => in_file(config, name, path, settings),
         };
-        if let Some(entry) = config.entry(name) {
-            spec.sha256 = entry.sha256.clone();
-            if let Some(isolation) = entry.isolation {
-                spec.isolation = isolation;
-            }
-        }
+        spec.sha256.clone_from(&engine.standing.sha256);
+        spec.distrust.clone_from(&engine.standing.refusal);
+        spec.isolation = engine.isolation;
         Ok(spec)
     }
 
@@ -162,22 +179,68 @@ fn permit(config: &Config, id: &str) -> Result<(), RosterError> {
     }
 }
 
-/// An engine in a file, kept from the host as far as the config wants it of all such.
-fn installed(config: &Config, id: &str, path: &Path, settings: serde_json::Value) -> EngineSpec {
+/// How far the engine of a file is kept from the host: as its entry says; else in a process where nothing
+/// at the border can stop what goes wrong in it; else as the config wants it of all such.
+pub fn isolation(config: &Config, file: &Meta) -> Isolation {
+    let written = config.entry(&file.id).and_then(|entry| entry.isolation);
+    written.unwrap_or(match file.wants_a_process() {
+        true => Isolation::Process,
+        false => config.plugins.isolation,
+    })
+}
+
+/// An engine in a file, with the limits of a process.
+fn in_file(config: &Config, id: &str, path: &Path, settings: serde_json::Value) -> EngineSpec {
     let mut spec = EngineSpec::file(id, path, settings);
     spec.isolation = config.plugins.isolation;
     spec.worker = config.plugins.worker.clone();
     spec
 }
 
-fn named(id: &str, path: &Path) -> Installed {
-    let source = Source::File(path.into());
-    let (version, problem) = match inspect(path) {
-        Ok(found) if found.meta.id == id => (found.meta.version, None),
-        Ok(found) => (found.meta.version, Some(format!("the file holds {:?}", found.meta.id))),
-        Err(error) => (String::new(), Some(error.to_string())),
+fn bundled(config: &Config, id: &str) -> Installed {
+    let written = config.entry(id).and_then(|entry| entry.isolation);
+    Installed {
+        id: id.into(),
+        version: env!("CARGO_PKG_VERSION").into(),
+        source: Source::Bundled,
+        isolation: written.unwrap_or(Isolation::Inline),
+        standing: Standing::bundled(),
+        sha256: None,
+        problem: None,
+    }
+}
+
+/// The file that serves under an id, read and judged.
+fn of_file(policy: &Policy, config: &Config, id: &str, path: &Path) -> Installed {
+    let written = config.entry(id).and_then(|entry| entry.sha256.as_deref());
+    let (standing, found) = policy.judge(id, path, written);
+    let isolation = match &found {
+        Ok(found) => isolation(config, &found.meta),
+        // It will not be opened.
+        Err(_) => config.plugins.isolation,
     };
-    Installed { id: id.into(), version, source, problem }
+    let (version, sha256, problem) = match found {
+        Ok(found) if found.meta.id == id => {
+            (found.meta.version, Some(found.sha256), standing.refusal.clone())
+        }
+        Ok(found) => {
+            let holds = found.meta.id;
+            let problem = format!(
+                "the file holds {holds:?}; an engine has one id everywhere: write [plugins.entries.{holds}]"
+            );
+            (found.meta.version, Some(found.sha256), Some(problem))
+        }
+        Err(error) => (String::new(), changed(&standing), Some(error.to_string())),
+    };
+    let source = Source::File(path.into());
+    Installed { id: id.into(), version, source, isolation, standing, sha256, problem }
+}
+
+fn changed(standing: &Standing) -> Option<String> {
+    match &standing.state {
+        State::Changed { found, .. } => Some(found.clone()),
+        _ => None,
+    }
 }
 
 fn libraries(folder: &Path) -> Vec<PathBuf> {

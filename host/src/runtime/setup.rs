@@ -1,6 +1,6 @@
 //! What requests and compactions run with: a model's budget, the law, the engines' limits.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ctxhost_engine_api::ModelRef;
@@ -10,7 +10,8 @@ use super::request::Shaper;
 use super::stack::Stack;
 use crate::config::Config;
 use crate::engine::{
-    Clock, EngineSpec, EngineStores, Environment, OnEngineError, SessionView, SlotError, Timeouts,
+    Clock, EngineSpec, EngineStores, Environment, FailureBook, OnEngineError, SessionView,
+    SlotError, Timeouts,
 };
 use crate::law::LawSettings;
 use crate::media::MediaHome;
@@ -46,8 +47,15 @@ pub struct Setup {
     pub gate: Gate,
     /// Where engines keep what they store, instead of that folder.
     pub stores: Option<Arc<dyn EngineStores>>,
+    /// What engines did to hosts of this machine; `None` remembers nothing beyond the run.
+    pub failures: Option<Arc<FailureBook>>,
     /// Who wants to know of compactions, in the order they are asked.
     pub hooks: Vec<Arc<dyn CompactionHook>>,
+}
+
+/// The book of failures below a state folder, with the rules of a config.
+pub fn failure_book(config: &Config, state: &Path) -> FailureBook {
+    FailureBook::below(state, config.plugins.quarantine_rules(), Clock::default())
 }
 
 impl Setup {
@@ -88,7 +96,15 @@ impl Setup {
         environment.completer = self.completer.clone();
         environment.store_folder = self.store_folder.clone();
         environment.stores = self.stores.clone();
+        environment.failures = self.failures.clone();
         environment
+    }
+
+    /// Somebody swaps an engine in: its failures hold it no longer.
+    pub fn excuse(&self, id: &str) {
+        if let Some(Err(error)) = self.failures.as_ref().map(|book| book.excuse(id)) {
+            tracing::warn!(engine = id, %error, "the book of failures still holds it");
+        }
     }
 
     /// Shapes requests with a slot.

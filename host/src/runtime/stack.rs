@@ -139,7 +139,7 @@ impl Stack {
             slot,
             stages: Vec::new(),
             on_error,
-            quarantine: Quarantine::default(),
+            quarantine: Quarantine::with(environment.failures.clone()),
             clock: environment.clock.clone(),
             epochs: Epochs::default(),
             sessions: Mutex::default(),
@@ -339,8 +339,11 @@ impl Stack {
     }
 
     fn put_in_quarantine(&self, id: &str, operation: &str, reason: &str) {
+        let stage = self.stages.iter().find(|stage| stage.id == id);
+        let engine = stage.and_then(|stage| stage.engine.as_ref());
         self.quarantine.put(QuarantineRecord {
             id: id.into(),
+            bytes: engine.and_then(|engine| engine.bytes().map(str::to_owned)),
             operation: operation.into(),
             reason: reason.into(),
             failed_at_ms: self.clock.now_ms(),

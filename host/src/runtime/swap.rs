@@ -122,7 +122,8 @@ struct Loaded {
 impl Runtime {
     /// Puts another engine into the slot, or several in a row, from each session's next turn on. A turn that is under way ends
     /// with the engine it began with. The engine is opened while the old one serves; where the new one
-    /// fails in its first requests, the old one answers them and serves again.
+    /// fails in its first requests, the old one answers them and serves again. Failures of an earlier run hold
+    /// the engine no longer; crashes do.
     ///
     /// # Errors
     ///
@@ -133,7 +134,9 @@ impl Runtime {
     ) -> Result<Swapped, SwapError> {
         let shared = self.shared();
         let _alone = shared.slots.inner.changing.lock().await;
-        shared.open_and_seat(engines.as_ref().to_vec(), shared.setup.clone(), None).await
+        let engines = engines.as_ref().to_vec();
+        engines.iter().for_each(|engine| shared.setup.excuse(&engine.id));
+        shared.open_and_seat(engines, shared.setup.clone(), None).await
     }
 
     /// The same with an engine of a config, by its id or the path of its library, or with several: `mask+legacy`.

@@ -276,7 +276,6 @@ fn figure<'t>(shown: &'t str, name: &str) -> Vec<&'t str> {
 }
 
 #[test]
-#[ignore = "needs `ctxhost check` and `ctxhost install`, which stand in rooms that are being built beside this one"]
 fn an_engine_is_checked_installed_used_and_refused_when_it_was_tampered_with() {
     let author = Author::with_engine("keep-pinned");
     build(&author.engine(), &["--offline"], &fixtures_target());

@@ -2,9 +2,12 @@
 
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::Command;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ctxhost::engine::{EngineSpec, Isolation, LiveEngine, OpenError};
+use ctxhost::engine::{
+    Clock, EngineSpec, FailureBook, Isolation, LiveEngine, OpenError, QuarantineRules,
+};
 use ctxhost_engine_api::ErrorKind;
 
 use super::{assemble, chaos, hasty, open, patient};
@@ -42,6 +45,28 @@ async fn a_panic_in_create_is_an_error_everywhere() {
             assert!(error.to_string().contains(says), "{isolation}: {error}");
         }
     }
+}
+
+#[tokio::test]
+async fn what_it_does_in_a_process_is_its_failure_and_no_crash_of_a_host() {
+    let state = tempfile::tempdir().unwrap();
+    let book = || FailureBook::below(state.path(), QuarantineRules::default(), Clock::default());
+    let mut environment = patient();
+    environment.failures = Some(Arc::new(book()));
+    let opened = |mode| LiveEngine::open(&chaos(mode, Isolation::Process), &environment);
+    for mode in ["abort-create", "panic-create"] {
+        let died = opened(mode).expect_err(mode);
+        assert!(matches!(died, OpenError::Create { .. }), "{died:?}");
+        let record = book().records().unwrap().remove(0);
+        assert_eq!((record.operation.as_str(), record.failures), ("create", 1), "{record:?}");
+        assert_eq!((record.crashes, record.held), (0, false), "{record:?}");
+        let held = opened("good").expect_err("it is held");
+        assert!(matches!(held, OpenError::Held { .. }), "{held:?}");
+        book().release("chaos").unwrap();
+    }
+    let engine = opened("good").unwrap();
+    assert_eq!(engine.bytes().map(str::len), Some(64));
+    assert!(!state.path().join("engines/running").exists(), "nothing of it runs in this process");
 }
 
 #[tokio::test]

@@ -4,10 +4,13 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ctxhost::engine::inspect;
+use ctxhost::config::Config;
+use ctxhost::engine::{Isolation, inspect};
+use ctxhost::runtime::roster::Roster;
 use ctxhost_engine_api::border::{Door, EngineDoor, EngineHandle};
 use ctxhost_engine_api::testing::{Conversation, ScriptedHost, block_on};
 use ctxhost_engine_api::*;
+use ctxhost_tests::bundled_library;
 use ctxhost_tests::native::native_library;
 use serde_json::json;
 
@@ -60,6 +63,30 @@ fn the_file_says_what_it_is() {
         (info.name.as_str(), info.requires),
         ("Every call", vec!["kv".into(), "blob".into()])
     );
+}
+
+#[test]
+fn it_sits_in_a_process_unless_its_own_entry_says_otherwise() {
+    let in_c = native_library(EVERY_CALL, &[]);
+    let in_rust = bundled_library("mask");
+    let isolation = |settings: &str, entry: &str, name: &str| {
+        let text = format!(
+            "[plugins]\n{settings}\n[plugins.entries.every-call]\npath = {in_c:?}\n{entry}\n\
+             [plugins.entries.mask]\npath = {in_rust:?}\n"
+        );
+        let config = Config::parse("", &text).unwrap();
+        Roster::of(&config).spec(&config, name).unwrap().isolation
+    };
+    let lane = "isolation = \"lane\"";
+    for name in ["every-call", in_c.to_str().unwrap()] {
+        assert_eq!(isolation("", "", name), Isolation::Process, "{name}");
+        assert_eq!(isolation(lane, "", name), Isolation::Process, "{name}");
+        assert_eq!(isolation("", lane, name), Isolation::Lane, "{name}");
+    }
+    for name in ["mask", in_rust.to_str().unwrap()] {
+        assert_eq!(isolation("", "", name), Isolation::Process, "{name}");
+        assert_eq!(isolation(lane, "", name), Isolation::Lane, "{name}");
+    }
 }
 
 #[test]

@@ -81,6 +81,9 @@ fn every_setting_is_read() {
             Allowed::Url => "\"https://x/v1\"".into(),
             Allowed::Digest => format!("{:?}", "ab".repeat(32)),
             Allowed::List => "[\"x\"]".into(),
+            Allowed::Keys => {
+                "[\"RWQf6LRCGA9i53mlYecO4IzT51TGPpvWucNSCh1CBM0QTaLn73Y7GFO3\"]".into()
+            }
             Allowed::Rules => "[\"paths >= 0.5\"]".into(),
             Allowed::Whole(least) => (least + 500_000).to_string(),
             Allowed::Number(_, most) => format!("{most:?}"),

@@ -3,7 +3,7 @@
 use ctxhost_engine_api::EngineError;
 use serde::{Deserialize, Serialize};
 
-use crate::engine::live::OpenError;
+use crate::engine::opening::OpenError;
 use crate::engine::row::RowError;
 
 /// What the host does when the configured engine fails.

@@ -17,10 +17,12 @@ use crate::engine::calls::{CallGuard, Calls, Limit};
 use crate::engine::environment::Environment;
 use crate::engine::lane::{threads, too_late, until_deadline};
 use crate::engine::library::Inspected;
-use crate::engine::live::{EngineSpec, OpenError};
+use crate::engine::opening::OpenError;
 use crate::engine::question::{Answer, Question};
 use crate::engine::services::Services;
+use crate::engine::spec::EngineSpec;
 use crate::engine::timeouts::Timeouts;
+use crate::engine::watch::Watch;
 
 /// An engine in a worker process.
 pub(in crate::engine) struct Far {
@@ -71,8 +73,9 @@ impl Far {
         calls: &Arc<Calls>,
     ) -> Result<(EngineInfo, Far), OpenError> {
         let id = file.meta.id.clone();
-        let runtime =
-            threads(&id).map_err(|source| OpenError::Threads { id: id.clone(), source })?;
+        // Nothing of the engine runs on them.
+        let runtime = threads(&id, &Watch::default())
+            .map_err(|source| OpenError::Threads { id: id.clone(), source })?;
         let handle = runtime.handle().clone();
         let helpers = Helpers(Some(runtime));
         let start = Arc::new(Start {

@@ -17,7 +17,7 @@ pub use self::error::BuildError;
 use super::{Runtime, Shared};
 use crate::config::Config;
 use crate::engine::store::MemoryStores;
-use crate::engine::{Clock, EngineSpec, EngineStores, state_folder};
+use crate::engine::{Clock, EngineSpec, EngineStores, FailureBook, state_folder};
 use crate::media::MediaHome;
 use crate::provider::{Client, Completer, connect};
 use crate::runtime::failover::Failover;
@@ -53,6 +53,7 @@ pub struct RuntimeBuilder {
     media: MediaHome,
     store_folder: Option<PathBuf>,
     store: Option<Arc<dyn SessionStore>>,
+    failures: Option<Arc<FailureBook>>,
     memory_folder: Option<PathBuf>,
     shadow_ledger: Option<PathBuf>,
     workspace: Option<PathBuf>,
@@ -77,6 +78,7 @@ impl RuntimeBuilder {
             media: MediaHome::default(),
             store_folder: None,
             store: None,
+            failures: None,
             memory_folder: None,
             shadow_ledger: None,
             workspace: None,
@@ -160,6 +162,13 @@ impl RuntimeBuilder {
     #[must_use]
     pub fn store(mut self, store: Arc<dyn SessionStore>) -> Self {
         self.store = Some(store);
+        self
+    }
+
+    /// The book in which failures of engines outlive this process; without it, they do not.
+    #[must_use]
+    pub fn failures(mut self, book: FailureBook) -> Self {
+        self.failures = Some(Arc::new(book));
         self
     }
 
@@ -360,6 +369,7 @@ impl RuntimeBuilder {
             store_folder: self.store_folder.clone(),
             gate: config.compaction.gate.clone(),
             stores: self.stores(),
+            failures: self.failures.clone(),
             hooks: self.hooks.clone(),
         })
     }

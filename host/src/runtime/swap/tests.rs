@@ -13,7 +13,7 @@ use tempfile::TempDir;
 use tokio::sync::broadcast::Receiver;
 
 use crate::config::Config;
-use crate::engine::EngineSpec;
+use crate::engine::{Clock, EngineSpec, FailureBook, QuarantineRecord, QuarantineRules};
 use crate::runtime::event::{Event, What};
 use crate::runtime::testing::{Answer, Scripted, builder, config, session};
 use crate::runtime::{Runtime, RuntimeBuilder, SessionId, SwapError};
@@ -218,6 +218,25 @@ async fn an_engine_that_has_proved_itself_fails_for_itself() {
     talk.runtime.swap(&Ledger::spec("after", "panic")).await.unwrap();
     assert_eq!(talk.say().await, "legacy", "the bundled engine stands in, as always");
     assert!(matches!(talk.news()[..], [What::EngineChanged { .. }]));
+}
+
+#[tokio::test]
+async fn whoever_asks_for_an_engine_excuses_the_failures_of_earlier_runs() {
+    let state = tempfile::tempdir().unwrap();
+    let book = || FailureBook::below(state.path(), QuarantineRules::default(), Clock::default());
+    let failure = QuarantineRecord {
+        id: "mask".into(),
+        bytes: Some(format!("bundled {}", env!("CARGO_PKG_VERSION"))),
+        operation: "assemble".into(),
+        reason: "no idea".into(),
+        failed_at_ms: Clock::default().now_ms(),
+    };
+    book().failed(&failure).unwrap();
+    let builder = builder(&quiet(""), &says("yes"), Ledger::spec("excuses", ""));
+    let talk = Talk::with(builder.failures(book())).await;
+    talk.runtime.swap(&EngineSpec::bundled("mask", json!({}))).await.unwrap();
+    assert_eq!(talk.say().await, "mask");
+    assert_eq!(book().records().unwrap(), []);
 }
 
 #[tokio::test]

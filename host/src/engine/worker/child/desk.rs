@@ -18,6 +18,7 @@ use super::mouth::Mouth;
 use crate::engine::calls::{Calls, Limit};
 use crate::engine::lane::{LANE_STACK_BYTES, task_died, threads};
 use crate::engine::question::Answer;
+use crate::engine::watch::Watch;
 use crate::engine::worker::wire::{self, Call, Change, FromWorker, Hello, ToWorker};
 
 /// One engine and all that its host wants of it.
@@ -40,7 +41,7 @@ impl Desk {
         Ok(Desk {
             door,
             engine: Arc::default(),
-            lane: threads(&hello.id)?,
+            lane: threads(&hello.id, &Watch::default())?,
             errands: Arc::new(Errands::new(hello.host, clock, calls.clone(), speaking)),
             calls,
             mirrors: HashMap::new(),

@@ -1,0 +1,74 @@
+//! The edit of an entry: nothing else moves, and it can be taken back.
+
+use std::fs;
+
+use super::*;
+
+const SHA: &str = "ab";
+
+fn file(text: &str) -> (tempfile::TempDir, std::path::PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join(FILE_NAME);
+    fs::write(&path, text).unwrap();
+    (folder, path)
+}
+
+/// A text, the path of `x` set to `new.so`; the text after it. And back.
+#[track_caller]
+fn check(before: &str, after: &str) {
+    let (_folder, path) = file(before);
+    let edit = set_entry_path(&path, "x", "new.so", &SHA.repeat(32)).unwrap();
+    assert_eq!(fs::read_to_string(&path).unwrap(), after);
+    let config = Config::load(&path).unwrap();
+    assert!(config.entry("x").unwrap().path.as_ref().unwrap().ends_with("new.so"));
+    edit.restore().unwrap();
+    assert_eq!(fs::read_to_string(&path).unwrap(), before);
+}
+
+#[test]
+fn a_path_is_written_and_everything_else_stays() {
+    check("", "[plugins.entries.x]\npath = \"new.so\"\n");
+    check(
+        "# mine\n[plugins.entries.x] # ours\npath = 'old.so'  # built by hand\nconfig = { a = 1 }\n",
+        "# mine\n[plugins.entries.x] # ours\npath = \"new.so\"  # built by hand\nconfig = { a = 1 }\n",
+    );
+    check(
+        "[plugins.slots]\ncontext_engine = \"mask\"\n",
+        "[plugins.slots]\ncontext_engine = \"mask\"\n\n[plugins.entries.x]\npath = \"new.so\"\n",
+    );
+}
+
+#[test]
+fn a_digest_that_stands_there_follows() {
+    let old = "cd".repeat(32);
+    check(
+        &format!("[plugins.entries.x]\npath = \"old.so\"\nsha256 = \"{old}\" # pinned\n"),
+        &format!(
+            "[plugins.entries.x]\npath = \"new.so\"\nsha256 = \"{}\" # pinned\n",
+            SHA.repeat(32)
+        ),
+    );
+}
+
+#[test]
+fn what_was_written_goes_and_settings_stay() {
+    let (_folder, path) = file("[budget]\n\n[plugins.entries.x]\npath = \"x.so\"\n");
+    drop_entry_path(&path, "x").unwrap();
+    assert_eq!(fs::read_to_string(&path).unwrap(), "[budget]\n");
+    let (_folder, path) = file("# my file\n\n[plugins.entries.x]\npath = \"x.so\"\n");
+    drop_entry_path(&path, "x").unwrap();
+    assert_eq!(fs::read_to_string(&path).unwrap(), "# my file\n\n[plugins.entries.x]\n");
+    let (_folder, path) = file("[plugins.entries.x]\npath = \"x.so\"\nenabled = false\n");
+    drop_entry_path(&path, "x").unwrap();
+    assert_eq!(fs::read_to_string(&path).unwrap(), "[plugins.entries.x]\nenabled = false\n");
+    let edit = drop_entry_path(&path, "nobody").unwrap();
+    assert!(!edit.changed);
+}
+
+#[test]
+fn what_is_no_table_is_refused_and_stays() {
+    let (_folder, path) = file("plugins.entries.x = 3\n");
+    let error = set_entry_path(&path, "x", "new.so", SHA).unwrap_err();
+    assert!(error.to_string().contains("no table [plugins.entries.x]"), "{error}");
+    assert_eq!(fs::read_to_string(&path).unwrap(), "plugins.entries.x = 3\n");
+}

@@ -1,0 +1,129 @@
+//! The last word of a process that dies inside an engine: one line in the engine's note.
+//!
+//! Fatal signals are raised on the thread that earned them. Threads that run an engine carry the
+//! descriptor of its note, the handler writes the signal there, and what was to happen without us
+//! happens then. A process that is killed from outside writes nothing, and so is not blamed on an
+//! engine. What this does not see: an engine that crashes on a thread it made itself.
+
+#![allow(unsafe_code)]
+
+use std::cell::Cell;
+use std::ffi::{c_int, c_void};
+use std::fs::File;
+use std::marker::PhantomData;
+use std::os::fd::{AsRawFd as _, RawFd};
+use std::sync::{Arc, Once, OnceLock};
+
+/// What a line about the end of a process begins with.
+pub(super) const MARK: &str = "died:";
+
+/// The signals that code brings upon itself.
+const FATAL: [c_int; 6] =
+    [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE, libc::SIGTRAP, libc::SIGABRT];
+
+/// No note.
+const NONE: RawFd = -1;
+
+thread_local! {
+    /// The note of the engine that runs on this thread.
+    static NOTE: Cell<RawFd> = const { Cell::new(NONE) };
+}
+
+/// What was to happen at each of [`FATAL`] before us.
+static BEFORE: [OnceLock<libc::sigaction>; FATAL.len()] = [const { OnceLock::new() }; FATAL.len()];
+
+/// Watches over this process. The first call counts.
+pub(super) fn watch() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        for (signal, before) in FATAL.iter().zip(&BEFORE) {
+            install(*signal, before);
+        }
+        // SAFETY: `on_exit` is a function of this program, which is never unloaded.
+        let _ = unsafe { libc::atexit(on_exit) };
+    });
+}
+
+/// While this lives, its thread runs an engine.
+#[derive(Debug)]
+pub(super) struct Inside {
+    before: RawFd,
+    /// Keeps the descriptor from meaning another file.
+    _note: Arc<File>,
+    _of_this_thread: PhantomData<*const ()>,
+}
+
+/// This thread runs an engine from here on.
+pub(super) fn enter(note: &Arc<File>) -> Inside {
+    let before = NOTE.replace(note.as_raw_fd());
+    Inside { before, _note: note.clone(), _of_this_thread: PhantomData }
+}
+
+impl Drop for Inside {
+    fn drop(&mut self) {
+        NOTE.set(self.before);
+    }
+}
+
+/// This thread runs nothing but an engine. The caller keeps the note open until [`leave`].
+pub(super) fn stay(note: &File) {
+    NOTE.set(note.as_raw_fd());
+}
+
+/// This thread runs no engine any more.
+pub(super) fn leave() {
+    NOTE.set(NONE);
+}
+
+fn install(signal: c_int, before: &OnceLock<libc::sigaction>) {
+    // SAFETY: all zeros is a valid `sigaction`; every field that matters is set below.
+    let mut ours: libc::sigaction = unsafe { std::mem::zeroed() };
+    ours.sa_sigaction = on_signal as *const () as usize;
+    // On the signal stack, because a stack that overflowed has no room for a handler.
+    ours.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
+    // SAFETY: as above.
+    let mut old: libc::sigaction = unsafe { std::mem::zeroed() };
+    // SAFETY: both structures live through the call; the handler does what a handler may do.
+    if unsafe { libc::sigaction(signal, &ours, &mut old) } == 0 {
+        let _ = before.set(old);
+    }
+}
+
+/// Runs on a thread that is about to die. Only calls that are safe in a handler stand here.
+extern "C" fn on_signal(signal: c_int, info: *mut libc::siginfo_t, _context: *mut c_void) {
+    // SAFETY: with SA_SIGINFO the kernel hands over a valid structure.
+    let code = unsafe { (*info).si_code };
+    // Above 0 the kernel says that this thread did it; `abort` sends to its own thread.
+    let is_own = code > 0 || code == libc::SI_TKILL;
+    if is_own {
+        let tens = u8::try_from(signal / 10 % 10).unwrap_or(0);
+        let ones = u8::try_from(signal % 10).unwrap_or(0);
+        say(&[b"died: signal ", &[b'0' + tens, b'0' + ones], b"\n"]);
+    }
+    let before = FATAL.iter().position(|it| *it == signal).and_then(|at| BEFORE.get(at)?.get());
+    if let Some(before) = before {
+        // SAFETY: the structure was filled by `sigaction` itself; the call is safe in a handler.
+        unsafe { libc::sigaction(signal, before, std::ptr::null_mut()) };
+    }
+    if code <= 0 {
+        // What was sent does not come again by itself, as a fault does. It waits until we return.
+        // SAFETY: `raise` is safe in a handler.
+        unsafe { libc::raise(signal) };
+    }
+}
+
+/// Runs at `exit`, on the thread that called it.
+extern "C" fn on_exit() {
+    say(&[b"died: a call of exit\n"]);
+}
+
+fn say(parts: &[&[u8]]) {
+    let note = NOTE.get();
+    if note == NONE {
+        return;
+    }
+    for part in parts {
+        // SAFETY: the descriptor is kept open while it stands in NOTE; the bytes live through the call.
+        let _ = unsafe { libc::write(note, part.as_ptr().cast(), part.len()) };
+    }
+}

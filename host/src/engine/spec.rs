@@ -1,0 +1,144 @@
+//! What engine to open: where it comes from, what is demanded of it, how far it is kept from the host.
+
+use std::path::{Path, PathBuf};
+
+use ctxhost_engine_api::ContextEngine;
+use ctxhost_engine_api::border::EngineDoor;
+use serde_json::Value;
+
+use super::lane::Isolation;
+use super::library::{Inspected, inspect_pinned};
+use super::opening::OpenError;
+use super::worker::WorkerSettings;
+
+/// Where an engine comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// Linked into the host.
+    Bundled,
+    /// Linked into the program that embeds the host.
+    Linked(LinkedEngine),
+    /// Loaded from a file.
+    File(PathBuf),
+}
+
+impl std::fmt::Display for Source {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Source::Bundled => f.write_str("bundled"),
+            Source::Linked(_) => f.write_str("linked"),
+            Source::File(path) => write!(f, "{}", path.display()),
+        }
+    }
+}
+
+/// An engine that a program brings along. Two are the same where their ids are.
+#[derive(Clone, Copy)]
+pub struct LinkedEngine {
+    id: &'static str,
+    pub(super) door: EngineDoor,
+}
+
+impl PartialEq for LinkedEngine {
+    fn eq(&self, other: &Self) -> bool {
+        self.id == other.id
+    }
+}
+
+impl Eq for LinkedEngine {}
+
+impl std::fmt::Debug for LinkedEngine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("LinkedEngine").field("id", &self.id).finish_non_exhaustive()
+    }
+}
+
+/// What to open.
+#[derive(Clone, Debug, PartialEq)]
+pub struct EngineSpec {
+    /// The id it must have; empty to take whatever the file says.
+    pub id: String,
+    /// Where it comes from.
+    pub source: Source,
+    /// SHA-256 the file must have, in hex.
+    pub sha256: Option<String>,
+    /// Why the file must not be loaded, whatever it holds; `None` where nothing speaks against it.
+    pub distrust: Option<String>,
+    /// How far it is kept from the host.
+    pub isolation: Isolation,
+    /// The limits of its process, where it has one.
+    pub worker: WorkerSettings,
+    /// Its own settings.
+    pub config: Value,
+}
+
+impl EngineSpec {
+    /// A bundled engine with its own settings.
+    pub fn bundled(id: &str, config: Value) -> Self {
+        EngineSpec {
+            id: id.into(),
+            source: Source::Bundled,
+            sha256: None,
+            distrust: None,
+            isolation: Isolation::Inline,
+            worker: WorkerSettings::default(),
+            config,
+        }
+    }
+
+    /// An engine that the embedding program brings along, on a lane of its own.
+    pub fn linked<E: ContextEngine>(config: Value) -> Self {
+        let linked = LinkedEngine { id: E::INFO.id, door: EngineDoor::linked::<E>() };
+        EngineSpec {
+            id: E::INFO.id.into(),
+            source: Source::Linked(linked),
+            sha256: None,
+            distrust: None,
+            isolation: Isolation::Lane,
+            worker: WorkerSettings::default(),
+            config,
+        }
+    }
+
+    /// An engine in a file, on a lane of its own.
+    pub fn file(id: &str, path: &Path, config: Value) -> Self {
+        EngineSpec {
+            id: id.into(),
+            source: Source::File(path.into()),
+            sha256: None,
+            distrust: None,
+            isolation: Isolation::Lane,
+            worker: WorkerSettings::default(),
+            config,
+        }
+    }
+
+    /// Reads the file that would be loaded and holds it against what is demanded of it; nothing of it
+    /// is run. `None` for an engine that is linked in.
+    ///
+    /// # Errors
+    ///
+    /// [`OpenError`], as opening it would answer.
+    pub fn read(&self) -> Result<Option<Inspected>, OpenError> {
+        match &self.source {
+            Source::Bundled | Source::Linked(_) => Ok(None),
+            Source::File(path) => self.checked(path).map(Some),
+        }
+    }
+
+    /// The file of an engine that may be loaded, and that is the one it should be.
+    pub(super) fn checked(&self, path: &Path) -> Result<Inspected, OpenError> {
+        if let Some(reason) = &self.distrust {
+            return Err(OpenError::Distrusted { id: self.id.clone(), reason: reason.clone() });
+        }
+        let inspected = inspect_pinned(path, self.sha256.as_deref())?;
+        if self.id.is_empty() || self.id == inspected.meta.id {
+            return Ok(inspected);
+        }
+        Err(OpenError::OtherId {
+            path: inspected.path,
+            configured: self.id.clone(),
+            found: inspected.meta.id,
+        })
+    }
+}

@@ -1,0 +1,84 @@
+//! What `ctxhost check` found out about a file, as it stands in the report beside it.
+
+use std::path::Path;
+
+use serde::Deserialize;
+
+/// The report's name.
+const REPORT_NAME: &str = "conformance.json";
+
+/// The verdict on the bytes of one file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Conformance {
+    /// In the words of the report.
+    pub verdict: String,
+}
+
+/// The report, as far as it is read here. What it does not say counts as not found.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Report {
+    file: CheckedFile,
+    complete: bool,
+    conformant: Option<bool>,
+    checks: u64,
+    failed: u64,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct CheckedFile {
+    sha256: String,
+}
+
+impl Conformance {
+    /// The verdict beside a file; `None` where there is none, or where it speaks of other bytes.
+    pub fn beside(file: &Path, sha256: &str) -> Option<Conformance> {
+        let text = std::fs::read(file.with_file_name(REPORT_NAME)).ok()?;
+        let report: Report = serde_json::from_slice(&text).ok()?;
+        let speaks_of_it = report.file.sha256.eq_ignore_ascii_case(sha256);
+        let verdict = speaks_of_it.then(|| report.verdict())??;
+        Some(Conformance { verdict })
+    }
+}
+
+impl Report {
+    fn verdict(&self) -> Option<String> {
+        let checks = self.checks;
+        Some(match (self.conformant?, self.complete) {
+            (true, true) => format!("conformant, {checks} checks"),
+            (true, false) => format!("conformant as far as it was checked, {checks} checks"),
+            (false, _) => format!("not conformant, {} of {checks} checks failed", self.failed),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_verdict_counts_for_the_bytes_it_speaks_of() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("libx.so");
+        let report = folder.path().join(REPORT_NAME);
+        let verdict = |text: &str| {
+            std::fs::write(&report, text).unwrap();
+            Conformance::beside(&file, "ab12").map(|it| it.verdict)
+        };
+        assert_eq!(Conformance::beside(&file, "ab12"), None, "there is no report");
+        let said = verdict(
+            r#"{"file": {"sha256": "AB12", "bytes": 3}, "complete": true, "conformant": true, "checks": 9}"#,
+        );
+        assert_eq!(said.as_deref(), Some("conformant, 9 checks"));
+        assert_eq!(verdict(r#"{"file": {"sha256": "ab13"}, "conformant": true}"#), None);
+        let said = verdict(
+            r#"{"file": {"sha256": "ab12"}, "conformant": false, "checks": 9, "failed": 2, "later": [1]}"#,
+        );
+        assert_eq!(said.as_deref(), Some("not conformant, 2 of 9 checks failed"));
+        let said = verdict(r#"{"file": {"sha256": "ab12"}, "conformant": true, "checks": 4}"#);
+        assert_eq!(said.as_deref(), Some("conformant as far as it was checked, 4 checks"));
+        assert_eq!(verdict(r#"{"file": {"sha256": "ab12"}}"#), None);
+        assert_eq!(verdict("no json"), None);
+    }
+}

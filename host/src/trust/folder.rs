@@ -1,0 +1,123 @@
+//! Where installed engines are kept: one folder of one config, for its owner alone.
+
+use std::fs::{self, DirBuilder, File, Permissions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+
+use sha2::{Digest as _, Sha256};
+
+use super::package::Package;
+use super::signature::Keys;
+
+/// How much of a digest a name holds: enough to tell builds apart, and to be read aloud.
+const NAME_DIGITS: usize = 12;
+
+/// The folder is its owner's, and so is what is in it. Nothing is executed from here: what is loaded
+/// is a private copy.
+const FOLDER_MODE: u32 = 0o700;
+const FILE_MODE: u32 = 0o600;
+
+/// A file that could not be put there or taken away.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot {what} {}: {source}", path.display())]
+pub struct FolderError {
+    /// `write`, `remove`.
+    pub what: &'static str,
+    /// The file.
+    pub path: PathBuf,
+    /// What the system said.
+    pub source: io::Error,
+}
+
+/// The folder of one config.
+#[derive(Clone, Debug)]
+pub struct InstallFolder {
+    path: PathBuf,
+}
+
+impl InstallFolder {
+    /// A folder that the config names.
+    pub fn at(path: &Path) -> InstallFolder {
+        InstallFolder { path: path.into() }
+    }
+
+    /// The folder of a config below the state folder. Each config has its own, so that none takes the
+    /// engines of another away.
+    pub fn below(state: &Path, config: &Path) -> InstallFolder {
+        // By its folder: the config itself may not be there yet.
+        let folder = config.parent().filter(|folder| !folder.as_os_str().is_empty());
+        let folder = folder.unwrap_or(Path::new("."));
+        let whole = fs::canonicalize(folder).unwrap_or_else(|_| folder.to_owned());
+        let whole = whole.join(config.file_name().unwrap_or_default());
+        let digest = Sha256::digest(whole.as_os_str().as_encoded_bytes());
+        let name: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+        let name = name.get(..NAME_DIGITS).unwrap_or_default();
+        InstallFolder { path: state.join("engines").join("installed").join(name) }
+    }
+
+    /// Puts the very bytes that were read there, under a name of their own, with the signature that
+    /// stood beside them.
+    ///
+    /// # Errors
+    ///
+    /// [`FolderError`]; nothing is there that was not before.
+    pub fn put(&self, package: &Package) -> Result<PathBuf, FolderError> {
+        let file = &package.file;
+        let digits = file.sha256.get(..NAME_DIGITS).unwrap_or_default();
+        let path = self.path.join(format!("{}-{digits}.so", file.meta.id));
+        let written = |path: &Path| {
+            let path = path.to_owned();
+            move |source| FolderError { what: "write", path, source }
+        };
+        self.make().map_err(written(&self.path))?;
+        if let Ok(signature) = fs::read(Keys::beside(&file.path)) {
+            let beside = Keys::beside(&path);
+            self.replace(&beside, &signature, FILE_MODE).map_err(written(&beside))?;
+        }
+        self.replace(&path, file.image(), FILE_MODE).map_err(written(&path))?;
+        fs::canonicalize(&path).map_err(written(&path))
+    }
+
+    /// Whether a file is one of this folder.
+    pub fn holds(&self, file: &Path) -> bool {
+        let real = |path: &Path| fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+        file.parent().is_some_and(|folder| real(folder) == real(&self.path))
+    }
+
+    /// Takes an installed file away, with its signature. One that is gone, or that was never put here,
+    /// is left alone.
+    ///
+    /// # Errors
+    ///
+    /// [`FolderError`].
+    pub fn remove(&self, file: &Path) -> Result<(), FolderError> {
+        if !self.holds(file) {
+            return Ok(());
+        }
+        for path in [Keys::beside(file), file.to_owned()] {
+            match fs::remove_file(&path) {
+                Err(source) if source.kind() != io::ErrorKind::NotFound => {
+                    return Err(FolderError { what: "remove", path, source });
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// The folder is its owner's even where it was there already.
+    fn make(&self) -> io::Result<()> {
+        DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(&self.path)?;
+        fs::set_permissions(&self.path, Permissions::from_mode(FOLDER_MODE))
+    }
+
+    fn replace(&self, path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
+        let mut staged = tempfile::Builder::new().prefix(".new-").tempfile_in(&self.path)?;
+        staged.write_all(bytes)?;
+        staged.as_file().set_permissions(Permissions::from_mode(mode))?;
+        staged.as_file().sync_all()?;
+        staged.persist(path).map_err(|error| error.error)?;
+        File::open(&self.path)?.sync_all()
+    }
+}

@@ -1,0 +1,214 @@
+//! `ctxhost.lock`: which bytes of which engine were found good, beside the config that uses them.
+
+use std::fs::{self, File};
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use tempfile::NamedTempFile;
+
+/// The name of the file.
+pub const LOCK_NAME: &str = "ctxhost.lock";
+
+/// The newest form of the file that is understood.
+const VERSION: u32 = 1;
+
+/// What the file opens with.
+const HEAD: &str = "# Which bytes of which engine may be loaded. Written by `ctxhost install` and \
+                    `ctxhost uninstall`;\n# keep it with ctxhost.toml.\n\n";
+
+/// Why there are no pins to go by.
+#[derive(Debug, thiserror::Error)]
+pub enum LockError {
+    /// It cannot be read.
+    #[error("cannot read {}: {source}", path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// It is damaged.
+    #[error("{} is damaged: {reason}; put it back, or remove it and install the engines again", path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// It is of a newer ctxhost.
+    #[error("{} was written by a newer ctxhost (version {version} of the file)", path.display())]
+    Newer {
+        /// The file.
+        path: PathBuf,
+        /// Its version.
+        version: u32,
+    },
+    /// It cannot be replaced.
+    #[error("cannot write {}: {source}", path.display())]
+    Unwritable {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+/// One engine whose bytes were found good.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pin {
+    /// The engine.
+    pub id: String,
+    /// Its version.
+    pub version: String,
+    /// Where its file was put.
+    pub file: PathBuf,
+    /// SHA-256 of the file, in hex.
+    pub sha256: String,
+    /// The size of the file, in bytes.
+    pub size: u64,
+    /// The id of the key that signed it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signer: Option<String>,
+    /// When, in ISO 8601.
+    pub installed_at: String,
+    /// What `ctxhost check` had found.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub conformance: Option<String>,
+}
+
+/// All pins of one config.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lock {
+    #[serde(default)]
+    version: u32,
+    #[serde(default, rename = "engine", skip_serializing_if = "Vec::is_empty")]
+    pins: Vec<Pin>,
+}
+
+impl Lock {
+    /// The pin of an engine.
+    pub fn pin(&self, id: &str) -> Option<&Pin> {
+        self.pins.iter().find(|pin| pin.id == id)
+    }
+
+    /// All of them, by id.
+    pub fn pins(&self) -> impl Iterator<Item = &Pin> {
+        self.pins.iter()
+    }
+
+    /// Pins an engine, and answers the pin it had.
+    pub fn put(&mut self, pin: Pin) -> Option<Pin> {
+        let old = self.remove(&pin.id);
+        self.pins.push(pin);
+        self.pins.sort_by(|a, b| a.id.cmp(&b.id));
+        old
+    }
+
+    /// Takes the pin of an engine away.
+    pub fn remove(&mut self, id: &str) -> Option<Pin> {
+        let at = self.pins.iter().position(|pin| pin.id == id)?;
+        Some(self.pins.remove(at))
+    }
+}
+
+/// The lock beside a config, held against everybody else who wants to change it.
+#[derive(Debug)]
+pub struct LockFile {
+    path: PathBuf,
+    /// The folder, locked: the file itself is replaced.
+    _folder: File,
+}
+
+impl LockFile {
+    /// Where the lock of a config stands.
+    pub fn beside(config: &Path) -> PathBuf {
+        config.with_file_name(LOCK_NAME)
+    }
+
+    /// Reads the lock of a config; `None` where there is none.
+    ///
+    /// # Errors
+    ///
+    /// [`LockError`]: a lock that cannot be read is not the same as none.
+    pub fn read(config: &Path) -> Result<Option<Lock>, LockError> {
+        read(&LockFile::beside(config))
+    }
+
+    /// Holds the lock of a config until it is dropped. Waits for others.
+    ///
+    /// # Errors
+    ///
+    /// [`LockError::Unwritable`].
+    pub fn hold(config: &Path) -> Result<LockFile, LockError> {
+        let path = LockFile::beside(config);
+        let held = File::open(folder_of(&path)).and_then(|folder| {
+            folder.lock()?;
+            Ok(folder)
+        });
+        match held {
+            Ok(folder) => Ok(LockFile { path, _folder: folder }),
+            Err(source) => Err(LockError::Unwritable { path, source }),
+        }
+    }
+
+    /// What it holds; nothing where it is not there.
+    ///
+    /// # Errors
+    ///
+    /// [`LockError`].
+    pub fn lock(&self) -> Result<Lock, LockError> {
+        Ok(read(&self.path)?.unwrap_or_default())
+    }
+
+    /// Replaces what it holds, as a whole.
+    ///
+    /// # Errors
+    ///
+    /// [`LockError::Unwritable`]; the file is as it was.
+    pub fn write(&self, lock: &Lock) -> Result<(), LockError> {
+        let unwritable = |source| LockError::Unwritable { path: self.path.clone(), source };
+        let lock = Lock { version: VERSION, ..lock.clone() };
+        let text = toml::to_string_pretty(&lock).map_err(io::Error::other).map_err(unwritable)?;
+        self.replace(&text).map_err(unwritable)
+    }
+
+    /// Where it stands.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn replace(&self, text: &str) -> io::Result<()> {
+        let folder = folder_of(&self.path);
+        let mut staged = NamedTempFile::new_in(folder)?;
+        // It holds no secret, and those who may read the config should see what it pins.
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o644);
+        staged.as_file().set_permissions(mode)?;
+        staged.write_all(HEAD.as_bytes())?;
+        staged.write_all(text.as_bytes())?;
+        staged.as_file().sync_all()?;
+        staged.persist(&self.path).map_err(|error| error.error)?;
+        File::open(folder)?.sync_all()
+    }
+}
+
+fn read(path: &Path) -> Result<Option<Lock>, LockError> {
+    let damaged = |reason: String| LockError::Damaged { path: path.into(), reason };
+    let text = match fs::read(path) {
+        Ok(text) => String::from_utf8(text).map_err(|_| damaged("it is no text".into()))?,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(source) => return Err(LockError::Unreadable { path: path.into(), source }),
+    };
+    let lock: Lock = toml::from_str(&text).map_err(|error| damaged(error.message().into()))?;
+    if lock.version > VERSION {
+        return Err(LockError::Newer { path: path.into(), version: lock.version });
+    }
+    Ok(Some(lock))
+}
+
+fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+#[cfg(test)]
+mod tests;

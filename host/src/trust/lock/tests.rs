@@ -1,0 +1,64 @@
+//! The lock: read and written as a whole, and never taken for empty when it is not.
+
+use super::*;
+
+fn pin(id: &str, sha256: &str) -> Pin {
+    Pin {
+        id: id.into(),
+        version: "0.1.0".into(),
+        file: "/engines/x.so".into(),
+        sha256: sha256.into(),
+        size: 42,
+        signer: None,
+        installed_at: "2026-11-21T17:00:00Z".into(),
+        conformance: None,
+    }
+}
+
+#[test]
+fn what_is_written_is_read_and_a_new_pin_replaces_the_old() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("ctxhost.toml");
+    assert_eq!(LockFile::read(&config).unwrap(), None);
+    let held = LockFile::hold(&config).unwrap();
+    let mut lock = held.lock().unwrap();
+    assert_eq!(lock.put(pin("y", "aa")), None);
+    assert_eq!(lock.put(Pin { signer: Some("E7".into()), ..pin("x", "bb") }), None);
+    assert_eq!(lock.put(pin("y", "cc")), Some(pin("y", "aa")));
+    held.write(&lock).unwrap();
+    let read = LockFile::read(&config).unwrap().unwrap();
+    assert_eq!(read.pins().cloned().collect::<Vec<_>>(), lock.pins().cloned().collect::<Vec<_>>());
+    assert_eq!(read.pin("y").unwrap().sha256, "cc");
+    let names: Vec<_> = fs::read_dir(folder.path()).unwrap().flatten().collect();
+    assert_eq!(names.len(), 1, "nothing is left beside it: {names:?}");
+}
+
+#[test]
+fn the_file_is_as_it_is_documented() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("ctxhost.toml");
+    let held = LockFile::hold(&config).unwrap();
+    let mut lock = Lock::default();
+    lock.put(Pin { conformance: Some("conformant".into()), ..pin("x", "bb") });
+    held.write(&lock).unwrap();
+    let text = fs::read_to_string(held.path()).unwrap();
+    let document = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/engines/trust.md");
+    let document = fs::read_to_string(document).unwrap();
+    for line in text.lines().filter_map(|line| line.split(" = ").next()) {
+        assert!(document.contains(line), "docs/engines/trust.md does not show {line:?}");
+    }
+}
+
+#[test]
+fn what_is_damaged_or_newer_is_not_the_same_as_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("ctxhost.toml");
+    fs::write(folder.path().join(LOCK_NAME), "version = 1\n[[engine]]\nid = 3\n").unwrap();
+    let error = LockFile::read(&config).unwrap_err();
+    assert!(matches!(error, LockError::Damaged { .. }), "{error}");
+    fs::write(folder.path().join(LOCK_NAME), "version = 2\n").unwrap();
+    let error = LockFile::read(&config).unwrap_err();
+    assert!(matches!(error, LockError::Newer { version: 2, .. }), "{error}");
+    fs::write(folder.path().join(LOCK_NAME), "version = 1\nlater = true\n").unwrap();
+    assert_eq!(LockFile::read(&config).unwrap().unwrap().pins().count(), 0);
+}

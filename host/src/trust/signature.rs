@@ -1,0 +1,136 @@
+//! Signatures of engine files, as `minisign` makes them: `FILE.so.minisig` beside the file.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use minisign_verify::PublicKey;
+
+/// What is added to a file's name for its signature.
+const SUFFIX: &str = ".minisig";
+
+/// A signature file is a few lines; a longer one is none.
+const MAX_SIGNATURE_BYTES: usize = 16 * 1024;
+
+/// The keys whose signatures count.
+#[derive(Clone, Default)]
+pub struct Keys {
+    keys: Vec<(String, PublicKey)>,
+}
+
+/// What the signature beside a file says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Signature {
+    /// There is none.
+    Missing,
+    /// A key that nobody here trusts made it, so it was not checked. The key's id, in hex.
+    Stranger(String),
+    /// It is of these bytes, by a trusted key. The key's id, in hex.
+    By(String),
+}
+
+/// Why a signature or a key is none.
+#[derive(Debug, thiserror::Error)]
+pub enum SignatureError {
+    /// A key is none.
+    #[error("{key:?} is no minisign public key; it is the second line of a minisign.pub file")]
+    BadKey {
+        /// What was written.
+        key: String,
+    },
+    /// The signature cannot be read.
+    #[error("cannot read {}: {source}", path.display())]
+    Unreadable {
+        /// The signature.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The file is no signature.
+    #[error("{} is no minisign signature; sign the engine again, or remove it", path.display())]
+    NoSignature {
+        /// The signature.
+        path: PathBuf,
+    },
+    /// Other bytes were signed.
+    #[error("{} is not a signature of these bytes by key {key}; get both files again from their author", path.display())]
+    OtherBytes {
+        /// The signature.
+        path: PathBuf,
+        /// The key's id.
+        key: String,
+    },
+}
+
+impl Keys {
+    /// Reads keys: the base64 line of a `minisign.pub` file each.
+    ///
+    /// # Errors
+    ///
+    /// [`SignatureError::BadKey`] for the first that is none.
+    pub fn parse<'a>(keys: impl IntoIterator<Item = &'a String>) -> Result<Keys, SignatureError> {
+        let read = |text: &'a String| {
+            let bad = || SignatureError::BadKey { key: text.clone() };
+            let key = PublicKey::from_base64(text.trim()).map_err(|_| bad())?;
+            Ok((key_id(text).ok_or_else(bad)?, key))
+        };
+        let keys: Result<Vec<_>, SignatureError> = keys.into_iter().map(read).collect();
+        Ok(Keys { keys: keys? })
+    }
+
+    /// Reads the signature beside a file and holds it against the file's bytes.
+    ///
+    /// # Errors
+    ///
+    /// [`SignatureError`]: a signature that is there and wrong is worse than none.
+    pub fn check(&self, file: &Path, image: &[u8]) -> Result<Signature, SignatureError> {
+        let path = Keys::beside(file);
+        let text = match std::fs::read(&path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Ok(Signature::Missing);
+            }
+            Err(source) => return Err(SignatureError::Unreadable { path, source }),
+        };
+        let none = || SignatureError::NoSignature { path: path.clone() };
+        let text = String::from_utf8(text).map_err(|_| none())?;
+        if text.len() > MAX_SIGNATURE_BYTES {
+            return Err(none());
+        }
+        let signature = minisign_verify::Signature::decode(&text).map_err(|_| none())?;
+        let id = text.lines().nth(1).and_then(key_id).ok_or_else(none)?;
+        let Some((_, key)) = self.keys.iter().find(|(known, _)| *known == id) else {
+            return Ok(Signature::Stranger(id));
+        };
+        // Signatures of old versions of minisign are of the file itself; this one is of its hash.
+        match key.verify(image, &signature, false) {
+            Ok(()) => Ok(Signature::By(id)),
+            Err(_) => Err(SignatureError::OtherBytes { path, key: id }),
+        }
+    }
+
+    /// Where the signature of a file stands.
+    pub fn beside(file: &Path) -> PathBuf {
+        let mut name = file.file_name().unwrap_or_default().to_owned();
+        name.push(SUFFIX);
+        file.with_file_name(name)
+    }
+}
+
+impl std::fmt::Debug for Keys {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list().entries(self.keys.iter().map(|(id, _)| id)).finish()
+    }
+}
+
+/// The id of the key in a line of base64: after two bytes for the algorithm eight, the last first,
+/// as minisign prints it.
+fn key_id(base64: &str) -> Option<String> {
+    let bytes = STANDARD.decode(base64.trim()).ok()?;
+    let id = bytes.get(2..10)?;
+    Some(id.iter().rev().map(|byte| format!("{byte:02X}")).collect())
+}
+
+#[cfg(test)]
+mod tests;
