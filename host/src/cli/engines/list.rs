@@ -12,7 +12,9 @@ use crate::cli::output::Output;
 use crate::cli::render::grid::{Column, Grid};
 use crate::cli::render::paint::Tone;
 use crate::config::Config;
-use crate::engine::{FailureBook, KeptRecord, LEGACY, OnEngineError, Source, stages, state_folder};
+use crate::engine::{
+    FailureBook, KeptRecord, LEGACY, OnEngineError, Source, joined, stages, state_folder,
+};
 use crate::runtime::roster::{Installed, Roster};
 use crate::runtime::setup::failure_book;
 
