@@ -25,5 +25,6 @@ pub mod config;
 pub mod runtime;
 
 pub mod chaos;
+pub mod gateway;
 
 pub mod cli;

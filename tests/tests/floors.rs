@@ -14,7 +14,7 @@ const FLOORS: [&[&str]; 8] = [
     &["store"],
     &["config"],
     &["runtime"],
-    &["chaos"],
+    &["chaos", "gateway"],
     &["cli"],
     &["main"],
 ];

@@ -1,0 +1,3 @@
+//! The gateway: agents of others send their requests here, and an engine keeps them inside the window.
+
+pub mod speech;
