@@ -257,19 +257,33 @@ fn change_answer(blocks: Vec<Value>, fate: Option<&Fate<'_>>) -> Vec<Value> {
         None | Some(Fate::Keep) => blocks,
         Some(Fate::Drop) => Vec::new(),
         Some(Fate::Retell(text)) => retell(blocks, text),
-        Some(Fate::Rewrite(message)) => message.content().iter().filter_map(wire_of).collect(),
+        Some(Fate::Rewrite(message)) => rewrite(blocks, message),
     }
 }
 
-/// Another text: calls stay. So does the thinking before them, since a model that thinks refuses to go
-/// on from an answer that begins without it.
+/// Another text: calls stay.
 fn retell(blocks: Vec<Value>, text: &str) -> Vec<Value> {
-    let thinks = |block: &Value| matches!(type_of(block), "thinking" | "redacted_thinking");
-    let (thought, rest): (Vec<_>, Vec<_>) = blocks.into_iter().partition(thinks);
+    let (thought, rest): (Vec<_>, Vec<_>) = blocks.into_iter().partition(is_thinking);
     let calls = rest.into_iter().filter(|block| type_of(block) == "tool_use");
     let told = (!text.trim().is_empty()).then(|| json!({ "type": "text", "text": text }));
-    let said: Vec<Value> = told.into_iter().chain(calls).collect();
+    behind(thought, told.into_iter().chain(calls).collect())
+}
+
+/// Other words and calls.
+fn rewrite(blocks: Vec<Value>, message: &ChatMessage) -> Vec<Value> {
+    let thought = blocks.into_iter().filter(is_thinking).collect();
+    let written = message.content().iter().filter_map(wire_of);
+    behind(thought, written.filter(|block| !is_thinking(block)).collect())
+}
+
+/// The thinking stays as it came: a model that thinks refuses to go on from an answer that begins
+/// without it, and from one whose thinking was touched.
+fn behind(thought: Vec<Value>, said: Vec<Value>) -> Vec<Value> {
     if said.is_empty() { said } else { thought.into_iter().chain(said).collect() }
+}
+
+fn is_thinking(block: &Value) -> bool {
+    matches!(type_of(block), "thinking" | "redacted_thinking")
 }
 
 /// A block as it is sent; blank texts are refused.
