@@ -168,7 +168,7 @@ impl Parts<'_> {
                 joined.push(part);
                 continue;
             };
-            if matches!((&last, &part), (Part::Unit(_), Part::Unit(_))) {
+            if matches!((&last, &part), (Part::Unit(one), Part::Unit(next)) if one + 1 == *next) {
                 joined.extend([last, part]);
                 continue;
             }
