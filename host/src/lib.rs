@@ -28,6 +28,7 @@ pub mod runtime;
 pub mod chaos;
 pub mod check;
 pub mod dev;
+pub mod gateway;
 pub mod scaffold;
 
 pub mod cli;

@@ -6,5 +6,7 @@
 mod conversations;
 #[path = "dialects/encoded.rs"]
 mod encoded;
+#[path = "dialects/heard.rs"]
+mod heard;
 #[path = "dialects/sent.rs"]
 mod sent;

@@ -14,7 +14,7 @@ const FLOORS: [&[&str]; 8] = [
     &["store", "trust"],
     &["config"],
     &["runtime"],
-    &["chaos", "check", "dev", "scaffold"],
+    &["chaos", "check", "dev", "gateway", "scaffold"],
     &["cli"],
     &["main"],
 ];

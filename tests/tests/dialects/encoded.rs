@@ -18,17 +18,17 @@ use super::conversations::{Speaker, conversations, speakers, texts};
 
 /// What is asked for beside the conversation.
 #[derive(Clone, Debug)]
-struct Wish {
+pub(crate) struct Wish {
     system: String,
     thinking: ThinkingLevel,
     max_output_tokens: u64,
     temperature: Option<f32>,
     has_tools: bool,
     /// Whether the dialect is told of everything it can be told of.
-    is_peculiar: bool,
+    pub(crate) is_peculiar: bool,
 }
 
-fn wishes() -> impl Strategy<Value = Wish> {
+pub(crate) fn wishes() -> impl Strategy<Value = Wish> {
     let levels = [ThinkingLevel::Off, ThinkingLevel::Low, ThinkingLevel::High];
     let limits = [0, 1, 1_024, 2_000, 32_000];
     (
@@ -129,11 +129,11 @@ fn own(messages: &[ChatMessage], reader: Speaker) -> impl Iterator<Item = &Assis
     })
 }
 
-fn told(broken: &[Broken]) -> String {
+pub(crate) fn told(broken: &[Broken]) -> String {
     broken.iter().map(Broken::to_string).collect::<Vec<_>>().join("\n")
 }
 
-fn dialect(wire: Wire, is_peculiar: bool) -> Box<dyn Dialect> {
+pub(crate) fn dialect(wire: Wire, is_peculiar: bool) -> Box<dyn Dialect> {
     let yes = Some(is_peculiar);
     match wire {
         Wire::OpenAiChat => {
@@ -159,7 +159,7 @@ fn dialect(wire: Wire, is_peculiar: bool) -> Box<dyn Dialect> {
     }
 }
 
-fn request(messages: &[ChatMessage], reader: Speaker, wish: &Wish) -> ModelRequest {
+pub(crate) fn request(messages: &[ChatMessage], reader: Speaker, wish: &Wish) -> ModelRequest {
     let tool = ToolSpec {
         name: "read".to_owned(),
         description: "Reads a file.".to_owned(),

@@ -1,0 +1,171 @@
+//! What clients write: the messages of a request body become entries of a session, and a plan over
+//! those becomes a request body again.
+//!
+//! ```text
+//!  body ─► items ─► units ─► entries ─► the engine's plan
+//!    │       │        │                        │
+//!    └───────┴────────┴──────► render ◄────────┘
+//! ```
+//!
+//! An *item* is one element of the body's list of messages, kept as the client wrote it. A *unit* is
+//! the smallest run of items that becomes whole entries: one item that holds several tool results
+//! becomes several entries, and several items of one answer become one. What a plan keeps is copied
+//! byte for byte; only units that it changes are written anew, and of those only what it changes.
+
+mod anthropic;
+mod gemini;
+mod openai_chat;
+mod openai_responses;
+mod render;
+
+use std::borrow::Cow;
+use std::fmt;
+use std::ops::Range;
+
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use crate::provider::ChatMessage;
+
+pub use anthropic::AnthropicSpeech;
+pub use gemini::GeminiSpeech;
+pub use openai_chat::ChatSpeech;
+pub use openai_responses::ResponsesSpeech;
+pub use render::{Place, Written, render};
+
+/// Why a body cannot be read. It is forwarded as it is, and no engine sees it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BadBody {
+    /// It is not the JSON that the dialect asks for.
+    #[error("the body is no request: {reason}")]
+    NotARequest {
+        /// What the parser said, with line and column.
+        reason: String,
+    },
+    /// One of its messages is not what the dialect says.
+    #[error("message {number} is not of this dialect: {reason}")]
+    Message {
+        /// Which one, from 0.
+        number: usize,
+        /// What is wrong.
+        reason: String,
+    },
+}
+
+/// A request body, cut into what matters here. All texts borrow from it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Body<'a> {
+    /// The model that is asked.
+    pub model: Cow<'a, str>,
+    /// Whether the answer is to be streamed.
+    pub is_stream: bool,
+    /// The most that the answer may have, in provider tokens; `None` where the client does not say.
+    pub max_output_tokens: Option<u64>,
+    /// What takes room in the window and is no message: system prompt, tools. JSON, as it is sent.
+    pub prompt: Vec<&'a str>,
+    /// The messages, each as JSON.
+    pub items: Vec<&'a str>,
+    /// The bytes from the first message to the last; empty, behind the bracket, where there are none.
+    pub list: Range<usize>,
+}
+
+/// The entries that a run of items becomes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Unit {
+    /// How many items it is made of; at least 1.
+    pub items: usize,
+    /// What they say, in order; empty for items that are no part of the conversation.
+    pub said: Vec<Said>,
+}
+
+/// What one entry says.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Said {
+    /// A message of the person, the model or a tool.
+    Message(ChatMessage),
+    /// Text of the client's own in the middle of the conversation: a reminder, an instruction.
+    Note(String),
+}
+
+/// What becomes of one entry of a unit.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Fate<'a> {
+    /// It stays.
+    Keep,
+    /// It has another text: calls stay, images and thinking go.
+    Retell(Cow<'a, str>),
+    /// It is another message.
+    Rewrite(ChatMessage),
+    /// It is left out.
+    Drop,
+}
+
+/// What is known of the items before some others.
+#[derive(Clone, Copy)]
+pub struct Before<'a> {
+    /// Whether there are none that say anything: the next ones begin the conversation.
+    pub is_begin: bool,
+    /// How many there are.
+    pub items: usize,
+    /// The last of them.
+    pub last: Option<&'a str>,
+    /// The tool that a call before them asked for, by the call's id.
+    pub tool_of: &'a dyn Fn(&str) -> Option<String>,
+}
+
+impl fmt::Debug for Before<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Before").field("items", &self.items).finish_non_exhaustive()
+    }
+}
+
+/// One family of clients. Pure: it knows bytes and messages, no socket and no session.
+pub trait Speech: Send + Sync + fmt::Debug {
+    /// The dialect's name, as sessions have it: `anthropic-messages`.
+    fn api(&self) -> &'static str;
+
+    /// Cuts a body.
+    ///
+    /// # Errors
+    ///
+    /// [`BadBody::NotARequest`].
+    fn body<'a>(&self, json: &'a str) -> Result<Body<'a>, BadBody>;
+
+    /// What items say that stand behind `before`.
+    ///
+    /// # Errors
+    ///
+    /// [`BadBody::Message`], its number counted from the first of `items`.
+    fn units(&self, items: &[&str], before: Before<'_>) -> Result<Vec<Unit>, BadBody>;
+
+    /// A unit, written anew: one fate for each of its entries.
+    fn change(&self, items: &[&str], fates: &[Fate<'_>]) -> Vec<Value>;
+
+    /// A text in the person's place.
+    fn person(&self, text: &str) -> Value;
+
+    /// The result of a call that never got one.
+    fn missing_result(&self, call_id: &str, tool: &str, text: &str) -> Value;
+
+    /// Joins two items that the dialect wants to be one; gives the second one back where it does not.
+    fn join(&self, first: &mut Value, second: Value) -> Option<Value>;
+}
+
+/// Where `part` stands in `whole`, of which it is a part.
+fn offset(whole: &str, part: &str) -> usize {
+    (part.as_ptr() as usize).saturating_sub(whole.as_ptr() as usize).min(whole.len())
+}
+
+/// The items of a list and the bytes they take in `whole`.
+fn listed<'a>(whole: &'a str, list: &[&'a RawValue]) -> (Vec<&'a str>, Range<usize>) {
+    let items: Vec<&str> = list.iter().map(|item| item.get()).collect();
+    let span = match (items.first(), items.last()) {
+        (Some(first), Some(last)) => offset(whole, first)..offset(whole, last) + last.len(),
+        _ => 0..0,
+    };
+    (items, span)
+}
+
+fn not_a_request(error: &serde_json::Error) -> BadBody {
+    BadBody::NotARequest { reason: error.to_string() }
+}

@@ -1,0 +1,321 @@
+//! OpenAI's responses, as clients write them.
+//!
+//! One answer of the model is a run of items here: reasoning, words, calls. A run is one entry.
+
+mod input;
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use serde_json::{Map, Value, json};
+
+use super::{BadBody, Before, Body, Fate, Said, Speech, Unit, listed, not_a_request};
+use crate::provider::message::{AssistantMessage, ToolCall, ToolResultMessage, UserMessage};
+use crate::provider::{ChatMessage, Content};
+use input::Input;
+
+const API: &str = "openai-responses";
+
+/// `POST /v1/responses` and `/v1/responses/compact`.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ResponsesSpeech;
+
+#[derive(Deserialize)]
+struct WireBody<'a> {
+    #[serde(borrow, default)]
+    model: Cow<'a, str>,
+    #[serde(default)]
+    stream: Option<bool>,
+    #[serde(default)]
+    max_output_tokens: Option<u64>,
+    #[serde(borrow, default)]
+    instructions: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    tools: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    input: Input<'a>,
+}
+
+/// What an item is, by its type and role.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sort {
+    /// Of the person.
+    Person,
+    /// Of the client, in nobody's place.
+    Instruction,
+    /// Part of an answer.
+    Answer,
+    /// What a tool answered.
+    Result,
+    /// Nothing that is said: a trigger, a reference, an item of a newer API.
+    Other,
+}
+
+impl Speech for ResponsesSpeech {
+    fn api(&self) -> &'static str {
+        API
+    }
+
+    /// Input that is one string is a request of one message, which no engine could shorten.
+    fn body<'a>(&self, json: &'a str) -> Result<Body<'a>, BadBody> {
+        let wire: WireBody<'a> = serde_json::from_str(json).map_err(|e| not_a_request(&e))?;
+        let (items, list) = listed(json, &wire.input.items);
+        let is_instruction =
+            |item: &&str| read(item).is_some_and(|i| sort(&i) == Sort::Instruction);
+        let leading = items.iter().copied().take_while(is_instruction);
+        let fields = [wire.instructions, wire.tools].into_iter().flatten().map(RawValue::get);
+        let prompt = fields.chain(leading).collect();
+        Ok(Body {
+            model: wire.model,
+            is_stream: wire.stream.unwrap_or_default(),
+            max_output_tokens: wire.max_output_tokens,
+            prompt,
+            items,
+            list,
+        })
+    }
+
+    fn units(&self, items: &[&str], before: Before<'_>) -> Result<Vec<Unit>, BadBody> {
+        let mut tools = HashMap::new();
+        let mut units: Vec<Unit> = Vec::new();
+        let mut is_begin = before.is_begin;
+        let mut answers = false;
+        for (number, item) in items.iter().enumerate() {
+            let item: Map<String, Value> = serde_json::from_str(item)
+                .map_err(|error| BadBody::Message { number, reason: error.to_string() })?;
+            let sort = sort(&item);
+            let tool_of = |id: &str| tools.get(id).cloned().or_else(|| (before.tool_of)(id));
+            let said = match sort {
+                Sort::Person => vec![Said::Message(heard(&item))],
+                Sort::Instruction if is_begin => Vec::new(),
+                Sort::Instruction => vec![Said::Note(text_of(item.get("content")))],
+                Sort::Result => vec![Said::Message(result(&item, &tool_of))],
+                Sort::Other => Vec::new(),
+                Sort::Answer => {
+                    let block = block(&item, &mut tools);
+                    match units.last_mut().filter(|_| answers) {
+                        Some(unit) => go_on(unit, block),
+                        None => units.push(Unit { items: 1, said: vec![begin(block)] }),
+                    }
+                    (answers, is_begin) = (true, false);
+                    continue;
+                }
+            };
+            answers = false;
+            is_begin &= said.is_empty();
+            units.push(Unit { items: 1, said });
+        }
+        Ok(units)
+    }
+
+    fn change(&self, items: &[&str], fates: &[Fate<'_>]) -> Vec<Value> {
+        let items: Vec<Map<String, Value>> = items.iter().filter_map(|item| read(item)).collect();
+        let is_answer = items.first().is_some_and(|item| sort(item) == Sort::Answer);
+        match fates.first() {
+            None | Some(Fate::Keep) => items.into_iter().map(Value::from).collect(),
+            Some(Fate::Drop) => Vec::new(),
+            Some(Fate::Retell(text)) if is_answer => retell(items, text),
+            Some(Fate::Rewrite(message)) if is_answer => rewrite(&items, message),
+            Some(fate) => items.into_iter().map(|item| change_one(item, fate)).collect(),
+        }
+    }
+
+    fn person(&self, text: &str) -> Value {
+        let content = [json!({ "type": "input_text", "text": text })];
+        json!({ "type": "message", "role": "user", "content": content })
+    }
+
+    fn missing_result(&self, call_id: &str, _tool: &str, text: &str) -> Value {
+        json!({ "type": "function_call_output", "call_id": call_id, "output": text })
+    }
+
+    /// Items of one role may follow each other.
+    fn join(&self, _first: &mut Value, second: Value) -> Option<Value> {
+        Some(second)
+    }
+}
+
+fn read(item: &str) -> Option<Map<String, Value>> {
+    serde_json::from_str(item).ok()
+}
+
+fn string(item: &Map<String, Value>, key: &str) -> String {
+    item.get(key).and_then(Value::as_str).unwrap_or_default().to_owned()
+}
+
+/// A message may leave its type out.
+fn type_of(item: &Map<String, Value>) -> &str {
+    let named = item.get("type").and_then(Value::as_str);
+    named.unwrap_or(if item.contains_key("role") { "message" } else { "" })
+}
+
+fn sort(item: &Map<String, Value>) -> Sort {
+    match (type_of(item), item.get("role").and_then(Value::as_str)) {
+        ("message", Some("user")) => Sort::Person,
+        ("message", Some("assistant")) | ("reasoning", _) => Sort::Answer,
+        ("message", _) => Sort::Instruction,
+        (other, _) if other.ends_with("_call") => Sort::Answer,
+        (other, _) if other.ends_with("_call_output") => Sort::Result,
+        _ => Sort::Other,
+    }
+}
+
+fn text_of(content: Option<&Value>) -> String {
+    match content {
+        Some(Value::Array(parts)) => {
+            let texts = parts.iter().filter_map(|part| part.get("text")?.as_str());
+            texts.collect::<Vec<_>>().join("\n")
+        }
+        Some(Value::String(text)) => text.clone(),
+        _ => String::new(),
+    }
+}
+
+fn shown(content: Option<&Value>) -> Vec<Content> {
+    match content {
+        Some(Value::Array(parts)) => parts.iter().map(part).collect(),
+        Some(Value::String(text)) => vec![Content::text(text.clone())],
+        _ => Vec::new(),
+    }
+}
+
+fn part(part: &Value) -> Content {
+    if let Some(text) = part.get("text").and_then(Value::as_str) {
+        return Content::text(text);
+    }
+    let url = part.get("image_url").and_then(Value::as_str);
+    let inline = url.and_then(|url| url.strip_prefix("data:")?.split_once(";base64,"));
+    match inline {
+        Some((mime_type, data)) => {
+            Content::Image { data: data.to_owned(), mime_type: mime_type.to_owned() }
+        }
+        None => Content::Other(part.clone()),
+    }
+}
+
+fn heard(item: &Map<String, Value>) -> ChatMessage {
+    let content = shown(item.get("content"));
+    ChatMessage::User(UserMessage { content, timestamp: 0 })
+}
+
+fn result(item: &Map<String, Value>, tool_of: &dyn Fn(&str) -> Option<String>) -> ChatMessage {
+    let id = string(item, "call_id");
+    ChatMessage::ToolResult(ToolResultMessage {
+        tool_name: tool_of(&id).unwrap_or_default(),
+        tool_call_id: id,
+        content: shown(item.get("output")),
+        is_error: false,
+        timestamp: 0,
+    })
+}
+
+/// One item of an answer. A call that waits for a result is one; what the provider's own tools did
+/// is not, since no result follows it.
+fn block(item: &Map<String, Value>, tools: &mut HashMap<String, String>) -> Vec<Content> {
+    let kind = type_of(item);
+    let own = || Content::ProviderItem { api: API.into(), item: Value::Object(item.clone()) };
+    match kind {
+        "message" => shown(item.get("content")),
+        _ if item.contains_key("call_id") => {
+            let call = call(item);
+            tools.insert(call.id.clone(), call.name.clone());
+            vec![Content::ToolCall(call)]
+        }
+        _ => vec![own()],
+    }
+}
+
+fn call(item: &Map<String, Value>) -> ToolCall {
+    let written = item.get("arguments").or_else(|| item.get("input"));
+    let arguments = match written.or_else(|| item.get("action")) {
+        Some(Value::String(text)) => {
+            serde_json::from_str(text).unwrap_or_else(|_| Value::String(text.clone()))
+        }
+        Some(other) => other.clone(),
+        None => Value::Null,
+    };
+    let named = string(item, "name");
+    let name = if named.is_empty() { type_of(item).to_owned() } else { named };
+    ToolCall { id: string(item, "call_id"), name, arguments, thought_signature: None }
+}
+
+fn begin(content: Vec<Content>) -> Said {
+    Said::Message(ChatMessage::Assistant(AssistantMessage {
+        content,
+        api: API.into(),
+        ..AssistantMessage::default()
+    }))
+}
+
+fn go_on(unit: &mut Unit, block: Vec<Content>) {
+    unit.items += 1;
+    if let Some(Said::Message(ChatMessage::Assistant(answer))) = unit.said.last_mut() {
+        answer.content.extend(block);
+    }
+}
+
+/// Another text for an answer: calls stay, reasoning goes.
+fn retell(items: Vec<Map<String, Value>>, text: &str) -> Vec<Value> {
+    let calls = items.into_iter().filter(|item| item.contains_key("call_id")).map(Value::from);
+    let told = (!text.trim().is_empty()).then(|| spoken(text));
+    told.into_iter().chain(calls).collect()
+}
+
+fn spoken(text: &str) -> Value {
+    let content = [json!({ "type": "output_text", "text": text })];
+    json!({ "type": "message", "role": "assistant", "content": content })
+}
+
+/// Another answer: its calls keep the items that they came in.
+fn rewrite(items: &[Map<String, Value>], message: &ChatMessage) -> Vec<Value> {
+    let written = |block: &Content| match block {
+        Content::Text { text, .. } if text.trim().is_empty() => None,
+        Content::Text { text, .. } => Some(spoken(text)),
+        Content::ToolCall(call) => {
+            let item = items.iter().find(|item| string(item, "call_id") == call.id)?;
+            Some(asked(item.clone(), &call.arguments))
+        }
+        Content::ProviderItem { item, .. } => Some(item.clone()),
+        Content::Thinking { .. } | Content::Image { .. } | Content::Other(_) => None,
+    };
+    message.content().iter().filter_map(written).collect()
+}
+
+fn asked(mut item: Map<String, Value>, arguments: &Value) -> Value {
+    for key in ["arguments", "input"] {
+        if let Some(Value::String(text)) = item.get_mut(key) {
+            *text = match arguments {
+                Value::String(raw) => raw.clone(),
+                other => other.to_string(),
+            };
+        }
+    }
+    item.into()
+}
+
+/// A message of the person, an instruction or a result, with other content.
+fn change_one(mut item: Map<String, Value>, fate: &Fate<'_>) -> Value {
+    let key = if sort(&item) == Sort::Result { "output" } else { "content" };
+    let content: Value = match fate {
+        Fate::Retell(text) if key == "output" => text.clone().into_owned().into(),
+        Fate::Retell(text) => json!([{ "type": "input_text", "text": text }]),
+        Fate::Rewrite(message) => message.content().iter().filter_map(wire_of).collect(),
+        Fate::Keep | Fate::Drop => return item.into(),
+    };
+    item.insert(key.into(), content);
+    item.into()
+}
+
+fn wire_of(block: &Content) -> Option<Value> {
+    match block {
+        Content::Text { text, .. } => Some(json!({ "type": "input_text", "text": text })),
+        Content::Image { data, mime_type } => {
+            let url = format!("data:{mime_type};base64,{data}");
+            Some(json!({ "type": "input_image", "image_url": url }))
+        }
+        Content::Other(part) => Some(part.clone()),
+        _ => None,
+    }
+}
