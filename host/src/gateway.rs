@@ -1,4 +1,11 @@
 //! The gateway: agents of others send their requests here, and an engine keeps them inside the window.
+//!
+//! ```text
+//!  client ─► server ─► exchange ─► speech ─► thread ─► runtime (the slot, the law) ─► render ─┐
+//!    ▲         │                                                                              ▼
+//!    └─────────┴──────────────── stream, untouched ◄───────────────────────────────── upstream
+//! ```
 
 pub mod chain;
+pub mod exchange;
 pub mod speech;
