@@ -31,6 +31,7 @@ mod shadow;
 mod slots;
 mod swap;
 mod tables;
+mod telemetry;
 
 pub use accounting::AccountingSettings;
 pub use agent::AgentSettings;
@@ -47,6 +48,7 @@ pub use session::{MediaPlace, RetentionSettings, SessionSettings};
 pub use shadow::ShadowSettings;
 pub use swap::SwapSettings;
 pub use tables::{ModelDefaults, ModelSettings, SummariserSettings};
+pub use telemetry::TelemetrySettings;
 
 use places::Places;
 
@@ -100,6 +102,8 @@ pub struct Config {
     pub tools: ToolSettings,
     /// Servers that bring more of them.
     pub mcp: BTreeMap<String, McpSettings>,
+    /// What a running gateway tells about itself.
+    pub telemetry: TelemetrySettings,
     origin: Origin,
 }
 
@@ -134,6 +138,7 @@ struct Written {
     summariser: Option<SummariserSettings>,
     tools: ToolSettings,
     mcp: BTreeMap<String, McpSettings>,
+    telemetry: TelemetrySettings,
 }
 
 /// Where the size of a window comes from, the strongest last.
@@ -272,6 +277,7 @@ impl Written {
             summariser: self.summariser,
             tools: self.tools.with_paths_from(&folder),
             mcp: servers.map(|(name, it)| (name, it.with_paths_from(&folder))).collect(),
+            telemetry: self.telemetry,
             origin,
         }
     }

@@ -9,3 +9,7 @@
 pub mod chain;
 pub mod exchange;
 pub mod speech;
+
+pub mod dashboard;
+pub mod metrics;
+pub mod watch;

@@ -7,6 +7,7 @@ mod agent;
 mod providers;
 mod slot;
 mod swap;
+mod telemetry;
 mod tools;
 
 use std::sync::LazyLock;
@@ -122,7 +123,15 @@ const SHARE: &str = "share";
 
 /// Every setting there is, in the order in which people read about them.
 pub static SETTINGS: LazyLock<Vec<Setting>> = LazyLock::new(|| {
-    [slot::SETTINGS, swap::SETTINGS, agent::SETTINGS, providers::SETTINGS, tools::SETTINGS].concat()
+    [
+        slot::SETTINGS,
+        swap::SETTINGS,
+        agent::SETTINGS,
+        providers::SETTINGS,
+        tools::SETTINGS,
+        telemetry::SETTINGS,
+    ]
+    .concat()
 });
 
 const fn setting(

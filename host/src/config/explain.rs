@@ -164,6 +164,7 @@ fn resolved(config: &Config, path: &[String]) -> Value {
         "store" => serde_json::to_value(&config.store),
         "tools" => serde_json::to_value(&config.tools),
         "mcp" => serde_json::to_value(&config.mcp),
+        "telemetry" => serde_json::to_value(&config.telemetry),
         _ => return Value::Null,
     };
     let lookup = |value: Value, name: &String| value.get(name).cloned().unwrap_or(Value::Null);

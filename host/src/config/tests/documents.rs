@@ -55,6 +55,7 @@ fn the_catalogue_holds_every_field_and_no_other() {
         "session": config.session, "retention": config.retention, "compaction": config.compaction, "failover": config.failover, "shadow": config.shadow,
         "accounting": config.accounting, "store": config.store, "summariser": config.summariser,
         "tools": config.tools, "mcp": config.mcp, "providers": config.providers,
+        "telemetry": config.telemetry,
     });
     let mut fields = BTreeSet::new();
     leaves("", &document, &mut fields);
