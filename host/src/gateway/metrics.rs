@@ -165,7 +165,10 @@ impl Metrics {
                     self.families.fallback.get_or_create(&by_engine(&configured)).inc();
                     self.totals.fallbacks.fetch_add(1, Ordering::Relaxed);
                 }
-                self.families.illegal_output.get_or_create(&by_engine(&configured)).inc_by(*illegal);
+                self.families
+                    .illegal_output
+                    .get_or_create(&by_engine(&configured))
+                    .inc_by(*illegal);
                 let seconds = self.families.engine_seconds.get_or_create(&by_engine(engine));
                 seconds.observe(took.as_secs_f64());
                 self.saved(live_tokens.saturating_sub(*tokens).saturating_add(folded_tokens));

@@ -33,7 +33,7 @@ function facts(live) {
   const last = live.curve.at(-1);
   fact("client", live.dialect);
   fact("model", live.model);
-  fact("engine", live.engine);
+  fact("engine", live.fallback ? `${live.engine}, which stands in: ${live.fallback}` : live.engine);
   fact("requests", number(live.requests));
   if (last) fact("full", `${Math.round(100 * last.tokens / Math.max(1, last.budget_tokens))} %`);
   if (last) fact("tokens", `${number(last.tokens)} of ${number(last.budget_tokens)}`);
@@ -45,40 +45,43 @@ function facts(live) {
   return list;
 }
 
+function highest(points) {
+  return Math.max(1, ...points.map((p) => Math.max(p.live_tokens, p.tokens, p.budget_tokens)));
+}
+
 function curve(live) {
   const points = live.curve;
   const label = `occupancy of ${live.id} over ${points.length} requests`;
   const picture = drawn("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": label,
     preserveAspectRatio: "none" });
   if (points.length === 0) return picture;
-  const most = Math.max(1, ...points.map((p) => Math.max(p.live_tokens, p.tokens, p.budget_tokens)));
+  const most = highest(points);
   const first = points[0].request;
   const span = Math.max(1, points.at(-1).request - first);
   const x = (request) => ((request - first) / span) * (WIDTH - 4) + 2;
-  const y = (tokens) => HEIGHT - 4 - (tokens / most) * (HEIGHT - 16);
+  const y = (tokens) => HEIGHT - 4 - (tokens / most) * (HEIGHT - 8);
   const line = (className, of) => {
-    const path = points.map((p) => `${x(p.request).toFixed(1)},${y(of(p)).toFixed(1)}`).join(" ");
-    picture.append(drawn("polyline", { class: className, points: path }));
+    const path = points.map((p) => `${x(p.request).toFixed(1)},${y(of(p)).toFixed(1)}`);
+    // One request alone is drawn as level ground.
+    if (path.length === 1) path.push(`${WIDTH - 2},${y(of(points[0])).toFixed(1)}`);
+    picture.append(drawn("polyline", { class: className, points: path.join(" ") }));
   };
   for (const mark of live.marks) {
     if (mark.request + 1 < first) continue;
     // It stands before the request that it was made for.
     const where = x(Math.min(mark.request + (mark.kind === "fallback" ? 0 : 0.5), first + span));
-    picture.append(drawn("line", { class: `mark ${mark.kind}`, x1: where, x2: where, y1: 12, y2: HEIGHT }));
+    picture.append(drawn("line", { class: `mark ${mark.kind}`, x1: where, x2: where, y1: 0, y2: HEIGHT }));
   }
   line("budget", (p) => p.budget_tokens);
   line("live", (p) => p.live_tokens);
   line("sent", (p) => p.tokens);
-  const scale = drawn("text", { x: 2, y: 9 });
-  scale.textContent = `${number(most)} tokens`;
-  picture.append(scale);
   return picture;
 }
 
-function legend() {
+function legend(live) {
   const words = element("p", "legend");
   words.append(element("b", "sent", "sent"), ", conversation, ", element("b", "budget", "free for it"),
-    "; upright lines are compactions and what went wrong");
+    `, up to ${number(highest(live.curve))} tokens; upright lines are compactions and what went wrong`);
   return words;
 }
 
@@ -107,8 +110,7 @@ function dropped(all) {
 function session(live) {
   const card = element("article");
   card.dataset.session = live.id;
-  card.append(element("h3", "", live.id), facts(live), curve(live), legend(), marks(live.marks));
-  if (live.fallback) card.append(element("p", "kind fallback", `stands in: ${live.fallback}`));
+  card.append(element("h3", "", live.id), facts(live), curve(live), legend(live), marks(live.marks));
   return card;
 }
 

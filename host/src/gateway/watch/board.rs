@@ -157,14 +157,17 @@ impl Board {
 
     fn told(&self, live: &mut Live, what: &What, now_ms: u64) {
         match what {
-            What::Assembled { engine, fallback, tokens, budget_tokens, model, live_tokens, .. } => {
+            What::Assembled {
+                engine, fallback, tokens, budget_tokens, model, live_tokens, ..
+            } => {
                 live.requests += 1;
                 live.engine.clone_from(engine);
                 live.model.clone_from(model);
                 let is_news = fallback.is_some() && live.fallback != *fallback;
                 live.fallback.clone_from(fallback);
                 let (request, tokens, live_tokens) = (live.requests, *tokens, *live_tokens);
-                let occupied = Occupied { request, tokens, live_tokens, budget_tokens: *budget_tokens };
+                let occupied =
+                    Occupied { request, tokens, live_tokens, budget_tokens: *budget_tokens };
                 bounded(&mut live.curve, occupied, self.settings.dashboard_points);
                 if let Some(why) = fallback.as_ref().filter(|_| is_news) {
                     let words = format!("{engine} stands in: {why}");
@@ -197,11 +200,14 @@ impl Board {
         let trigger = outcome.trigger.name();
         let (kind, words) = match &outcome.verdict {
             Verdict::Applied => {
-                let words = format!("{engine} ({trigger}): {before_tokens} -> {after_tokens} tokens");
+                let words =
+                    format!("{engine} ({trigger}): {before_tokens} -> {after_tokens} tokens");
                 ("compaction", words)
             }
             Verdict::Rejected { reason } => ("rejected", format!("{engine} ({trigger}): {reason}")),
-            Verdict::NotTried { reason } => ("rejected", format!("not tried ({trigger}): {reason}")),
+            Verdict::NotTried { reason } => {
+                ("rejected", format!("not tried ({trigger}): {reason}"))
+            }
         };
         let dropped = (outcome.verdict == Verdict::Applied).then(|| self.dropped(outcome));
         Mark { dropped, ..mark(now_ms, request, kind, words) }
