@@ -27,6 +27,7 @@ mod render;
 mod replay;
 mod restore;
 mod run;
+mod serve;
 mod sessions;
 mod setup;
 mod shadow;
@@ -63,6 +64,7 @@ enum Command {
     Replay(replay::Replay),
     Chat(chat::Chat),
     Run(run::Run),
+    Serve(serve::Serve),
     /// The sessions that `chat` keeps.
     #[command(subcommand)]
     Sessions(sessions::Sessions),
@@ -115,6 +117,7 @@ pub fn run() -> ExitCode {
         Command::Replay(command) => command.run(arguments.config.as_deref(), &mut output),
         Command::Chat(command) => command.run(arguments.config.as_deref(), &mut output),
         Command::Run(command) => command.run(arguments.config.as_deref(), &mut output),
+        Command::Serve(command) => command.run(arguments.config.as_deref(), &mut output),
         Command::Sessions(command) => command.run(arguments.config.as_deref(), &mut output),
         Command::Compact(command) => command.run(arguments.config.as_deref(), &mut output),
         Command::Diff(command) => command.run(&mut output),
@@ -150,6 +153,6 @@ pub fn run() -> ExitCode {
 impl Command {
     /// Whether it starts the log by itself, because the config says what is traced.
     fn starts_log(&self) -> bool {
-        matches!(self, Command::Run(_))
+        matches!(self, Command::Run(_) | Command::Serve(_))
     }
 }

@@ -6,10 +6,25 @@
 //!    └─────────┴──────────────── stream, untouched ◄───────────────────────────────── upstream
 //! ```
 
+mod access;
+mod beginning;
 pub mod chain;
-pub mod exchange;
-pub mod speech;
-
+mod complaint;
 pub mod dashboard;
+mod door;
+mod error;
+pub mod exchange;
+mod limits;
 pub mod metrics;
+mod models;
+mod route;
+mod server;
+pub mod speech;
+mod tap;
+mod tls;
+mod traffic;
+mod upstream;
 pub mod watch;
+
+pub use error::GatewayError;
+pub use server::{Gateway, GatewayOptions};

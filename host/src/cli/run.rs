@@ -73,7 +73,8 @@ impl Run {
         let listen = self.listen.clone().unwrap_or_else(|| FREE_PORT.to_owned());
         let upstreams = upstreams(&Named::in_env(variable));
         let options = GatewayOptions::of(config, state.to_owned());
-        let options = GatewayOptions { listen: Some(listen), upstreams, ..options };
+        // The agent knows no token of ours, and others than this machine are never let in.
+        let options = GatewayOptions { listen: Some(listen), upstreams, token: None, ..options };
         let gateway = Gateway::bind(options).await?;
         let (url, watch) = (gateway.url(), gateway.watch().clone());
         let runtime = gateway.runtime().clone();
@@ -86,8 +87,8 @@ impl Run {
         stop.cancel();
         let served = serving.await;
         output.remark(&receipt(watch.sums(), &runtime.engine()));
-        if let Ok(Err(error)) = served {
-            return Err(error.into());
+        if let Err(error) = served {
+            return Err(Failure::internal(format!("the gateway broke down: {error}")));
         }
         Ok(match ended {
             Ok(status) => child::code(status),

@@ -4,6 +4,7 @@
 //! against `docs/configuration.md` and against `examples/ctxhost.toml`.
 
 mod agent;
+mod gateway;
 mod providers;
 mod slot;
 mod swap;
@@ -52,6 +53,8 @@ pub enum Allowed {
     Number(f64, f64),
     /// A table of texts under names of the user's.
     Texts,
+    /// A table of providers or addresses under names of the user's.
+    Upstreams,
     /// A table that is not ours to read.
     Foreign,
     /// The id of an engine, or a list of them; anything else is no mistake and counts as not written.
@@ -63,7 +66,7 @@ impl Allowed {
     pub(super) fn admits(self, value: &Written) -> bool {
         match (self, value) {
             (Allowed::Slot, _) => true,
-            (Allowed::Foreign | Allowed::Texts, Written::Table) => true,
+            (Allowed::Foreign | Allowed::Texts | Allowed::Upstreams, Written::Table) => true,
             (Allowed::Flag, Written::Flag(_)) => true,
             (Allowed::Word(words), Written::Text(text)) => words.contains(&text.as_str()),
             (Allowed::Text, Written::Text(text)) => !text.trim().is_empty(),
@@ -106,6 +109,9 @@ impl Allowed {
             Allowed::Whole(least) => format!("a whole number of {unit}, at least {least}"),
             Allowed::Number(least, most) => format!("a number from {least} to {most}"),
             Allowed::Texts => "a table of texts, such as { NAME = \"value\" }".into(),
+            Allowed::Upstreams => {
+                "a table of providers or addresses, such as { anthropic = \"https://...\" }".into()
+            }
             Allowed::Foreign => "a table".into(),
             Allowed::Slot => "the id of an engine, a list of them, or `none`".into(),
         }
@@ -128,8 +134,9 @@ pub static SETTINGS: LazyLock<Vec<Setting>> = LazyLock::new(|| {
         swap::SETTINGS,
         agent::SETTINGS,
         providers::SETTINGS,
-        tools::SETTINGS,
+        gateway::SETTINGS,
         telemetry::SETTINGS,
+        tools::SETTINGS,
     ]
     .concat()
 });
@@ -175,6 +182,7 @@ pub(super) fn known(path: &[String]) -> Known {
             setting.allowed,
             Allowed::Foreign
                 | Allowed::Texts
+                | Allowed::Upstreams
                 | Allowed::Slot
                 | Allowed::List
                 | Allowed::Keys

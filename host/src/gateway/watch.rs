@@ -66,7 +66,7 @@ impl Watch {
 
     /// What a provider counted for a request through a door.
     pub fn used(&self, door: &Door, usage: &Usage) {
-        self.metrics.used(around::dialect(door), usage);
+        self.metrics.used(around::word(door), usage);
     }
 
     /// What came of all requests so far.
@@ -79,16 +79,16 @@ impl Watch {
         around::around(self.metrics.clone(), self.board.clone(), doors)
     }
 
-    /// `GET /metrics` and the dashboard below `/ui`.
-    ///
-    /// The first holds no word of a conversation. The second asks for a token of its own, see
-    /// [`link`](Self::link).
-    pub fn routes(&self) -> Router {
+    /// `GET /metrics`. No word of a conversation stands there.
+    pub fn counts(&self) -> Router {
         let metrics = self.metrics.clone();
         let text = move || async move { ([(CONTENT_TYPE, metrics::CONTENT_TYPE)], metrics.text()) };
-        Router::new()
-            .route("/metrics", get(text))
-            .merge(dashboard::routes(self.board.clone(), self.pass.clone()))
+        Router::new().route("/metrics", get(text))
+    }
+
+    /// The dashboard, below `/ui`. It asks for a token of its own, see [`link`](Self::link).
+    pub fn dashboard(&self) -> Router {
+        dashboard::routes(self.board.clone(), self.pass.clone())
     }
 
     /// The path of the dashboard with a token in it. Whoever opens it first is let in, and nobody after.

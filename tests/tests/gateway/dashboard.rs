@@ -99,7 +99,7 @@ async fn a_browser_shows_sessions_curves_and_what_was_dropped() {
     let watch = watch();
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}{}", listener.local_addr().unwrap(), watch.link());
-    let routes = watch.routes();
+    let routes = watch.dashboard();
     tokio::spawn(async move { axum::serve(listener, routes).await });
     let profile = tempfile::tempdir().unwrap();
     let (dom, picture, refused) = tokio::task::spawn_blocking(move || {

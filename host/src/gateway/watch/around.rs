@@ -15,8 +15,10 @@ use tracing::{Instrument as _, Span};
 
 use super::board::Board;
 use super::now_ms;
+use crate::gateway::door::door;
 use crate::gateway::exchange::{Door, Truth};
 use crate::gateway::metrics::Metrics;
+use crate::provider::DialectName;
 
 /// Counts what goes through `doors`.
 pub(super) fn around(metrics: Arc<Metrics>, board: Arc<Board>, doors: Router) -> Router {
@@ -32,7 +34,11 @@ struct Look {
 
 impl Look {
     async fn on(self, request: Request, next: Next) -> Response {
-        let Some(dialect) = asked(request.uri().path()) else { return next.run(request).await };
+        let door = door(request.method(), request.uri().path());
+        let Some(door) = door.filter(Door::is_answered_by_a_model) else {
+            return next.run(request).await;
+        };
+        let dialect = word(&door);
         let span = tracing::info_span!(
             "request",
             dialect,
@@ -54,29 +60,14 @@ impl Look {
     }
 }
 
-/// The dialect of a path that asks a model for an answer; `None` for every other path.
-pub(super) fn asked(path: &str) -> Option<&'static str> {
-    let (_, method) = path.rsplit_once(':').unwrap_or(("", ""));
-    if matches!(method, "generateContent" | "streamGenerateContent") {
-        return Some(dialect(&Door::Generate { model: String::new(), is_stream: false }));
-    }
-    let door = match path.trim_end_matches('/') {
-        path if path.ends_with("/messages") => Door::Messages,
-        path if path.ends_with("/chat/completions") => Door::ChatCompletions,
-        path if path.ends_with("/responses") => Door::Responses,
-        path if path.ends_with("/responses/compact") => Door::ResponsesCompact,
-        _ => return None,
-    };
-    Some(dialect(&door))
-}
-
 /// The dialect that is spoken behind a door, as sessions name it.
-pub(super) fn dialect(door: &Door) -> &'static str {
-    match door {
-        Door::Messages | Door::CountTokens => "anthropic-messages",
-        Door::ChatCompletions => "openai-completions",
-        Door::Responses | Door::ResponsesCompact => "openai-responses",
-        Door::Generate { .. } | Door::GenerateCount { .. } => "google-generative-ai",
+pub(super) fn word(door: &Door) -> &'static str {
+    match door.dialect() {
+        DialectName::AnthropicMessages => "anthropic-messages",
+        DialectName::OpenAiCompletions => "openai-completions",
+        DialectName::OpenAiResponses => "openai-responses",
+        DialectName::GoogleGenerativeAi => "google-generative-ai",
+        DialectName::Ollama => "ollama",
     }
 }
 

@@ -134,24 +134,6 @@ fn what_is_shown_is_bounded() {
     assert!(shown.sessions.iter().all(|live| live.curve.len() <= 4 && live.marks.len() <= 4));
 }
 
-#[test]
-fn paths_that_ask_a_model_have_a_dialect() {
-    for (path, dialect) in [
-        ("/v1/messages", Some("anthropic-messages")),
-        ("/v1/messages/count_tokens", None),
-        ("/v1/chat/completions", Some("openai-completions")),
-        ("/v1/responses", Some("openai-responses")),
-        ("/v1/responses/compact", Some("openai-responses")),
-        ("/v1beta/models/x:generateContent", Some("google-generative-ai")),
-        ("/v1/models/x:streamGenerateContent", Some("google-generative-ai")),
-        ("/v1beta/models/x:countTokens", None),
-        ("/v1/models", None),
-        ("/", None),
-    ] {
-        assert_eq!(around::asked(path), dialect, "{path}");
-    }
-}
-
 /// A door that answers a stream of some chunks, with the truth beside it.
 async fn streamed() -> Response {
     let chunks = stream::iter(["data: a\n\n", "data: b\n\n", "data: c\n\n"]);
@@ -179,7 +161,7 @@ async fn served(router: Router) -> String {
 async fn a_stream_goes_through_whole_and_its_end_is_noticed() {
     let watch = watch(&TelemetrySettings::default());
     let doors = Router::new().route("/v1/messages", post(streamed));
-    let url = served(watch.around(doors).merge(watch.routes())).await;
+    let url = served(watch.around(doors).merge(watch.counts())).await;
     let client = reqwest::Client::new();
     let answer = client.post(format!("{url}/v1/messages")).send().await.unwrap();
     assert_eq!(answer.text().await.unwrap(), "data: a\n\ndata: b\n\ndata: c\n\n");
