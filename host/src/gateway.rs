@@ -6,6 +6,6 @@
 //!    └─────────┴──────────────── stream, untouched ◄───────────────────────────────── upstream
 //! ```
 
-pub mod chain;
 pub mod exchange;
 pub mod speech;
+pub mod thread;
