@@ -87,7 +87,7 @@ fn main() {
 
 async fn gateway(upstream: SocketAddr, state: &std::path::Path) -> SocketAddr {
     let text = format!(
-        "[model]\ndefault_window_tokens = 1000000\n[gateway.upstreams]\nanthropic = \"http://{upstream}\"\n"
+        "[model]\ndefault_window_tokens = 1000000\n[gateway.upstreams]\nanthropic-messages = \"http://{upstream}\"\n"
     );
     let config = Config::parse("ctxhost.toml", &text).unwrap();
     let mut options = GatewayOptions::of(&config, state.to_owned());

@@ -15,12 +15,14 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import urllib.request
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 PLACE = ROOT / "target" / "clients"
 WINDOW_TOKENS = 32_000
+DIALECTS = ["anthropic-messages", "openai-completions", "openai-responses", "google-generative-ai"]
 
 # Script, dialect of the provider, environment that points it at the gateway, how many windows it says.
 SDKS = {
@@ -40,14 +42,21 @@ def say(words):
 
 
 class Process:
-    """A server of ours: the first line it prints tells its address."""
+    """A server of ours: the first address that it prints is its own."""
 
     def __init__(self, command, **kwargs):
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, **kwargs)
-        line = self.process.stdout.readline()
-        self.url = next((word for word in line.split() if word.startswith("http://")), None)
-        if self.url is None:
-            raise SystemExit(f"{command[0]} did not start: {line!r}")
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+        self.process = subprocess.Popen(command, **pipes, **kwargs)
+        self.said, self.url = [], None
+        for line in self.process.stdout:
+            self.said.append(line)
+            self.url = next((word for word in line.split() if word.startswith("http://")), None)
+            if self.url:
+                break
+        else:
+            raise SystemExit(f"{command[0]} did not start: {''.join(self.said)}")
+        # Whatever it says later is kept, so that it never waits for a reader.
+        threading.Thread(target=lambda: self.said.extend(self.process.stdout), daemon=True).start()
 
     def __enter__(self):
         return self
@@ -64,7 +73,7 @@ def provider(binaries, wire):
 def gateway(binaries, folder, upstream):
     """`ctxhost serve` with every dialect's upstream replaced by the scripted one."""
     config = folder / "ctxhost.toml"
-    upstreams = "".join(f'{name} = "{upstream}"\n' for name in ("anthropic", "openai", "gemini"))
+    upstreams = "".join(f'{dialect} = "{upstream}"\n' for dialect in DIALECTS)
     config.write_text(f"[model]\ndefault_window_tokens = {WINDOW_TOKENS}\n\n[gateway.upstreams]\n{upstreams}")
     environment = {**os.environ, "XDG_STATE_HOME": str(folder / "state")}
     command = [binaries / "ctxhost", "--config", config, "serve", "--listen", "127.0.0.1:0"]
