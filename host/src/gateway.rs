@@ -8,7 +8,6 @@
 
 mod access;
 mod beginning;
-pub mod chain;
 mod complaint;
 pub mod dashboard;
 mod door;
@@ -21,6 +20,7 @@ mod route;
 mod server;
 pub mod speech;
 mod tap;
+pub mod thread;
 mod tls;
 mod traffic;
 mod upstream;

@@ -28,7 +28,7 @@ use super::access::{Access, Denied};
 use super::complaint::complaint;
 use super::door::dialect_of;
 use super::error::GatewayError;
-use super::exchange::Exchange;
+use super::exchange::{Exchange, ExchangeSettings};
 use super::tls;
 use super::traffic::{self, House};
 use super::upstream::Upstreams;
@@ -83,6 +83,15 @@ impl GatewayOptions {
     }
 }
 
+fn exchange_settings(settings: &GatewaySettings) -> ExchangeSettings {
+    ExchangeSettings {
+        conversations: settings.conversations,
+        conversation_idle_ms: settings.conversation_idle_ms,
+        too_large_tries: settings.too_large_tries,
+        ..ExchangeSettings::default()
+    }
+}
+
 /// A gateway that is bound to its port. Requests wait until it serves.
 pub struct Gateway {
     listener: TcpListener,
@@ -115,7 +124,8 @@ impl Gateway {
         }
         let upstreams = Upstreams::of(&options.config, &options.upstreams)?;
         let runtime = runtime(&options).await?;
-        let exchange = Arc::new(Exchange::default());
+        let exchange = Exchange::new(runtime.clone(), &options.config, &options.state);
+        let exchange = Arc::new(exchange.with_settings(exchange_settings(&settings)));
         let watch = Watch::start(&runtime, &options.config.telemetry);
         let listener = TcpListener::bind(wanted);
         let unbound = |cause| GatewayError::Bind { address: wanted.to_string(), cause };

@@ -20,6 +20,8 @@ use tempfile::TempDir;
 /// The test below that is no test but the agent of others, and the variable that says how many turns it has.
 const AGENT: &str = "run::an_agent";
 const TURNS: &str = "AGENT_TURNS";
+/// The words of each turn; few where it is not set.
+const WORDS: &str = "AGENT_WORDS";
 
 /// A home, a state folder and a folder for temporary files, all empty.
 struct Place(TempDir);
@@ -164,6 +166,31 @@ fn an_address_of_the_environment_is_asked_and_requests_are_counted() {
 }
 
 #[test]
+fn a_conversation_beyond_the_window_goes_on_and_the_receipt_tells_what_was_saved() {
+    const TURNS: usize = 30;
+    // 6,000 characters a turn: 180,000 in all, against a window that takes 112,000.
+    let upstream = ScriptedServer::start(Wire::Anthropic, Model::new(32_000));
+    let place = Place::new();
+    let config = place.config("[models.claude-x]\nwindow_tokens = 32000\n");
+    let mut command = agent(&place, &["--config", &config], TURNS);
+    command.env(WORDS, "1000").env("ANTHROPIC_BASE_URL", upstream.url());
+    let (code, _, stderr) = said(&command.output().unwrap());
+    assert_eq!(code, Some(0), "{stderr}");
+    assert_eq!(upstream.broken(), []);
+    let receipt = stderr.lines().last().unwrap();
+    let figures: Vec<u64> = receipt
+        .split(|c: char| !c.is_ascii_digit() && c != ',')
+        .map(|word| word.replace(',', ""))
+        .filter_map(|word| word.parse().ok())
+        .collect();
+    let [requests, compactions, saved_tokens] = figures[..] else { panic!("{receipt}") };
+    assert_eq!(requests, TURNS as u64, "{stderr}");
+    assert!(compactions > 0 && saved_tokens > 10_000, "{stderr}");
+    assert!(receipt.ends_with("tokens saved, engine legacy"), "{receipt}");
+    place.is_clean();
+}
+
+#[test]
 fn requests_are_traced_where_a_collector_is_named() {
     let upstream = ScriptedServer::start(Wire::Anthropic, Model::new(200_000));
     let collector = Collector::start();
@@ -199,10 +226,12 @@ fn agent(place: &Place, options: &[&str], turns: usize) -> Command {
 async fn an_agent() {
     let url = std::env::var("ANTHROPIC_BASE_URL").unwrap();
     let turns: usize = std::env::var(TURNS).unwrap().parse().unwrap();
+    let words: usize = std::env::var(WORDS).ok().and_then(|it| it.parse().ok()).unwrap_or(1);
     let client = reqwest::Client::new();
     let mut messages = Vec::new();
     for turn in 0..turns {
-        messages.push(json!({ "role": "user", "content": format!("Say something, {turn}.") }));
+        let content = format!("Say something, {turn}.{}", " words".repeat(words));
+        messages.push(json!({ "role": "user", "content": content }));
         let body = json!({ "model": "claude-x", "max_tokens": 1_000, "messages": messages });
         let request = client.post(format!("{url}/v1/messages")).json(&body);
         let request = request.header("x-api-key", "k").header("anthropic-version", "2023-06-01");
