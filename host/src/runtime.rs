@@ -33,11 +33,11 @@ pub mod model_name;
 pub mod subagent;
 
 mod by_hand;
-pub mod passage;
 pub mod filling;
 mod known_session;
 mod live_prefix;
 pub mod originals;
+pub mod passage;
 
 #[cfg(test)]
 mod testing;

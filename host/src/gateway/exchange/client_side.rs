@@ -44,7 +44,8 @@ pub(super) fn asks_for_summary(headers: &HeaderMap, items: &[&str]) -> bool {
 pub(super) fn goes_on_after_summary(headers: &HeaderMap, new: &[&str]) -> bool {
     let goes_on = |text: &str| GOES_ON_AFTER_SUMMARY.iter().any(|phrase| text.contains(phrase));
     let is_left = |item: &&str| goes_on(beginning(item));
-    new.iter().take(FIRST_ITEMS).any(is_left) || window_number(headers).is_some_and(|number| number > 0)
+    new.iter().take(FIRST_ITEMS).any(is_left)
+        || window_number(headers).is_some_and(|number| number > 0)
 }
 
 fn beginning(item: &str) -> &str {

@@ -58,7 +58,12 @@ impl Desk {
 
     /// Under which key the conversation of a request is looked for: that of its scope, else that of what
     /// is said first.
-    pub(super) fn key(&self, scope: Option<&str>, body: &Body<'_>, asked: &mut Asked<'_>) -> Digest {
+    pub(super) fn key(
+        &self,
+        scope: Option<&str>,
+        body: &Body<'_>,
+        asked: &mut Asked<'_>,
+    ) -> Digest {
         if let Some(scope) = scope {
             return Digest::of(self.seed, scope);
         }

@@ -114,12 +114,7 @@ impl Desk {
     }
 
     /// What the request is shaped for.
-    async fn guest(
-        &self,
-        incoming: &Incoming,
-        body: &Body<'_>,
-        heard: &Heard,
-    ) -> (Guest, Window) {
+    async fn guest(&self, incoming: &Incoming, body: &Body<'_>, heard: &Heard) -> (Guest, Window) {
         let (provider, model) = (incoming.door.provider(), incoming.door.model(body));
         let window = windows::window(&self.runtime, &self.config, provider, &model);
         let most = (window.tokens as f64 * self.settings.reserve_max_share) as u64;
@@ -262,8 +257,9 @@ impl Desk {
     /// The window of a model whose provider nobody names.
     pub(super) fn window_of_name(&self, model: &str) -> Option<u64> {
         let of = |provider| windows::window(&self.runtime, &self.config, provider, model);
-        let certain = ["anthropic", "openai", "google"].map(of).into_iter().find(|it| it.is_certain);
-        certain.map(|window| window.tokens).or_else(|| windows::known(model))
+        let certain =
+            ["anthropic", "openai", "google"].map(of).into_iter().filter(|it| it.is_certain);
+        certain.map(|window| window.tokens).min().or_else(|| windows::known(model))
     }
 }
 

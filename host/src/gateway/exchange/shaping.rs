@@ -3,9 +3,9 @@
 use axum::body::Bytes;
 use ctxhost_engine_api::{Action, Entry, Item, Kind, Plan, Role, Transcript};
 
+use super::Truth;
 use super::desk::Desk;
 use super::hearing::Heard;
-use super::Truth;
 use crate::gateway::speech::{Body, Place, Speech, Written, render};
 use crate::gateway::thread::Outline;
 use crate::law::{self, LawSettings, Lawful, Repair};
@@ -130,7 +130,9 @@ fn with_last_answer(
     let seq = last.seq();
     let keeps = |action: &Action| match action {
         Action::Keep(range) => range.contains(&seq),
-        Action::ReplaceText { seq: told, .. } | Action::ReplaceRaw { seq: told, .. } => *told == seq,
+        Action::ReplaceText { seq: told, .. } | Action::ReplaceRaw { seq: told, .. } => {
+            *told == seq
+        }
         _ => false,
     };
     if lawful.plan.ops.iter().any(|op| keeps(&op.action)) {

@@ -24,7 +24,9 @@ impl Digest {
     /// Of what an item says: marks for a cache do not count, nor the order of fields, nor whether one
     /// text stands alone or in a block.
     pub fn of_meaning(seed: u64, item: &str) -> Digest {
-        let Ok(mut value) = serde_json::from_str::<Value>(item) else { return Digest::of(seed, item) };
+        let Ok(mut value) = serde_json::from_str::<Value>(item) else {
+            return Digest::of(seed, item);
+        };
         settle(&mut value);
         value.sort_all_objects();
         Digest::of(seed, &value.to_string())

@@ -23,7 +23,9 @@ const CLIENTS: [&[&str]; 4] = [
 
 /// A session id that a client must not use.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the header {SESSION_HEADER} must be 1 to {MAX_ID_CHARS} characters of A-Z a-z 0-9 . _ : -")]
+#[error(
+    "the header {SESSION_HEADER} must be 1 to {MAX_ID_CHARS} characters of A-Z a-z 0-9 . _ : -"
+)]
 pub struct BadSessionId;
 
 /// Whose conversations may be the one of a request: of a named session, of a client's own, or of
@@ -82,7 +84,11 @@ mod tests {
     fn a_name_that_is_none_is_refused() {
         let long = "x".repeat(129);
         for wrong in ["", "a b", "../x", "a/b", "ä", &long] {
-            assert_eq!(scope(&headers(&[(SESSION_HEADER, wrong)]), None), Err(BadSessionId), "{wrong}");
+            assert_eq!(
+                scope(&headers(&[(SESSION_HEADER, wrong)]), None),
+                Err(BadSessionId),
+                "{wrong}"
+            );
         }
         let longest = "x".repeat(128);
         for right in ["a", "A.b_c:d-9", &longest] {

@@ -231,7 +231,9 @@ impl Outline {
         for (unit, (_, count)) in outline.units.clone().into_iter().enumerate() {
             for (entry, record) in ids.by_ref().take(count).enumerate() {
                 let id = record.id().to_owned();
-                if let Some(message) = record.message_raw().and_then(|raw| serde_json::from_str(raw).ok()) {
+                if let Some(message) =
+                    record.message_raw().and_then(|raw| serde_json::from_str(raw).ok())
+                {
                     outline.hear(&Said::Message(message), &id);
                 }
                 outline.places.insert(id.clone(), Place { unit, entry });

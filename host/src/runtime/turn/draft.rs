@@ -113,7 +113,11 @@ impl Turn<'_> {
     }
 
     /// Has a request shaped and tells everybody who wants to know of it.
-    pub(super) async fn shape_for(&mut self, ask: &Ask, budget: Budget) -> Result<Shaped, TurnError> {
+    pub(super) async fn shape_for(
+        &mut self,
+        ask: &Ask,
+        budget: Budget,
+    ) -> Result<Shaped, TurnError> {
         let (shared, slot, model) = (self.shared, self.slot.clone(), self.model_ref());
         let shaper = shared.shaper(&slot, &model, budget);
         if self.owes_notes() && shaper.needs_compaction(self.conversation, ask).await? {
