@@ -8,7 +8,6 @@
 
 mod access;
 mod beginning;
-pub mod chain;
 mod complaint;
 mod door;
 mod error;
@@ -19,6 +18,7 @@ mod route;
 mod server;
 pub mod speech;
 mod tap;
+pub mod thread;
 mod tls;
 mod traffic;
 mod upstream;

@@ -37,6 +37,7 @@ pub mod filling;
 mod known_session;
 mod live_prefix;
 pub mod originals;
+pub mod passage;
 
 #[cfg(test)]
 mod testing;
@@ -55,8 +56,9 @@ pub use agent::{BuildError, Occupancy, Runtime, RuntimeBuilder, SessionId};
 pub use by_hand::{ByHand, compact_by_hand};
 pub use compaction::{CompactionOutcome, Verdict};
 pub use conversation::Conversation;
+pub use passage::{Passage, Passed};
 pub use request::{Ask, Compacting, RuntimeError, Shaped, Shaper};
 pub use setup::Setup;
 pub use stack::Stack;
 pub use swap::{SwapError, Swapped};
-pub use turn::{Reply, TurnError};
+pub use turn::{Guest, Reply, TurnError};

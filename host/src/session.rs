@@ -157,8 +157,20 @@ impl Session {
     ///
     /// As [`create`](Self::create).
     pub fn kept_in(mut self, path: &Path) -> Result<Session, SessionError> {
+        self.keep_in(path)?;
+        Ok(self)
+    }
+
+    /// [`kept_in`](Self::kept_in) for a session that is in use; where it fails, it is as it was.
+    ///
+    /// # Errors
+    ///
+    /// As [`create`](Self::create).
+    pub(crate) fn keep_in(&mut self, path: &Path) -> Result<(), SessionError> {
         let journal = Journal::create(path, &self.contents.complete()?.to_bytes())?;
-        Ok(Session { store: Store::File(journal), sealed: None, owes_checkpoint: true, ..self })
+        self.store = Store::File(journal);
+        (self.sealed, self.owes_checkpoint) = (None, true);
+        Ok(())
     }
 
     fn of(contents: Contents, store: Store) -> Session {

@@ -12,6 +12,8 @@ mod identity;
 mod limits;
 #[path = "gateway/models.rs"]
 mod models;
+#[path = "gateway/overflow.rs"]
+mod overflow;
 #[path = "gateway/stage.rs"]
 mod stage;
 #[path = "gateway/streams.rs"]

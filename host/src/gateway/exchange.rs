@@ -6,11 +6,31 @@
 //!                    └─ answer (ours: no upstream is asked)
 //! ```
 
+mod client_side;
+mod counting;
+mod desk;
+mod door;
+mod hearing;
+mod journey;
+mod refusal;
+mod settings;
+mod shaping;
+mod windows;
+
+use std::path::Path;
+use std::sync::Arc;
+
 use axum::body::Bytes;
 use axum::http::{HeaderMap, StatusCode};
 
+use self::desk::Desk;
+use self::journey::Journey;
+use crate::config::Config;
 use crate::provider::ProviderError;
 use crate::provider::message::Usage;
+use crate::runtime::Runtime;
+
+pub use settings::ExchangeSettings;
 
 /// Which door a request came through.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -90,36 +110,76 @@ pub struct Truth {
     pub engine: String,
     /// What the shaped conversation takes, as entries count; `None` where nobody counted.
     pub tokens: Option<u64>,
+    /// What it took as the client sent it, counted alike; `None` where nobody counted.
+    pub before_tokens: Option<u64>,
     /// `none`, `applied`, `rejected`, `failed`, or `client` where the client compacts by itself.
     pub compaction: &'static str,
     /// The session; empty where there is none.
     pub session: String,
 }
 
-/// The place of a request that is out at an upstream.
+/// The place of a request that is out at an upstream. Dropping it forgets the request, not its words.
 #[derive(Debug, Default)]
-pub struct Ticket {}
+pub struct Ticket {
+    journey: Option<Box<Journey>>,
+}
 
-/// The way of requests through the slot.
+/// The way of requests through the slot. Without a runtime it passes all of them through.
 #[derive(Debug, Default)]
-pub struct Exchange {}
+pub struct Exchange {
+    desk: Option<Arc<Desk>>,
+}
 
 impl Exchange {
+    /// An exchange whose engines are those of the runtime's slot, whose windows stand in the config, and
+    /// whose conversations are kept below `state`.
+    pub fn new(runtime: Runtime, config: &Config, state: &Path) -> Exchange {
+        Exchange { desk: Some(Arc::new(Desk::new(runtime, config, state))) }
+    }
+
+    /// The same with other numbers. For an exchange that nobody uses yet.
+    #[must_use]
+    pub fn with_settings(self, settings: ExchangeSettings) -> Exchange {
+        let desk = self.desk.and_then(Arc::into_inner);
+        Exchange { desk: desk.map(|desk| Arc::new(desk.with_settings(settings))) }
+    }
+
     /// What is done about a request.
     pub async fn take(&self, incoming: &Incoming) -> Taken {
-        Taken::Forward(Forward {
-            body: incoming.body.clone(),
-            truth: Truth { engine: "none".into(), compaction: "none", ..Truth::default() },
-            ticket: Ticket::default(),
-        })
+        match &self.desk {
+            Some(desk) => desk.take(incoming).await,
+            None => passed(incoming),
+        }
     }
 
     /// The upstream found a request too large, before the client got a byte of an answer: a smaller one, or
     /// the refusal in the form that the client's own recovery knows. `None` passes the upstream's own on.
-    pub async fn too_large(&self, _ticket: Ticket, _failure: &ProviderError) -> Option<Taken> {
-        None
+    pub async fn too_large(&self, ticket: Ticket, failure: &ProviderError) -> Option<Taken> {
+        let (desk, journey) = (self.desk.as_ref()?, ticket.journey?);
+        desk.too_large(*journey, failure).await
     }
 
-    /// The upstream has answered to the end, and counted this.
-    pub fn answered(&self, _ticket: Ticket, _usage: Option<Usage>) {}
+    /// The upstream has answered to the end, and counted this. What it teaches is learned while nobody
+    /// waits.
+    pub fn answered(&self, ticket: Ticket, usage: Option<Usage>) {
+        if let (Some(desk), Some(journey), Some(usage)) = (&self.desk, ticket.journey, usage) {
+            desk.answered(*journey, usage);
+        }
+    }
+
+    /// The window of a model, in provider tokens: as configured, as learned from a refusal, or as known by
+    /// its name. `None` for a model that nobody knows.
+    pub fn window(&self, model: &str) -> Option<u64> {
+        let known = || windows::known(model);
+        self.desk.as_ref().map_or_else(known, |desk| desk.window_of_name(model))
+    }
+}
+
+/// A request that goes on as it came, seen by no engine.
+fn passed(incoming: &Incoming) -> Taken {
+    Taken::Forward(Forward {
+        body: incoming.body.clone(),
+        truth: Truth { engine: "none".into(), compaction: "none", ..Truth::default() },
+        ticket: Ticket::default(),
+    })
 }

@@ -61,6 +61,8 @@ pub struct Body<'a> {
     pub is_stream: bool,
     /// The most that the answer may have, in provider tokens; `None` where the client does not say.
     pub max_output_tokens: Option<u64>,
+    /// What the client says of its session in the body, as JSON.
+    pub session: Option<&'a str>,
     /// What takes room in the window and is no message: system prompt, tools. JSON, as it is sent.
     pub prompt: Vec<&'a str>,
     /// The messages, each as JSON.

@@ -1,5 +1,7 @@
 //! A session while it is being talked in: the session on disk beside its live transcript.
 
+use std::path::Path;
+
 use ctxhost_engine_api::transcript::log::TranscriptLog;
 use ctxhost_engine_api::{SessionRef, Transcript};
 
@@ -53,6 +55,20 @@ impl Conversation {
     #[must_use]
     pub fn with_images(self, images: Images) -> Self {
         Conversation { images, ..self }
+    }
+
+    /// Keeps it in a file of its own from here on, which must not be there yet, and its new images there.
+    ///
+    /// # Errors
+    ///
+    /// Whatever the disk answers; the conversation is as it was then.
+    pub(super) fn keep_in(&mut self, path: &Path) -> Result<(), SessionError> {
+        self.session.keep_in(path)
+    }
+
+    /// New images are kept there.
+    pub(super) fn use_images(&mut self, images: Images) {
+        self.images = images;
     }
 
     /// Its images.

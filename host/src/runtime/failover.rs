@@ -148,6 +148,11 @@ pub struct Walk {
 }
 
 impl Walk {
+    /// A walk of one model, which somebody else asks.
+    pub(super) fn of_one(model: ModelName) -> Walk {
+        Walk { model, retries: 0, left: Vec::new() }
+    }
+
     /// The model to ask now.
     pub fn model(&self) -> &ModelName {
         &self.model

@@ -24,7 +24,7 @@ const MAX_OVERFLOWS: u32 = 3;
 
 /// Share of a request that was too large which the next one may have. Each try is smaller than the one
 /// before, whatever anybody counted, so the tries end.
-const SMALLER: f64 = 0.85;
+pub(super) const SMALLER: f64 = 0.85;
 
 /// The shortest answer that is asked for where a provider finds answers too long and does not say how
 /// long they may be: a smaller one holds no tool call.
@@ -110,7 +110,7 @@ async fn after_overflow(
     if attempts >= MAX_OVERFLOWS {
         return Err(TurnError::CompactionFailure { attempts, error: Box::new(failure) });
     }
-    turn.learn_of_overflow(draft, &failure);
+    turn.learn_of_overflow(&draft.prompt, &failure);
     let cap_tokens = (draft.conversation_tokens as f64 * SMALLER) as u64;
     turn.pressure.cap_tokens = Some(turn.pressure.cap_tokens.unwrap_or(u64::MAX).min(cap_tokens));
     turn.tell(What::recovering(&failure, format!("made to fit {cap_tokens} tokens")));

@@ -14,9 +14,11 @@ mod budget;
 mod draft;
 mod error;
 mod figures;
+mod guest;
 mod tools;
 
 use std::collections::HashSet;
+use std::ops::Range;
 use std::sync::Arc;
 
 use ctxhost_engine_api::{AfterTurnRequest, CommitTurnRequest, SessionRef, Trigger};
@@ -43,6 +45,7 @@ use crate::session::SessionError;
 pub(super) use budget::Budget;
 pub(super) use draft::Draft;
 pub use error::TurnError;
+pub use guest::Guest;
 
 /// What a turn ended with.
 #[derive(Clone, Debug)]
@@ -113,6 +116,8 @@ pub(super) struct Turn<'a> {
     figures: TurnFigures,
     /// The way along the models: the one that answers, and those that did not.
     pub(super) walk: Walk,
+    /// Who asks the model itself; `None` where the runtime does.
+    pub(super) guest: Option<&'a Guest>,
     /// What has gone wrong so far.
     pub(super) pressure: Pressure,
     /// Tools that the engine has offered in this turn.
@@ -138,6 +143,16 @@ impl<'a> Turn<'a> {
     ) -> Result<Self, TurnError> {
         let walk = shared.failover().begin_with(open.children.model(), shared.now_ms());
         let walk = walk.ok_or(TurnError::NoModel)?;
+        Ok(Turn::along(walk, None, shared, lane, open))
+    }
+
+    fn along(
+        walk: Walk,
+        guest: Option<&'a Guest>,
+        shared: &'a Shared,
+        lane: &'a LaneGuard,
+        open: &'a mut OpenSession,
+    ) -> Self {
         let Lease { slot, watch } = shared.slots.lease(&open.family);
         let mut turn = Turn {
             shared,
@@ -152,6 +167,7 @@ impl<'a> Turn<'a> {
             watch,
             figures: TurnFigures::default(),
             walk,
+            guest,
             pressure: Pressure::default(),
             offered: HashSet::new(),
             first_id: String::new(),
@@ -161,7 +177,7 @@ impl<'a> Turn<'a> {
             engine: String::new(),
         };
         turn.use_model();
-        Ok(turn)
+        turn
     }
 
     /// Sizes are those of the model that answers now: another one has another tokenizer, and its server
@@ -214,11 +230,18 @@ impl<'a> Turn<'a> {
 
     /// The turn has ended well: the engine is told, once before it may change its mind and once for good.
     async fn settle(&mut self) -> Result<(), TurnError> {
+        let view = self.conversation.view();
+        let entries = self.first_seq(&view)..view.len() as u64;
+        self.settle_with(entries).await?;
+        self.tell(What::TurnEnded);
+        Ok(())
+    }
+
+    async fn settle_with(&mut self, entries: Range<u64>) -> Result<(), TurnError> {
         let (slot, model, budget) = (self.slot.clone(), self.model_ref(), self.budget().await);
         self.shared.shaper(&slot, &model, budget).ingest(self.conversation).await?;
         let view = self.conversation.view();
         let session: SessionRef = self.conversation.reference().clone();
-        let entries = self.first_seq(&view)..view.len() as u64;
         let after = AfterTurnRequest {
             session: session.clone(),
             entries: entries.clone(),
@@ -235,7 +258,6 @@ impl<'a> Turn<'a> {
             ..CommitTurnRequest::default()
         };
         self.slot.commit_turn(&view, commit).await?;
-        self.tell(What::TurnEnded);
         Ok(())
     }
 

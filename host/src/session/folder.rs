@@ -56,10 +56,19 @@ impl SessionFolder {
     ///
     /// [`SessionError`] where folder or file cannot be made.
     pub fn keep(&self, session: Session) -> Result<Session, SessionError> {
-        make_folders(&RealDisk, &self.path).map_err(io_error("make the folder", &self.path))?;
+        self.make()?;
         let header = session.header();
         let path = self.path.join(header.file_name());
         session.kept_in(&path)
+    }
+
+    /// Makes the folder where there is none, for its owner alone.
+    ///
+    /// # Errors
+    ///
+    /// [`SessionError`] where it cannot be made.
+    pub fn make(&self) -> Result<(), SessionError> {
+        make_folders(&RealDisk, &self.path).map_err(io_error("make the folder", &self.path))
     }
 
     /// The sessions in it, the newest first. None where there is no folder yet.

@@ -96,7 +96,20 @@ impl Gate {
         config: &str,
         change: impl FnOnce(GatewayOptions) -> GatewayOptions,
     ) -> Gate {
-        let state = tempfile::tempdir().unwrap();
+        Gate::with(upstream, config, tempfile::tempdir().unwrap(), change).await
+    }
+
+    /// A new one where another has ended.
+    pub(crate) async fn again(upstream: &str, config: &str, state: tempfile::TempDir) -> Gate {
+        Gate::with(upstream, config, state, |options| options).await
+    }
+
+    async fn with(
+        upstream: &str,
+        config: &str,
+        state: tempfile::TempDir,
+        change: impl FnOnce(GatewayOptions) -> GatewayOptions,
+    ) -> Gate {
         let config = Config::parse("ctxhost.toml", config).unwrap();
         let mut options = GatewayOptions::of(&config, state.path());
         options.listen = Some("127.0.0.1:0".into());

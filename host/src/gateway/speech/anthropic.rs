@@ -20,6 +20,8 @@ pub struct AnthropicSpeech;
 #[derive(Deserialize)]
 struct WireBody<'a> {
     #[serde(borrow, default)]
+    metadata: Option<&'a RawValue>,
+    #[serde(borrow, default)]
     model: Cow<'a, str>,
     #[serde(default)]
     stream: bool,
@@ -52,6 +54,7 @@ impl Speech for AnthropicSpeech {
             model: wire.model,
             is_stream: wire.stream,
             max_output_tokens: wire.max_tokens,
+            session: wire.metadata.map(RawValue::get),
             prompt,
             items,
             list,

@@ -59,6 +59,7 @@ impl Speech for GeminiSpeech {
             model: Cow::Borrowed(""),
             is_stream: false,
             max_output_tokens: wire.generation_config.and_then(|config| config.max_output_tokens),
+            session: None,
             prompt: fields.into_iter().flatten().map(RawValue::get).collect(),
             items,
             list,

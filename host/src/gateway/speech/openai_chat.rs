@@ -20,6 +20,8 @@ pub struct ChatSpeech;
 #[derive(Deserialize)]
 struct WireBody<'a> {
     #[serde(borrow, default)]
+    prompt_cache_key: Option<&'a RawValue>,
+    #[serde(borrow, default)]
     model: Cow<'a, str>,
     #[serde(default)]
     stream: Option<bool>,
@@ -60,6 +62,7 @@ impl Speech for ChatSpeech {
             model: wire.model,
             is_stream: wire.stream.unwrap_or_default(),
             max_output_tokens: wire.max_completion_tokens.or(wire.max_tokens),
+            session: wire.prompt_cache_key.map(RawValue::get),
             prompt,
             items,
             list,

@@ -25,6 +25,8 @@ pub struct ResponsesSpeech;
 #[derive(Deserialize)]
 struct WireBody<'a> {
     #[serde(borrow, default)]
+    prompt_cache_key: Option<&'a RawValue>,
+    #[serde(borrow, default)]
     model: Cow<'a, str>,
     #[serde(default)]
     stream: Option<bool>,
@@ -71,6 +73,7 @@ impl Speech for ResponsesSpeech {
             model: wire.model,
             is_stream: wire.stream.unwrap_or_default(),
             max_output_tokens: wire.max_output_tokens,
+            session: wire.prompt_cache_key.map(RawValue::get),
             prompt,
             items,
             list,

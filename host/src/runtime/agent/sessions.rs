@@ -262,7 +262,7 @@ impl Shared {
     }
 
     /// A session on no disk has no place to put images.
-    fn images_of(&self, session: &Session) -> Images {
+    pub(in crate::runtime) fn images_of(&self, session: &Session) -> Images {
         let Some(path) = session.path() else { return Images::default() };
         let home = &self.setup.media;
         let own = home.of_session(path);

@@ -39,7 +39,8 @@ struct Noted {
 impl Turn<'_> {
     /// Whether notes are to be saved before the next compaction.
     pub(in crate::runtime) fn owes_notes(&self) -> bool {
-        self.shared.compaction.memory_flush
+        self.guest.is_none()
+            && self.shared.compaction.memory_flush
             && self.shared.notes.is_some()
             && self.memory.failures < MAX_FAILURES
             && self.memory.asked_in != Some(self.conversation.view().epoch())

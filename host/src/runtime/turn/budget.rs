@@ -5,6 +5,7 @@ use ctxhost_engine_api::{ModelRef, ToolSpec};
 use serde::Serialize;
 
 use super::{Draft, Turn};
+use crate::provider::message::{StopReason, Usage};
 use crate::provider::truncation::{Certainty, Sent, SilentTruncation};
 use crate::provider::{AssistantMessage, ModelRequest, ProviderError};
 use crate::runtime::accounting::{Part, Prompt};
@@ -23,6 +24,9 @@ pub(in crate::runtime) struct Budget {
 impl Turn<'_> {
     /// What the next request may cost.
     pub(in crate::runtime) async fn budget(&mut self) -> Budget {
+        if let Some(guest) = self.guest {
+            return self.budget_beside(guest.overhead_tokens);
+        }
         let tools = self.tools().await;
         self.budget_beside(self.overhead_tokens(&tools))
     }
@@ -30,7 +34,8 @@ impl Turn<'_> {
     /// What the conversation may cost beside system prompt and tools, as entries count.
     pub(super) fn budget_beside(&self, overhead_tokens: u64) -> Budget {
         let window_tokens = self.window_tokens();
-        let (reserve_tokens, _) = self.shared.budget.budget(window_tokens, 0);
+        let own_tokens = || self.shared.budget.budget(window_tokens, 0).0;
+        let reserve_tokens = self.guest.and_then(|it| it.reserve_tokens).unwrap_or_else(own_tokens);
         let free_tokens = window_tokens.saturating_sub(reserve_tokens);
         let tokens = self.room_tokens(free_tokens).saturating_sub(overhead_tokens);
         let cap_tokens = self.pressure.cap_tokens.unwrap_or(u64::MAX);
@@ -91,19 +96,30 @@ impl Turn<'_> {
 
     /// What an answer teaches about sizes; says so where the provider has not read all it was sent.
     pub(super) fn learn(&mut self, draft: &Draft, reply: &AssistantMessage) {
-        let count = self.accounting.count(&draft.prompt);
+        let stop = reply.stop_reason;
+        self.learn_count(&draft.prompt, draft.image_tokens(), &reply.usage, stop);
+    }
+
+    /// What a count of the provider teaches about sizes.
+    pub(super) fn learn_count(
+        &mut self,
+        prompt: &Prompt,
+        image_tokens: u64,
+        usage: &Usage,
+        stop: StopReason,
+    ) {
+        let count = self.accounting.count(prompt);
         let is_anchored = count.counted_tokens > 0;
         let sent = Sent {
             prompt_tokens: self.accounting.expected(count),
-            image_tokens: draft.image_tokens(),
+            image_tokens,
             certainty: if is_anchored { Certainty::Anchored } else { Certainty::Guessed },
             window_tokens: self.window_tokens(),
         };
-        let verdict = SilentTruncation::judge(&sent, *self.counts, &reply.usage, reply.stop_reason);
+        let verdict = SilentTruncation::judge(&sent, *self.counts, usage, stop);
         let Some(verdict) = verdict else {
-            *self.counts = self.counts.after(&sent, &reply.usage, is_anchored);
-            let model = self.walk.model();
-            self.accounting.answered(model, &draft.prompt, &reply.usage, reply.stop_reason);
+            *self.counts = self.counts.after(&sent, usage, is_anchored);
+            self.accounting.answered(self.walk.model(), prompt, usage, stop);
             return;
         };
         *self.counts = self.counts.rebuilt();
@@ -112,9 +128,13 @@ impl Turn<'_> {
     }
 
     /// What a refusal teaches: the provider may have named the size and the limit.
-    pub(in crate::runtime) fn learn_of_overflow(&mut self, draft: &Draft, failure: &ProviderError) {
+    pub(in crate::runtime) fn learn_of_overflow(
+        &mut self,
+        prompt: &Prompt,
+        failure: &ProviderError,
+    ) {
         if let Some(observed_tokens) = failure.observed_tokens {
-            self.accounting.counted(self.walk.model(), &draft.prompt, observed_tokens);
+            self.accounting.counted(self.walk.model(), prompt, observed_tokens);
         }
         self.learn_window(failure.limit_tokens.unwrap_or_default());
     }

@@ -89,26 +89,7 @@ impl Turn<'_> {
             trigger,
             compacting: self.compacting(),
         };
-        let (shared, slot) = (self.shared, self.slot.clone());
-        let shaper = shared.shaper(&slot, &model, budget);
-        if self.owes_notes() && shaper.needs_compaction(self.conversation, &ask).await? {
-            self.save_notes().await;
-        }
-        // Other sessions go on meanwhile: a compaction on the way may wait for a summary.
-        let shape = shaper.shape(self.conversation, &ask);
-        let shaped = self.lane.during_model_call(shape).await?;
-        self.show_shadows(&ask, budget, &shaped);
-        self.count_shaped(&shaped);
-        self.compacted(&shaped.compactions);
-        self.tell(What::Assembled {
-            engine: shaped.engine.clone(),
-            fallback: shaped.fallback.clone(),
-            tokens: shaped.lawful.tokens,
-            budget_tokens: budget.tokens,
-            model: self.walk.model().to_string(),
-        });
-        self.engine.clone_from(&shaped.engine);
-        shared.known.touched(&self.conversation.reference().id, ask.now_ms);
+        let shaped = self.shape_for(&ask, budget).await?;
         let projection = Projection::of(&shaped.items(), self.conversation.images());
         let mut messages = projection.messages;
         if self.pressure.plain {
@@ -123,11 +104,40 @@ impl Turn<'_> {
             tools,
             max_output_tokens: self.max_output_tokens(budget.reserve_tokens),
             window_tokens: model.window_tokens,
-            thinking: shared.settings.thinking,
+            thinking: self.shared.settings.thinking,
             temperature: None,
             cache_key: self.conversation.reference().id.clone(),
         };
         let prompt = self.sized(&request, &projection.tokens);
         Ok(Draft { request, conversation_tokens: shaped.lawful.tokens, prompt })
+    }
+
+    /// Has a request shaped and tells everybody who wants to know of it.
+    pub(super) async fn shape_for(
+        &mut self,
+        ask: &Ask,
+        budget: Budget,
+    ) -> Result<Shaped, TurnError> {
+        let (shared, slot, model) = (self.shared, self.slot.clone(), self.model_ref());
+        let shaper = shared.shaper(&slot, &model, budget);
+        if self.owes_notes() && shaper.needs_compaction(self.conversation, ask).await? {
+            self.save_notes().await;
+        }
+        // Other sessions go on meanwhile: a compaction on the way may wait for a summary.
+        let shape = shaper.shape(self.conversation, ask);
+        let shaped = self.lane.during_model_call(shape).await?;
+        self.show_shadows(ask, budget, &shaped);
+        self.count_shaped(&shaped);
+        self.compacted(&shaped.compactions);
+        self.tell(What::Assembled {
+            engine: shaped.engine.clone(),
+            fallback: shaped.fallback.clone(),
+            tokens: shaped.lawful.tokens,
+            budget_tokens: budget.tokens,
+            model: self.walk.model().to_string(),
+        });
+        self.engine.clone_from(&shaped.engine);
+        shared.known.touched(&self.conversation.reference().id, ask.now_ms);
+        Ok(shaped)
     }
 }

@@ -1,0 +1,103 @@
+//! Clients that compact by themselves, told by what they write.
+
+use axum::http::HeaderMap;
+use serde_json::Value;
+
+/// How the request for a summary is worded that a client makes of its own conversation.
+const ASKS_FOR_SUMMARY: [&str; 3] = [
+    // Claude Code.
+    "Your task is to create a detailed summary of the conversation so far",
+    // Codex, where its provider does not compact for it.
+    "You are performing a CONTEXT CHECKPOINT COMPACTION",
+    // opencode.
+    "Provide a detailed prompt for continuing our conversation above",
+];
+
+/// How a conversation begins that a client has compacted.
+const GOES_ON_AFTER_SUMMARY: [&str; 4] = [
+    // Claude Code, and Cline after it.
+    "This session is being continued from a previous conversation",
+    // Codex.
+    "Another language model started to solve this problem and produced a summary",
+    // Pi.
+    "The conversation history before this point was compacted into the following summary",
+    // Gemini CLI.
+    "<state_snapshot>",
+];
+
+/// Items at the beginning of a conversation among which a summary stands: what a client says of its
+/// surroundings may come before it.
+const FIRST_ITEMS: usize = 8;
+
+/// Bytes of an item that are looked at: the longest of these prompts take a quarter of it, and reading
+/// a whole result for them would cost more than everything else.
+const LOOKED_AT_BYTES: usize = 32_768;
+
+/// Whether the newest item asks for a summary of all before it.
+pub(super) fn asks_for_summary(headers: &HeaderMap, items: &[&str]) -> bool {
+    let asks = |text: &str| ASKS_FOR_SUMMARY.iter().any(|phrase| text.contains(phrase));
+    let is_asked = |item: &&str| asks(ending(item));
+    items.last().is_some_and(is_asked) || request_kind(headers).as_deref() == Some("compaction")
+}
+
+/// Whether items that begin a conversation, or a branch of one, are what a client's compaction left.
+pub(super) fn goes_on_after_summary(headers: &HeaderMap, new: &[&str]) -> bool {
+    let goes_on = |text: &str| GOES_ON_AFTER_SUMMARY.iter().any(|phrase| text.contains(phrase));
+    let is_left = |item: &&str| goes_on(beginning(item));
+    new.iter().take(FIRST_ITEMS).any(is_left)
+        || window_number(headers).is_some_and(|number| number > 0)
+}
+
+fn beginning(item: &str) -> &str {
+    let end = (0..=item.len().min(LOOKED_AT_BYTES)).rev().find(|at| item.is_char_boundary(*at));
+    item.get(..end.unwrap_or_default()).unwrap_or_default()
+}
+
+fn ending(item: &str) -> &str {
+    let from = item.len().saturating_sub(LOOKED_AT_BYTES);
+    let start = (from..=item.len()).find(|at| item.is_char_boundary(*at));
+    item.get(start.unwrap_or_default()..).unwrap_or_default()
+}
+
+/// Codex counts its windows from 0: `thread:number`.
+fn window_number(headers: &HeaderMap) -> Option<u64> {
+    let id = headers.get("x-codex-window-id")?.to_str().ok()?;
+    id.rsplit_once(':')?.1.parse().ok()
+}
+
+/// Codex says what each request is for: `turn`, `prewarm`, `compaction`.
+fn request_kind(headers: &HeaderMap) -> Option<String> {
+    let metadata = headers.get("x-codex-turn-metadata")?.to_str().ok()?;
+    let metadata: Value = serde_json::from_str(metadata).ok()?;
+    metadata.get("request_kind")?.as_str().map(str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_clients_write_and_what_people_write() {
+        let none = HeaderMap::new();
+        let asks = r#"{"role":"user","content":"Your task is to create a detailed summary of the conversation so far, paying"}"#;
+        let left = r#"{"role":"user","content":"This session is being continued from a previous conversation that ran out of context."}"#;
+        let person = r#"{"role":"user","content":"Write a summary of this file"}"#;
+        assert!(asks_for_summary(&none, &[person, asks]));
+        // Said earlier, it has been answered.
+        assert!(!asks_for_summary(&none, &[asks, person]));
+        assert!(goes_on_after_summary(&none, &[left, person]));
+        assert!(!goes_on_after_summary(&none, &[person]));
+    }
+
+    #[test]
+    fn codex_says_it_in_headers() {
+        let with = |name: &'static str, value: &'static str| {
+            HeaderMap::from_iter([(name.parse().unwrap(), value.parse().unwrap())])
+        };
+        assert!(goes_on_after_summary(&with("x-codex-window-id", "t:1"), &[]));
+        assert!(!goes_on_after_summary(&with("x-codex-window-id", "t:0"), &[]));
+        let kind = with("x-codex-turn-metadata", r#"{"request_kind":"compaction"}"#);
+        assert!(asks_for_summary(&kind, &[]));
+        assert!(!asks_for_summary(&with("x-codex-turn-metadata", "?"), &[]));
+    }
+}

@@ -1,0 +1,247 @@
+//! What a request says that its conversation does not know yet goes into the session.
+
+use std::sync::Arc;
+
+use axum::http::HeaderMap;
+
+use super::client_side;
+use super::desk::Desk;
+use crate::gateway::speech::{BadBody, Before, Said, Speech, Unit};
+use crate::gateway::thread::{Asked, Digest, Fit, Outline, Thread, has_compactions};
+use crate::history::Until;
+use crate::provider::ChatMessage;
+use crate::runtime::{Passage, TurnError};
+use crate::session::{Header, RecordBody, Session, SessionError, SessionFolder};
+
+/// How often a conversation is looked for again that another request has changed meanwhile. Each time
+/// somebody else went on with it.
+const MAX_LOOKS: usize = 8;
+
+/// The custom type of what clients say in nobody's place.
+const NOTE: &str = "client";
+
+/// Why a request could not be heard.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum HearError {
+    /// Its messages are none of the dialect.
+    #[error(transparent)]
+    Body(#[from] BadBody),
+    /// The session cannot be used.
+    #[error(transparent)]
+    Turn(#[from] TurnError),
+    /// The session cannot be written.
+    #[error(transparent)]
+    Session(#[from] SessionError),
+}
+
+/// A request whose words are in the session.
+#[derive(Debug)]
+pub(super) struct Heard {
+    /// Its conversation.
+    pub(super) thread: Arc<Thread>,
+    /// Its session, held.
+    pub(super) passage: Passage,
+    /// The id of its session.
+    pub(super) session: String,
+    /// The turn that ended with it: its first record, and the first one of the next turn.
+    pub(super) ended: Option<(String, String)>,
+}
+
+/// A request that is about to be heard.
+pub(super) struct Words<'a> {
+    pub(super) speech: &'static dyn Speech,
+    pub(super) headers: &'a HeaderMap,
+    pub(super) key: Digest,
+}
+
+impl Desk {
+    /// Hears a request: it goes on with a conversation, leaves one, or begins one.
+    pub(super) async fn hear(
+        &self,
+        words: &Words<'_>,
+        asked: &mut Asked<'_>,
+    ) -> Result<Heard, HearError> {
+        for _ in 0..MAX_LOOKS {
+            let now_ms = self.runtime.now_ms();
+            let Some(thread) = self.threads.find(words.key, asked, now_ms).await else { break };
+            let Some(passage) = self.enter(&thread).await else { continue };
+            let fit = thread.state().outline.fit(asked);
+            match fit {
+                Fit::GoesOn { .. } => return self.go_on(thread, passage, words, asked).await,
+                Fit::Forks { units } => {
+                    return self.fork(&thread, passage, units, words, asked).await;
+                }
+                Fit::Nothing => {}
+            }
+        }
+        let header = Header::new(None, "/", self.runtime.now_ms());
+        self.begin(Session::in_memory(header), Outline::default(), words, asked).await
+    }
+
+    /// The session of a conversation, held; `None` where it cannot be opened any more.
+    pub(super) async fn enter(&self, thread: &Arc<Thread>) -> Option<Passage> {
+        let entered = match thread.session(&self.runtime) {
+            Ok(session) => self.runtime.enter(&session).await,
+            Err(error) => Err(error),
+        };
+        match entered {
+            Ok(passage) => Some(passage),
+            Err(error) => {
+                tracing::warn!(%error, "a conversation cannot be gone on with");
+                self.close(self.threads.lost(thread));
+                None
+            }
+        }
+    }
+
+    async fn fork(
+        &self,
+        thread: &Thread,
+        passage: Passage,
+        units: usize,
+        words: &Words<'_>,
+        asked: &mut Asked<'_>,
+    ) -> Result<Heard, HearError> {
+        let cut = thread.state().outline.cut(units);
+        let Some((outline, last)) = cut else {
+            let header = Header::new(None, "/", self.runtime.now_ms());
+            return self.begin(Session::in_memory(header), Outline::default(), words, asked).await;
+        };
+        let parent = self.threads.path(words.key, passage.session_id());
+        let session = passage.fork(&Until::Record(last), &parent).await?;
+        drop(passage);
+        let outline = outline.measured(&session);
+        self.begin(session, outline, words, asked).await
+    }
+
+    /// A conversation in a session of its own, in memory.
+    async fn begin(
+        &self,
+        session: Session,
+        outline: Outline,
+        words: &Words<'_>,
+        asked: &mut Asked<'_>,
+    ) -> Result<Heard, HearError> {
+        let is_compacted = has_compactions(&session);
+        let id = self.runtime.adopt_guest(session)?;
+        let passage = self.runtime.enter(&id).await?;
+        let known = outline.len();
+        if !outline.is_empty() {
+            passage.append([outline.record()]).await?;
+        }
+        let thread = Arc::new(Thread::new(words.key, id, outline, is_compacted));
+        let new = asked.items().get(known..).unwrap_or_default();
+        thread.state().client_compacts = client_side::goes_on_after_summary(words.headers, new);
+        let heard = self.say(thread, passage, words, asked).await?;
+        self.threads.add(heard.thread.clone());
+        self.tidy();
+        Ok(heard)
+    }
+
+    async fn go_on(
+        &self,
+        thread: Arc<Thread>,
+        passage: Passage,
+        words: &Words<'_>,
+        asked: &mut Asked<'_>,
+    ) -> Result<Heard, HearError> {
+        let known = thread.state().outline.len();
+        let heard = match self.say(thread.clone(), passage, words, asked).await {
+            Ok(heard) => heard,
+            Err(HearError::Body(error)) => return Err(error.into()),
+            Err(error) => {
+                // Half of it may stand in the file: whoever opens that again knows what to make of it.
+                self.close(self.threads.lost(&thread));
+                return Err(error);
+            }
+        };
+        if asked.len() > known {
+            self.keep(&heard, words.key).await;
+        }
+        Ok(heard)
+    }
+
+    /// Puts a conversation into a file, where it is in none. It goes on in memory where that fails.
+    pub(super) async fn keep(&self, heard: &Heard, key: Digest) {
+        if heard.thread.state().is_kept {
+            return;
+        }
+        let made = SessionFolder::at(&self.threads.folder(key)).make();
+        let kept = match made {
+            Ok(()) => heard.passage.keep_in(&self.threads.path(key, &heard.session)).await,
+            Err(error) => Err(error),
+        };
+        match kept {
+            Ok(()) => heard.thread.state().is_kept = true,
+            Err(error) => {
+                tracing::warn!(session = heard.session, %error, "a conversation is in memory only");
+            }
+        }
+    }
+
+    async fn say(
+        &self,
+        thread: Arc<Thread>,
+        passage: Passage,
+        words: &Words<'_>,
+        asked: &mut Asked<'_>,
+    ) -> Result<Heard, HearError> {
+        let session = passage.session_id().to_owned();
+        let (units, record) = {
+            let state = thread.state();
+            let units = units_behind(&state.outline, words.speech, asked.items())?;
+            let record = (!units.is_empty()).then(|| state.outline.record_of(asked, &units));
+            (units, record)
+        };
+        let mut bodies = bodies_of(&units)?;
+        let entries = bodies.len();
+        bodies.extend(record);
+        // Who is dropped while it waits has said nothing; from the first record on nothing waits.
+        let (ids, view) = passage.append(bodies).await?;
+        let mut state = thread.state();
+        let before = state.outline.spoke().map(str::to_owned);
+        state.outline.extend(asked, &units, ids.get(..entries).unwrap_or_default());
+        state.outline.seen(asked);
+        state.outline.count(&view, entries);
+        let spoke = first_of_person(&units, &ids);
+        drop(state);
+        let ended = before.zip(spoke);
+        Ok(Heard { thread, passage, session, ended })
+    }
+}
+
+/// The units behind those that are known.
+pub(super) fn units_behind(
+    outline: &Outline,
+    speech: &dyn Speech,
+    items: &[&str],
+) -> Result<Vec<Unit>, BadBody> {
+    let known = outline.len();
+    let before = Before {
+        is_begin: outline.entry_count() == 0,
+        items: known,
+        last: known.checked_sub(1).and_then(|at| items.get(at)).copied(),
+        tool_of: &|id| outline.tool_of(id),
+    };
+    speech.units(items.get(known..).unwrap_or_default(), before)
+}
+
+/// The records of what units say.
+pub(super) fn bodies_of(units: &[Unit]) -> Result<Vec<RecordBody>, SessionError> {
+    let body = |said: &Said| match said {
+        Said::Message(message) => {
+            let json = serde_json::to_string(message)
+                .map_err(|error| SessionError::Body { reason: error.to_string() })?;
+            RecordBody::message(&json)
+        }
+        Said::Note(text) => Ok(RecordBody::custom_message(NOTE, text, true)),
+    };
+    units.iter().flat_map(|unit| &unit.said).map(body).collect()
+}
+
+/// The record with which the person spoke first among new ones.
+fn first_of_person(units: &[Unit], ids: &[String]) -> Option<String> {
+    let said = units.iter().flat_map(|unit| &unit.said);
+    let is_person = |said: &&Said| matches!(said, Said::Message(ChatMessage::User(_)));
+    said.zip(ids).find(|(said, _)| is_person(said)).map(|(_, id)| id.clone())
+}

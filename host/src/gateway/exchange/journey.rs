@@ -1,0 +1,294 @@
+//! The journey of one request: taken, sent, made smaller where it was too large, answered.
+
+use std::sync::Arc;
+
+use ctxhost_engine_api::Trigger;
+
+use super::desk::Desk;
+use super::hearing::{HearError, Heard, Words};
+use super::refusal::{self, TooLarge};
+use super::shaping::{Came, Sent};
+use super::windows::{self, Window};
+use super::{Forward, Incoming, Taken, Ticket, Truth, client_side, passed};
+use crate::gateway::speech::Body;
+use crate::gateway::thread::{Asked, Thread, scope};
+use crate::provider::message::Usage;
+use crate::provider::{ProviderError, Reason};
+use crate::runtime::model_name::ModelName;
+use crate::runtime::{Guest, RuntimeError, TurnError};
+
+/// Share of a request that was too large which the next one may have, as in a turn of our own.
+const SMALLER: f64 = 0.85;
+
+/// A request that is out.
+#[derive(Debug)]
+pub(super) struct Journey {
+    incoming: Incoming,
+    thread: Arc<Thread>,
+    guest: Guest,
+    /// What was sent of the conversation, as entries count.
+    sent_tokens: u64,
+    /// How often it was too large.
+    refusals: u32,
+    window: Window,
+    as_event: bool,
+}
+
+impl Desk {
+    /// What is done about a request. Whatever goes wrong on our side, it goes on as it came.
+    pub(super) async fn take(self: &Arc<Self>, incoming: &Incoming) -> Taken {
+        let Ok(json) = std::str::from_utf8(&incoming.body) else { return passed(incoming) };
+        let speech = incoming.door.speech();
+        let body = speech.body(json);
+        let in_body = body.as_ref().ok().and_then(|body| body.session);
+        let scope = match scope(&incoming.headers, in_body) {
+            Ok(scope) => scope,
+            Err(error) => {
+                let truth = Truth { engine: "none".into(), compaction: "none", ..Truth::default() };
+                let message = error.to_string();
+                return Taken::Answer(refusal::bad_request(&incoming.door, &message, truth));
+            }
+        };
+        let body = match body {
+            Ok(body) if !body.items.is_empty() => body,
+            Ok(_) => return passed(incoming),
+            Err(error) => {
+                tracing::debug!(%error, "a body is passed on unread");
+                return passed(incoming);
+            }
+        };
+        let mut asked = Asked::new(self.seed, &body.items);
+        let key = self.key(scope.as_deref(), &body, &mut asked);
+        let came = Came { speech, bytes: &incoming.body, json, body: &body };
+        if incoming.door.only_counts() {
+            return self.count(incoming, came, key, &mut asked).await;
+        }
+        let words = Words { speech, headers: &incoming.headers, key };
+        match self.hear(&words, &mut asked).await {
+            Ok(heard) => self.send(incoming, came, heard, &words).await,
+            Err(HearError::Body(error)) => {
+                tracing::debug!(%error, "a body is passed on unread");
+                passed(incoming)
+            }
+            Err(error) => {
+                tracing::warn!(%error, "a request is passed on without the engine");
+                passed(incoming)
+            }
+        }
+    }
+
+    async fn send(
+        self: &Arc<Self>,
+        incoming: &Incoming,
+        came: Came<'_>,
+        heard: Heard,
+        words: &Words<'_>,
+    ) -> Taken {
+        let (guest, window) = self.guest(incoming, came.body, &heard).await;
+        let journey = Journey {
+            incoming: incoming.clone(),
+            thread: heard.thread.clone(),
+            guest,
+            sent_tokens: 0,
+            refusals: 0,
+            window,
+            as_event: refusal::wants_event(
+                &incoming.door,
+                incoming.door.is_stream(came.body),
+                &incoming.headers,
+            ),
+        };
+        let ended = heard.ended.clone();
+        let taken = match self.shape(&heard, came, &journey.guest).await {
+            Ok(sent) => {
+                if sent.truth.compaction == "applied" {
+                    self.keep(&heard, words.key).await;
+                }
+                self.settle(ended, &journey);
+                forward(sent, journey)
+            }
+            Err(error) => self.failed(error, &heard, journey),
+        };
+        drop(heard);
+        taken
+    }
+
+    /// What the request is shaped for.
+    async fn guest(&self, incoming: &Incoming, body: &Body<'_>, heard: &Heard) -> (Guest, Window) {
+        let (provider, model) = (incoming.door.provider(), incoming.door.model(body));
+        let window = windows::window(&self.runtime, &self.config, provider, &model);
+        let most = (window.tokens as f64 * self.settings.reserve_max_share) as u64;
+        let is_mid_turn = heard.passage.look(|it| !ends_with_person(&it.view())).await;
+        let client_compacts = heard.thread.state().client_compacts
+            || client_side::asks_for_summary(&incoming.headers, &body.items);
+        let guest = Guest {
+            model: ModelName::new(provider, model),
+            window_tokens: window.tokens,
+            reserve_tokens: body.max_output_tokens.map(|tokens| tokens.min(most)),
+            overhead_tokens: self.overhead_tokens(body),
+            cap_tokens: None,
+            trigger: Trigger::Threshold,
+            is_mid_turn,
+            only_fits: client_compacts,
+        };
+        (guest, window)
+    }
+
+    /// No request came of it: what cannot fit is refused where somebody said what fits, anything else goes
+    /// on as it came.
+    fn failed(&self, error: TurnError, heard: &Heard, journey: Journey) -> Taken {
+        match error {
+            TurnError::Shape(RuntimeError::CannotFit(error)) if journey.window.is_certain => {
+                tracing::info!(%error, session = heard.session, "a request cannot be made to fit");
+                let tokens = heard.thread.state().outline.said_tokens();
+                refused(journey, heard.session.clone(), tokens, None)
+            }
+            error => {
+                tracing::warn!(%error, session = heard.session, "a request is passed on without the engine");
+                let truth = Truth {
+                    engine: "none".into(),
+                    compaction: "failed",
+                    session: heard.session.clone(),
+                    ..Truth::default()
+                };
+                let body = journey.incoming.body.clone();
+                let tokens = heard.thread.state().outline.said_tokens();
+                forward(Sent { body, truth, tokens }, journey)
+            }
+        }
+    }
+
+    /// Tells the engine of a turn that has ended, while nobody waits.
+    fn settle(self: &Arc<Self>, ended: Option<(String, String)>, journey: &Journey) {
+        let Some((first_id, next_id)) = ended else { return };
+        let (desk, thread, guest) = (self.clone(), journey.thread.clone(), journey.guest.clone());
+        self.runtime.in_background(async move {
+            let Some(passage) = desk.enter(&thread).await else { return };
+            if let Err(error) = passage.ended(&guest, &first_id, &next_id).await {
+                tracing::warn!(%error, "the engine was not told that a turn has ended");
+            }
+        });
+    }
+
+    /// The upstream found a request too large.
+    pub(super) async fn too_large(
+        self: &Arc<Self>,
+        mut journey: Journey,
+        failure: &ProviderError,
+    ) -> Option<Taken> {
+        if failure.reason != Reason::ContextOverflow {
+            return None;
+        }
+        let passage = self.enter(&journey.thread).await?;
+        passage.refused(&journey.guest, journey.sent_tokens, failure).await;
+        let session = passage.session_id().to_owned();
+        if let Some(limit) = failure.limit_tokens.filter(|it| *it > 0) {
+            let tokens = limit.min(journey.window.tokens);
+            journey.window = Window { tokens, is_certain: true };
+        }
+        journey.refusals += 1;
+        if journey.refusals > self.settings.too_large_tries {
+            let tokens = journey.sent_tokens;
+            return Some(refused(journey, session, tokens, Some(failure)));
+        }
+        let cap_tokens = (journey.sent_tokens as f64 * SMALLER) as u64;
+        let most = (journey.window.tokens as f64 * self.settings.reserve_max_share) as u64;
+        let guest = &mut journey.guest;
+        guest.cap_tokens = Some(guest.cap_tokens.unwrap_or(u64::MAX).min(cap_tokens));
+        guest.reserve_tokens = guest.reserve_tokens.map(|tokens| tokens.min(most));
+        guest.trigger = Trigger::Overflow;
+        let incoming = journey.incoming.clone();
+        let json = std::str::from_utf8(&incoming.body).ok()?;
+        let speech = incoming.door.speech();
+        let body = speech.body(json).ok()?;
+        let came = Came { speech, bytes: &incoming.body, json, body: &body };
+        if journey.thread.state().outline.len() != body.items.len() {
+            // Somebody has gone on with the conversation, which is another one now.
+            drop(passage);
+            return self.again(journey, came).await;
+        }
+        let heard = Heard { thread: journey.thread.clone(), passage, session, ended: None };
+        Some(self.send_smaller(came, heard, journey, failure).await)
+    }
+
+    async fn send_smaller(
+        self: &Arc<Self>,
+        came: Came<'_>,
+        heard: Heard,
+        journey: Journey,
+        failure: &ProviderError,
+    ) -> Taken {
+        match self.shape(&heard, came, &journey.guest).await {
+            Ok(sent) => {
+                if sent.truth.compaction == "applied" {
+                    self.keep(&heard, heard.thread.key()).await;
+                }
+                forward(sent, journey)
+            }
+            Err(error) => {
+                tracing::warn!(%error, session = heard.session, "a request stays too large");
+                let tokens = journey.sent_tokens;
+                refused(journey, heard.session.clone(), tokens, Some(failure))
+            }
+        }
+    }
+
+    /// The same request in a conversation of its own: the one it was of has gone on.
+    async fn again(self: &Arc<Self>, journey: Journey, came: Came<'_>) -> Option<Taken> {
+        let mut asked = Asked::new(self.seed, &came.body.items);
+        let (speech, headers) = (came.speech, &journey.incoming.headers);
+        let words = Words { speech, headers, key: journey.thread.key() };
+        let heard = self.hear(&words, &mut asked).await.ok()?;
+        let journey = Journey { thread: heard.thread.clone(), ..journey };
+        let sent = self.shape(&heard, came, &journey.guest).await.ok()?;
+        Some(forward(sent, journey))
+    }
+
+    /// Learns from what the upstream counted, while nobody waits.
+    pub(super) fn answered(self: &Arc<Self>, journey: Journey, usage: Usage) {
+        let desk = self.clone();
+        self.runtime.in_background(async move {
+            if let Some(passage) = desk.enter(&journey.thread).await {
+                passage.answered(&journey.guest, journey.sent_tokens, &usage).await;
+            }
+        });
+    }
+
+    /// The window of a model whose provider nobody names.
+    pub(super) fn window_of_name(&self, model: &str) -> Option<u64> {
+        let of = |provider| windows::window(&self.runtime, &self.config, provider, model);
+        let certain =
+            ["anthropic", "openai", "google"].map(of).into_iter().filter(|it| it.is_certain);
+        certain.map(|window| window.tokens).min().or_else(|| windows::known(model))
+    }
+}
+
+fn forward(sent: Sent, journey: Journey) -> Taken {
+    let Sent { body, truth, tokens } = sent;
+    let journey = Some(Box::new(Journey { sent_tokens: tokens, ..journey }));
+    Taken::Forward(Forward { body, truth, ticket: Ticket { journey } })
+}
+
+fn refused(
+    journey: Journey,
+    session: String,
+    conversation_tokens: u64,
+    failure: Option<&ProviderError>,
+) -> Taken {
+    let estimated = conversation_tokens + journey.guest.overhead_tokens;
+    let tokens = failure.and_then(|failure| failure.observed_tokens).unwrap_or(estimated);
+    let truth = Truth {
+        engine: "none".into(),
+        tokens: Some(conversation_tokens),
+        before_tokens: Some(journey.thread.state().outline.said_tokens()),
+        compaction: "failed",
+        session,
+    };
+    let window_tokens = journey.window.tokens;
+    let it = TooLarge { tokens, window_tokens, as_event: journey.as_event };
+    Taken::Answer(refusal::too_large(&journey.incoming.door, it, truth))
+}
+
+fn ends_with_person(view: &ctxhost_engine_api::Transcript) -> bool {
+    view.last().is_some_and(|entry| entry.is_user_message())
+}

@@ -1,0 +1,176 @@
+//! A conversation that was heard becomes the request that its upstream is sent.
+
+use axum::body::Bytes;
+use ctxhost_engine_api::{Action, Entry, Item, Kind, Plan, Role, Transcript};
+
+use super::Truth;
+use super::desk::Desk;
+use super::hearing::Heard;
+use crate::gateway::speech::{Body, Place, Speech, Written, render};
+use crate::gateway::thread::Outline;
+use crate::law::{self, LawSettings, Lawful, Repair};
+use crate::media::Images;
+use crate::runtime::{CompactionOutcome, Guest, Passed, TurnError, Verdict};
+
+/// A request as it goes out.
+#[derive(Debug)]
+pub(super) struct Sent {
+    /// Its body.
+    pub(super) body: Bytes,
+    /// The truth about it.
+    pub(super) truth: Truth,
+    /// What it has of the conversation, as entries count.
+    pub(super) tokens: u64,
+}
+
+/// A request as it came.
+#[derive(Clone, Copy)]
+pub(super) struct Came<'a> {
+    pub(super) speech: &'static dyn Speech,
+    pub(super) bytes: &'a Bytes,
+    pub(super) json: &'a str,
+    pub(super) body: &'a Body<'a>,
+}
+
+impl Desk {
+    /// Has a request shaped and writes it down.
+    pub(super) async fn shape(
+        &self,
+        heard: &Heard,
+        came: Came<'_>,
+        guest: &Guest,
+    ) -> Result<Sent, TurnError> {
+        let passed = heard.passage.shape(guest).await?;
+        let images = heard.passage.look(|conversation| conversation.images().clone()).await;
+        let applied = passed.shaped.compactions.iter().any(|it| it.verdict == Verdict::Applied);
+        let mut state = heard.thread.state();
+        state.is_compacted |= applied;
+        let Passed { shaped, budget_tokens } = &passed;
+        let (view, lawful) = (&shaped.view, &shaped.lawful);
+        let truth = Truth {
+            engine: shaped.engine.clone(),
+            tokens: Some(lawful.tokens),
+            before_tokens: Some(state.outline.said_tokens()),
+            compaction: compaction(&shaped.compactions, guest.only_fits),
+            session: heard.session.clone(),
+        };
+        if !state.is_compacted && is_untouched(lawful, view, &state.outline) {
+            let body = came.bytes.clone();
+            return Ok(Sent { body, truth, tokens: lawful.tokens });
+        }
+        let lawful = with_last_answer(lawful, view, *budget_tokens, &self.config.law);
+        let body = written(came, &state.outline, &lawful, view, &images);
+        let truth = Truth { tokens: Some(lawful.tokens), ..truth };
+        Ok(Sent { body: body.into(), truth, tokens: lawful.tokens })
+    }
+}
+
+/// The body that a lawful plan makes of the one that came.
+pub(super) fn written(
+    came: Came<'_>,
+    outline: &Outline,
+    lawful: &Lawful,
+    view: &Transcript,
+    images: &Images,
+) -> Vec<u8> {
+    let written = Written { json: came.json, body: came.body, units: outline.units() };
+    let items: Vec<Item<'_>> = lawful.items(view).into_iter().map(as_written).collect();
+    let place = |entry: &Entry<'_>| -> Option<Place> { outline.place(entry.id()) };
+    let message = |raw: &str| serde_json::from_str(&images.bring_back(raw)).ok();
+    render(came.speech, written, &items, &place, &message)
+}
+
+/// What a compaction made another entry of is not what the client wrote.
+fn as_written(item: Item<'_>) -> Item<'_> {
+    match item {
+        Item::Kept(entry) if entry.has(ctxhost_engine_api::Flags::REPLACED) => match entry.kind() {
+            Kind::Message => Item::Rewritten { entry, raw: entry.raw() },
+            _ => Item::Retold { entry, text: entry.text() },
+        },
+        other => other,
+    }
+}
+
+/// Whether the client's own bytes say what the plan says.
+///
+/// What the client wrote in an order that the law finds another for, its provider has seen so before.
+fn is_untouched(lawful: &Lawful, view: &Transcript, outline: &Outline) -> bool {
+    let is_move = |repair: &Repair| matches!(repair, Repair::MovedResult { .. });
+    view.len() == outline.entry_count()
+        && lawful.settled.iter().all(is_move)
+        && keeps_all(&lawful.plan, view.len() as u64)
+}
+
+fn keeps_all(plan: &Plan, entries: u64) -> bool {
+    let mut next = 0;
+    for op in &plan.ops {
+        match &op.action {
+            Action::Keep(range) if range.start == next || range.is_empty() => {
+                next = next.max(range.end);
+            }
+            Action::Drop(range) if range.is_empty() => {}
+            _ => return false,
+        }
+    }
+    next == entries
+}
+
+/// The plan with the model's last answer in it, where there is room: a model that thinks refuses to go
+/// on where its last answer begins without its thinking, and of earlier answers that is left out
+/// already.
+fn with_last_answer(
+    lawful: &Lawful,
+    view: &Transcript,
+    budget_tokens: u64,
+    settings: &LawSettings,
+) -> Lawful {
+    let Some(last) = view.iter().rev().find(|entry| entry.role() == Role::Assistant) else {
+        return lawful.clone();
+    };
+    let seq = last.seq();
+    let keeps = |action: &Action| match action {
+        Action::Keep(range) => range.contains(&seq),
+        Action::ReplaceText { seq: told, .. } | Action::ReplaceRaw { seq: told, .. } => {
+            *told == seq
+        }
+        _ => false,
+    };
+    if lawful.plan.ops.iter().any(|op| keeps(&op.action)) {
+        return lawful.clone();
+    }
+    let mut plan = Plan { extras: lawful.plan.extras.clone(), ..Plan::default() };
+    let mut is_in = false;
+    for op in &lawful.plan.ops {
+        let range = op.action.range();
+        let is_behind = !matches!(op.action, Action::Insert { .. }) && range.start > seq;
+        if is_behind && !is_in {
+            plan.keep(seq..seq + 1);
+            is_in = true;
+        }
+        // What is dropped by name is dropped without it, too.
+        if !matches!(op.action, Action::Drop(_)) {
+            plan.ops.push(op.clone());
+        }
+    }
+    if !is_in {
+        plan.keep(seq..seq + 1);
+    }
+    match law::enforce(view, plan, budget_tokens, settings) {
+        Ok(mended) if mended.tokens <= budget_tokens => mended,
+        _ => lawful.clone(),
+    }
+}
+
+/// How the compactions of a request ended, in the word of the truth.
+fn compaction(outcomes: &[CompactionOutcome], is_clients: bool) -> &'static str {
+    let is_applied = |outcome: &&CompactionOutcome| outcome.verdict == Verdict::Applied;
+    match outcomes.iter().rev().find(is_applied).or(outcomes.last()) {
+        Some(outcome) => match outcome.verdict {
+            Verdict::Applied => "applied",
+            Verdict::Rejected { .. } => "rejected",
+            Verdict::NotTried { .. } => "failed",
+        },
+        None if is_clients => "client",
+        None => "none",
+    }
+}

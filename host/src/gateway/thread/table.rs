@@ -1,0 +1,255 @@
+//! The conversations that are known: those in memory, and those in the folder of their key.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::digest::{Asked, Digest};
+use super::outline::{Fit, Outline};
+use crate::runtime::{Runtime, SessionId, TurnError};
+use crate::session::{RecordKind, Session, SessionFolder};
+
+/// Conversations of one key that are looked at, the newest first: more of them begin alike only where
+/// somebody goes back again and again.
+const MAX_OF_ONE_KEY: usize = 64;
+
+/// One conversation.
+#[derive(Debug)]
+pub struct Thread {
+    key: Digest,
+    state: Mutex<State>,
+}
+
+/// What is known of a conversation. Whoever changes it has the lane of its session.
+#[derive(Debug)]
+pub struct State {
+    /// Its items.
+    pub outline: Outline,
+    /// Whether it is in a file.
+    pub is_kept: bool,
+    /// Whether a compaction was applied to it.
+    pub is_compacted: bool,
+    /// Whether its client compacts by itself.
+    pub client_compacts: bool,
+    place: SessionPlace,
+}
+
+/// Where the session of a conversation is.
+#[derive(Clone, Debug)]
+enum SessionPlace {
+    Open(SessionId),
+    /// In a file that nobody has opened yet.
+    File(PathBuf),
+}
+
+impl Thread {
+    /// A conversation whose session is open.
+    pub fn new(key: Digest, session: SessionId, outline: Outline, is_compacted: bool) -> Thread {
+        let state = State {
+            outline,
+            is_kept: false,
+            is_compacted,
+            client_compacts: false,
+            place: SessionPlace::Open(session),
+        };
+        Thread { key, state: Mutex::new(state) }
+    }
+
+    /// The conversation of a file; `None` where it is none.
+    fn of_file(key: Digest, path: &Path) -> Option<Thread> {
+        let session = Session::read(path).ok()?;
+        let (outline, _) = Outline::read(&session)?;
+        let state = State {
+            outline,
+            is_kept: true,
+            is_compacted: has_compactions(&session),
+            client_compacts: false,
+            place: SessionPlace::File(path.to_owned()),
+        };
+        Some(Thread { key, state: Mutex::new(state) })
+    }
+
+    /// Under which key it is looked for.
+    pub fn key(&self) -> Digest {
+        self.key
+    }
+
+    /// What is known of it.
+    pub fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Its session, which is opened where it is not yet.
+    ///
+    /// # Errors
+    ///
+    /// [`TurnError`] where the file cannot be opened, or is no conversation any more.
+    pub fn session(&self, runtime: &Runtime) -> Result<SessionId, TurnError> {
+        let mut state = self.state();
+        let path = match &state.place {
+            SessionPlace::Open(id) => return Ok(id.clone()),
+            SessionPlace::File(path) => path.clone(),
+        };
+        let mut session = Session::open(&path)?;
+        // What a process wrote that died before it said of what it was is left behind.
+        if let Some((outline, last)) = Outline::read(&session) {
+            session.set_leaf(&last)?;
+            state.outline = outline;
+        }
+        let id = runtime.adopt_guest(session)?;
+        state.place = SessionPlace::Open(id.clone());
+        Ok(id)
+    }
+
+    fn open_session(&self) -> Option<SessionId> {
+        match &self.state().place {
+            SessionPlace::Open(id) => Some(id.clone()),
+            SessionPlace::File(_) => None,
+        }
+    }
+}
+
+/// Whether a compaction stands on the branch of a session.
+pub fn has_compactions(session: &Session) -> bool {
+    session.branch().iter().any(|record| *record.kind() == RecordKind::Compaction)
+}
+
+/// All conversations.
+#[derive(Debug)]
+pub struct Threads {
+    folder: PathBuf,
+    most: usize,
+    keys: Mutex<HashMap<Digest, Group>>,
+}
+
+/// The conversations of one key.
+#[derive(Debug, Default)]
+struct Group {
+    threads: Vec<Arc<Thread>>,
+    used_ms: i64,
+}
+
+impl Threads {
+    /// Those in a folder, of which at most `most` keys are kept in memory.
+    pub fn new(folder: &Path, most: usize) -> Threads {
+        Threads { folder: folder.to_owned(), most: most.max(1), keys: Mutex::default() }
+    }
+
+    /// The same, with another number of keys in memory.
+    #[must_use]
+    pub fn with_most(self, most: usize) -> Threads {
+        Threads { most: most.max(1), ..self }
+    }
+
+    /// Where the session of this id is kept, if it is.
+    pub fn path(&self, key: Digest, id: &str) -> PathBuf {
+        self.folder.join(key.to_hex()).join(format!("{id}.jsonl"))
+    }
+
+    /// The folder of the sessions of a key.
+    pub fn folder(&self, key: Digest) -> PathBuf {
+        self.folder.join(key.to_hex())
+    }
+
+    /// The conversation that has most in common with a request; `None` where none has anything.
+    pub async fn find(
+        &self,
+        key: Digest,
+        asked: &mut Asked<'_>,
+        now_ms: i64,
+    ) -> Option<Arc<Thread>> {
+        if !self.keys().contains_key(&key) {
+            let listed = self.listed(key).await;
+            self.keys().entry(key).or_insert(Group { threads: listed, used_ms: now_ms });
+        }
+        let mut keys = self.keys();
+        let group = keys.get_mut(&key)?;
+        group.used_ms = now_ms;
+        let rank = |thread: &Arc<Thread>, asked: &mut Asked<'_>| {
+            let state = thread.state();
+            match state.outline.fit(asked) {
+                Fit::Nothing => None,
+                // Of two that begin alike, the one that says nothing else is the one to go on with.
+                fit => Some((state.outline.common(asked), matches!(fit, Fit::GoesOn { .. }))),
+            }
+        };
+        let mut best = None;
+        for thread in &group.threads {
+            let Some(rank) = rank(thread, asked) else { continue };
+            if best.as_ref().is_none_or(|(most, _)| rank > *most) {
+                best = Some((rank, thread.clone()));
+            }
+        }
+        let (_, thread) = best?;
+        // The one that was asked for last stays longest.
+        group.threads.retain(|known| !Arc::ptr_eq(known, &thread));
+        group.threads.insert(0, thread.clone());
+        Some(thread)
+    }
+
+    /// Puts a conversation before all others of its key.
+    pub fn add(&self, thread: Arc<Thread>) {
+        let mut keys = self.keys();
+        let group = keys.entry(thread.key).or_default();
+        group.threads.insert(0, thread);
+    }
+
+    /// A conversation cannot be gone on with as it is in memory: where it is in a file, it is read again,
+    /// else it is forgotten. Answers its session, which is not needed open any more.
+    pub fn lost(&self, thread: &Arc<Thread>) -> Vec<SessionId> {
+        let open = thread.open_session();
+        let mut state = thread.state();
+        match &open {
+            Some(id) if state.is_kept => {
+                state.place = SessionPlace::File(self.path(thread.key, id.as_str()));
+            }
+            _ => {
+                drop(state);
+                if let Some(group) = self.keys().get_mut(&thread.key) {
+                    group.threads.retain(|known| !Arc::ptr_eq(known, thread));
+                }
+            }
+        }
+        open.into_iter().collect()
+    }
+
+    /// Lets go of conversations that nobody has asked for since `before_ms`, and of the oldest where
+    /// there are too many; answers the sessions that are not needed open any more.
+    pub fn let_go(&self, before_ms: i64) -> Vec<SessionId> {
+        let mut keys = self.keys();
+        let mut uses: Vec<i64> = keys.values().map(|group| group.used_ms).collect();
+        uses.sort_unstable_by(|one, other| other.cmp(one));
+        let oldest_ms = uses.get(self.most).map_or(before_ms, |oldest| before_ms.max(*oldest + 1));
+        let mut gone = Vec::new();
+        keys.retain(|_, group| {
+            let stays = group.used_ms >= oldest_ms;
+            if !stays {
+                gone.extend(group.threads.drain(..));
+            }
+            stays
+        });
+        for group in keys.values_mut() {
+            let most = MAX_OF_ONE_KEY.min(group.threads.len());
+            gone.extend(group.threads.drain(most..));
+        }
+        drop(keys);
+        gone.iter().filter_map(|thread| thread.open_session()).collect()
+    }
+
+    /// The conversations of a key that are in files, the newest first.
+    async fn listed(&self, key: Digest) -> Vec<Arc<Thread>> {
+        let folder = self.folder(key);
+        if !folder.is_dir() {
+            return Vec::new();
+        }
+        let read = move || {
+            let kept = SessionFolder::at(&folder).list().into_iter().take(MAX_OF_ONE_KEY);
+            kept.filter_map(|kept| Thread::of_file(key, &kept.path)).map(Arc::new).collect()
+        };
+        tokio::task::spawn_blocking(read).await.unwrap_or_default()
+    }
+
+    fn keys(&self) -> MutexGuard<'_, HashMap<Digest, Group>> {
+        self.keys.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,198 @@
+//! A session in the hands of a host that asks the model itself: words come in, the shape of a request
+//! goes out.
+//!
+//! ```text
+//!  enter ─► append ─► shape ─► (leave; the host asks the model) ─► answered | refused ─► shape ...
+//! ```
+//!
+//! A [`Passage`] holds the lane of its session, so what happens in two of them happens one after the
+//! other. What a turn does is done here by the same code: canaries, shadows, the law, recovery from what a
+//! provider refuses, accounting and events.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use ctxhost_engine_api::Transcript;
+
+use super::agent::{HeldSession, Runtime, SessionId, Shared};
+use super::conversation::Conversation;
+use super::lane::LaneGuard;
+use super::request::Shaped;
+use super::turn::{Guest, Turn, TurnError};
+use crate::history::{self, Until};
+use crate::provider::ProviderError;
+use crate::provider::message::Usage;
+use crate::session::{RecordBody, Session, SessionError, SyncPolicy};
+
+/// The right to work in one session whose model somebody else asks. Dropping it lets the next one in.
+pub struct Passage {
+    shared: Arc<Shared>,
+    held: Arc<HeldSession>,
+    lane: LaneGuard,
+}
+
+/// A request that was shaped.
+#[derive(Debug)]
+pub struct Passed {
+    /// It, and the truth about it.
+    pub shaped: Shaped,
+    /// What it could take, as entries count.
+    pub budget_tokens: u64,
+}
+
+impl Runtime {
+    /// Waits until a session is free. No model need be configured for it.
+    ///
+    /// # Errors
+    ///
+    /// [`TurnError::NoSession`], or where another machine cannot be waited for.
+    pub async fn enter(&self, session: &SessionId) -> Result<Passage, TurnError> {
+        let shared = self.shared().clone();
+        let held = shared.session(session)?;
+        let lane = shared.enter(session, &held).await?;
+        Ok(Passage { shared, held, lane })
+    }
+
+    /// Begins a session in memory, which [`Passage::keep_in`] puts on a disk. Tools work in `cwd`.
+    ///
+    /// # Errors
+    ///
+    /// As [`Runtime::adopt_session`].
+    pub fn adopt_guest(&self, session: Session) -> Result<SessionId, TurnError> {
+        // The client has the whole history and sends it again, so no append is waited for.
+        self.adopt_session(session.with_sync(SyncPolicy::Os))
+    }
+
+    /// Does something while nobody waits for it; [`Runtime::finish`] does.
+    pub fn in_background(&self, work: impl Future<Output = ()> + Send + 'static) {
+        self.shared().background.spawn(work);
+    }
+
+    /// Now, in milliseconds since 1970, by the clock of this runtime.
+    pub fn now_ms(&self) -> i64 {
+        self.shared().clock.now_ms()
+    }
+
+    /// The window of a model as it was learned or used last, in provider tokens; `None` for a model that
+    /// nobody asked for yet.
+    pub fn learned_window_tokens(&self, provider: &str, model: &str) -> Option<u64> {
+        let name = super::model_name::ModelName::new(provider, model);
+        self.shared().windows().get(&name).copied()
+    }
+}
+
+impl Passage {
+    /// Appends records that come at the end of the session, all now; answers their ids and what is live
+    /// then. A future that is dropped has appended none of them.
+    ///
+    /// # Errors
+    ///
+    /// Where the session cannot be written; the records before the one that failed are in it then.
+    pub async fn append(
+        &self,
+        bodies: impl IntoIterator<Item = RecordBody>,
+    ) -> Result<(Vec<String>, Transcript), SessionError> {
+        let now_ms = self.shared.clock.now_ms();
+        let mut open = self.held.open.lock().await;
+        let mut ids = Vec::new();
+        for body in bodies {
+            let before = open.conversation.view().len();
+            ids.push(open.conversation.hear(body, now_ms)?);
+            if open.conversation.view().len() > before {
+                self.shared.known.grew(&open.conversation);
+            }
+        }
+        Ok((ids, open.conversation.view()))
+    }
+
+    /// The id of the session.
+    pub fn session_id(&self) -> &str {
+        self.lane.session_id()
+    }
+
+    /// Has the next request shaped.
+    ///
+    /// # Errors
+    ///
+    /// [`TurnError`]; the session is as it was, except for compactions that were applied.
+    pub async fn shape(&self, guest: &Guest) -> Result<Passed, TurnError> {
+        let mut open = self.held.open.lock().await;
+        let mut turn = Turn::of_guest(guest, &self.shared, &self.lane, &mut open);
+        let outcome = turn.shape_for_guest(guest).await;
+        turn.report();
+        let (shaped, budget) = outcome?;
+        Ok(Passed { shaped, budget_tokens: budget.tokens })
+    }
+
+    /// Takes in what the provider counted for a request that had `sent_tokens` of the conversation.
+    pub async fn answered(&self, guest: &Guest, sent_tokens: u64, usage: &Usage) {
+        let mut open = self.held.open.lock().await;
+        let mut turn = Turn::of_guest(guest, &self.shared, &self.lane, &mut open);
+        turn.guest_answered(guest, sent_tokens, usage);
+        turn.report();
+    }
+
+    /// Takes in that the provider found such a request too large: its count and its limit are believed.
+    pub async fn refused(&self, guest: &Guest, sent_tokens: u64, failure: &ProviderError) {
+        let mut open = self.held.open.lock().await;
+        let mut turn = Turn::of_guest(guest, &self.shared, &self.lane, &mut open);
+        turn.guest_refused(guest, sent_tokens, failure);
+        turn.report();
+    }
+
+    /// A turn has ended: it began with the record `first_id` and the next one with `next_id`. The engine is
+    /// told.
+    ///
+    /// # Errors
+    ///
+    /// [`TurnError`] of the engine.
+    pub async fn ended(
+        &self,
+        guest: &Guest,
+        first_id: &str,
+        next_id: &str,
+    ) -> Result<(), TurnError> {
+        let mut open = self.held.open.lock().await;
+        let mut turn = Turn::of_guest(guest, &self.shared, &self.lane, &mut open);
+        let outcome = turn.guest_ended(first_id, next_id).await;
+        turn.ended(outcome.is_err());
+        outcome
+    }
+
+    /// Puts a session that is in memory into a file, which must not be there yet.
+    ///
+    /// # Errors
+    ///
+    /// Whatever the disk answers; the session stays in memory then.
+    pub async fn keep_in(&self, path: &Path) -> Result<(), SessionError> {
+        let mut open = self.held.open.lock().await;
+        open.conversation.keep_in(path)?;
+        self.shared.known.opened(open.conversation.session());
+        let images = self.shared.images_of(open.conversation.session());
+        open.conversation.use_images(images);
+        Ok(())
+    }
+
+    /// A session of its own, in memory, of all up to a moment. It names `parent` as the file it comes from.
+    ///
+    /// # Errors
+    ///
+    /// [`TurnError::History`] where there is no such moment.
+    pub async fn fork(&self, until: &Until, parent: &Path) -> Result<Session, TurnError> {
+        let open = self.held.open.lock().await;
+        let parent = parent.display().to_string();
+        let now_ms = self.shared.clock.now_ms();
+        Ok(history::fork(open.conversation.session(), until, &parent, now_ms)?)
+    }
+
+    /// Looks at the conversation.
+    pub async fn look<T>(&self, look: impl FnOnce(&Conversation) -> T) -> T {
+        look(&self.held.open.lock().await.conversation)
+    }
+}
+
+impl std::fmt::Debug for Passage {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Passage").field("session", &self.lane.session_id()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,132 @@
+//! A turn whose model is asked by somebody else: the host is given a request and gives back its shape.
+
+use std::ops::Range;
+
+use ctxhost_engine_api::transcript::tokens;
+use ctxhost_engine_api::{Flags, Transcript, Trigger};
+
+use super::{Budget, Turn, TurnError};
+use crate::provider::ProviderError;
+use crate::provider::message::{StopReason, Usage};
+use crate::runtime::accounting::{Part, Prompt};
+use crate::runtime::agent::{OpenSession, Shared};
+use crate::runtime::event::What;
+use crate::runtime::failover::Walk;
+use crate::runtime::lane::LaneGuard;
+use crate::runtime::model_name::ModelName;
+use crate::runtime::request::{Ask, Compacting, Shaped};
+use crate::runtime::timing::on_the_way;
+
+/// What a request is shaped for, when the host does not send it itself.
+#[derive(Clone, Debug)]
+pub struct Guest {
+    /// The model that is asked.
+    pub model: ModelName,
+    /// Its window in provider tokens, as long as nobody has learned another one.
+    pub window_tokens: u64,
+    /// Held free for the answer, in provider tokens; `None` for what `[budget]` says.
+    pub reserve_tokens: Option<u64>,
+    /// What system prompt and tools take, as entries count.
+    pub overhead_tokens: u64,
+    /// What the conversation may take at the most after an overflow, as entries count.
+    pub cap_tokens: Option<u64>,
+    /// Why a compaction that is needed is wanted.
+    pub trigger: Trigger,
+    /// Whether tools have run since the person spoke last.
+    pub is_mid_turn: bool,
+    /// Whether somebody else compacts this conversation: the engine makes it fit, and no more.
+    pub only_fits: bool,
+}
+
+impl<'a> Turn<'a> {
+    /// A turn of a guest.
+    pub(in crate::runtime) fn of_guest(
+        guest: &'a Guest,
+        shared: &'a Shared,
+        lane: &'a LaneGuard,
+        open: &'a mut OpenSession,
+    ) -> Turn<'a> {
+        shared.windows().entry(guest.model.clone()).or_insert(guest.window_tokens);
+        let walk = Walk::of_one(guest.model.clone());
+        let mut turn = Turn::along(walk, Some(guest), shared, lane, open);
+        turn.pressure.cap_tokens = guest.cap_tokens;
+        turn
+    }
+
+    /// Has the next request shaped; answers what it may take, too.
+    pub(in crate::runtime) async fn shape_for_guest(
+        &mut self,
+        guest: &Guest,
+    ) -> Result<(Shaped, Budget), TurnError> {
+        let budget = self.budget().await;
+        // Nobody can compact the conversation of a guest by hand.
+        let compacting = match on_the_way(&self.shared.compaction, guest.is_mid_turn) {
+            Compacting::Never => Compacting::WhenNeeded,
+            _ if guest.only_fits => Compacting::WhenNeeded,
+            compacting => compacting,
+        };
+        let ask = Ask {
+            prompt: self.conversation.prompt(),
+            available_tools: Vec::new(),
+            now_ms: self.shared.clock.now_ms(),
+            trigger: guest.trigger,
+            compacting,
+        };
+        let shaped = self.shape_for(&ask, budget).await?;
+        Ok((shaped, budget))
+    }
+
+    /// A guest was answered: what was sent of the conversation took `sent_tokens`, as entries count.
+    pub(in crate::runtime) fn guest_answered(
+        &mut self,
+        guest: &Guest,
+        sent_tokens: u64,
+        usage: &Usage,
+    ) {
+        let view = self.conversation.view();
+        let images = view.iter().filter(|entry| entry.has(Flags::IMAGES)).count() as u64;
+        let prompt = self.prompt_of(guest, sent_tokens);
+        self.learn_count(&prompt, images * tokens::IMAGE_TOKENS, usage, StopReason::Stop);
+        self.tell(What::Answered { usage: *usage });
+    }
+
+    /// The provider found a guest's request too large.
+    pub(in crate::runtime) fn guest_refused(
+        &mut self,
+        guest: &Guest,
+        sent_tokens: u64,
+        failure: &ProviderError,
+    ) {
+        let prompt = self.prompt_of(guest, sent_tokens);
+        self.learn_of_overflow(&prompt, failure);
+        self.tell(What::recovering(failure, "made smaller"));
+    }
+
+    /// A guest's turn has ended, with the entry before `next_id`.
+    pub(in crate::runtime) async fn guest_ended(
+        &mut self,
+        first_id: &str,
+        next_id: &str,
+    ) -> Result<(), TurnError> {
+        self.first_id = first_id.to_owned();
+        let entries = between(&self.conversation.view(), first_id, next_id);
+        self.settle_with(entries).await?;
+        self.tell(What::TurnEnded);
+        Ok(())
+    }
+
+    /// Only the size as a whole is learned from, so the parts name no messages, and two requests of
+    /// one size are one to the account.
+    fn prompt_of(&self, guest: &Guest, sent_tokens: u64) -> Prompt {
+        let part = |tokens: u64| Part::new(&tokens.to_string(), tokens);
+        let parts = [guest.overhead_tokens, sent_tokens].map(part);
+        self.accounting.prompt(parts)
+    }
+}
+
+/// The entries from one to before another; a compaction may have folded the first of them.
+fn between(view: &Transcript, first_id: &str, next_id: &str) -> Range<u64> {
+    let seq = |id: &str| view.iter().rev().find(|entry| entry.id() == id).map(|it| it.seq());
+    let next = seq(next_id).unwrap_or(view.len() as u64);
+    seq(first_id).unwrap_or(0).min(next)..next
+}
