@@ -224,7 +224,7 @@ impl Threads {
         keys.retain(|_, group| {
             let stays = group.used_ms >= oldest_ms;
             if !stays {
-                gone.extend(group.threads.drain(..));
+                gone.append(&mut group.threads);
             }
             stays
         });
