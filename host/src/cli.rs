@@ -25,6 +25,7 @@ mod output;
 mod render;
 mod replay;
 mod restore;
+mod serve;
 mod sessions;
 mod setup;
 mod shadow;
@@ -60,6 +61,7 @@ struct Arguments {
 enum Command {
     Replay(replay::Replay),
     Chat(chat::Chat),
+    Serve(serve::Serve),
     /// The sessions that `chat` keeps.
     #[command(subcommand)]
     Sessions(sessions::Sessions),
@@ -109,6 +111,7 @@ pub fn run() -> ExitCode {
     let outcome = match arguments.command {
         Command::Replay(command) => command.run(arguments.config.as_deref(), &mut output),
         Command::Chat(command) => command.run(arguments.config.as_deref(), &mut output),
+        Command::Serve(command) => command.run(arguments.config.as_deref(), &mut output),
         Command::Sessions(command) => command.run(arguments.config.as_deref(), &mut output),
         Command::Compact(command) => command.run(arguments.config.as_deref(), &mut output),
         Command::Diff(command) => command.run(&mut output),

@@ -22,6 +22,7 @@ mod edit;
 mod error;
 mod explain;
 mod failover;
+mod gateway;
 pub mod import;
 mod places;
 mod plugins;
@@ -42,6 +43,7 @@ pub use edit::{SlotEdit, set_row, set_slot, set_stack};
 pub use error::{ConfigError, Mistake};
 pub use explain::{ExplainRow, explain};
 pub use failover::FailoverSettings;
+pub use gateway::{GatewaySettings, is_address};
 pub use plugins::{Entry, Plugins, SlotChoice, Slots};
 pub use session::{MediaPlace, RetentionSettings, SessionSettings};
 pub use shadow::ShadowSettings;
@@ -100,6 +102,8 @@ pub struct Config {
     pub tools: ToolSettings,
     /// Servers that bring more of them.
     pub mcp: BTreeMap<String, McpSettings>,
+    /// How the gateway listens, and whom it asks.
+    pub gateway: GatewaySettings,
     origin: Origin,
 }
 
@@ -134,6 +138,7 @@ struct Written {
     summariser: Option<SummariserSettings>,
     tools: ToolSettings,
     mcp: BTreeMap<String, McpSettings>,
+    gateway: GatewaySettings,
 }
 
 /// Where the size of a window comes from, the strongest last.
@@ -272,6 +277,7 @@ impl Written {
             summariser: self.summariser,
             tools: self.tools.with_paths_from(&folder),
             mcp: servers.map(|(name, it)| (name, it.with_paths_from(&folder))).collect(),
+            gateway: self.gateway.with_paths_from(&folder),
             origin,
         }
     }

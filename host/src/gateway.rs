@@ -6,6 +6,22 @@
 //!    └─────────┴──────────────── stream, untouched ◄───────────────────────────────── upstream
 //! ```
 
+mod access;
+mod beginning;
+mod complaint;
+mod door;
+mod error;
 pub mod exchange;
+mod limits;
+mod models;
+mod route;
+mod server;
 pub mod speech;
+mod tap;
 pub mod thread;
+mod tls;
+mod traffic;
+mod upstream;
+
+pub use error::GatewayError;
+pub use server::{Gateway, GatewayOptions};

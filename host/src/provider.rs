@@ -32,6 +32,7 @@ mod wire;
 
 pub mod failure;
 pub mod truncation;
+mod usage;
 
 #[cfg(test)]
 mod conversations;
@@ -44,7 +45,7 @@ use ctxhost_engine_api::{Completion, CompletionRequest, Result};
 pub use anthropic::{Anthropic, ContextEditing};
 pub use client::Client;
 pub use completer::{CompleterSettings, ModelCompleter};
-pub use connect::{ConnectError, connect};
+pub use connect::{ConnectError, connect, key_of};
 pub use dialect::Dialect;
 pub use failure::{ProviderError, Reason};
 pub use gemini::Gemini;
@@ -53,6 +54,7 @@ pub use ollama::Ollama;
 pub use openai_responses::OpenAiResponses;
 pub use request::{ModelRequest, StreamPart, ThinkingLevel};
 pub use settings::{DialectName, ProviderSettings};
+pub use usage::take_usage;
 pub use wire::{HttpClient, Key, KeyError};
 
 /// The requests that the models of sessions have read last. Implemented above this room.

@@ -4,6 +4,7 @@
 //! against `docs/configuration.md` and against `examples/ctxhost.toml`.
 
 mod agent;
+mod gateway;
 mod providers;
 mod slot;
 mod swap;
@@ -51,6 +52,8 @@ pub enum Allowed {
     Number(f64, f64),
     /// A table of texts under names of the user's.
     Texts,
+    /// A table of providers or addresses under names of the user's.
+    Upstreams,
     /// A table that is not ours to read.
     Foreign,
     /// The id of an engine, or a list of them; anything else is no mistake and counts as not written.
@@ -62,7 +65,7 @@ impl Allowed {
     pub(super) fn admits(self, value: &Written) -> bool {
         match (self, value) {
             (Allowed::Slot, _) => true,
-            (Allowed::Foreign | Allowed::Texts, Written::Table) => true,
+            (Allowed::Foreign | Allowed::Texts | Allowed::Upstreams, Written::Table) => true,
             (Allowed::Flag, Written::Flag(_)) => true,
             (Allowed::Word(words), Written::Text(text)) => words.contains(&text.as_str()),
             (Allowed::Text, Written::Text(text)) => !text.trim().is_empty(),
@@ -105,6 +108,9 @@ impl Allowed {
             Allowed::Whole(least) => format!("a whole number of {unit}, at least {least}"),
             Allowed::Number(least, most) => format!("a number from {least} to {most}"),
             Allowed::Texts => "a table of texts, such as { NAME = \"value\" }".into(),
+            Allowed::Upstreams => {
+                "a table of providers or addresses, such as { anthropic = \"https://...\" }".into()
+            }
             Allowed::Foreign => "a table".into(),
             Allowed::Slot => "the id of an engine, a list of them, or `none`".into(),
         }
@@ -122,7 +128,15 @@ const SHARE: &str = "share";
 
 /// Every setting there is, in the order in which people read about them.
 pub static SETTINGS: LazyLock<Vec<Setting>> = LazyLock::new(|| {
-    [slot::SETTINGS, swap::SETTINGS, agent::SETTINGS, providers::SETTINGS, tools::SETTINGS].concat()
+    [
+        slot::SETTINGS,
+        swap::SETTINGS,
+        agent::SETTINGS,
+        providers::SETTINGS,
+        gateway::SETTINGS,
+        tools::SETTINGS,
+    ]
+    .concat()
 });
 
 const fn setting(
@@ -166,6 +180,7 @@ pub(super) fn known(path: &[String]) -> Known {
             setting.allowed,
             Allowed::Foreign
                 | Allowed::Texts
+                | Allowed::Upstreams
                 | Allowed::Slot
                 | Allowed::List
                 | Allowed::Keys

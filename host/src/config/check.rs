@@ -4,7 +4,7 @@ use super::catalogue::{self, Allowed, Known, SETTINGS, Setting};
 use super::error::{ConfigError, Mistake};
 use super::places::{self, Place, Written};
 use super::providers;
-use super::{Config, Origin, compaction, slots};
+use super::{Config, Origin, compaction, gateway, slots};
 use crate::engine::{BUNDLED, Isolation};
 use crate::trust::Keys;
 
@@ -66,7 +66,8 @@ pub(super) fn together(config: &Config) -> Result<(), ConfigError> {
         let help = "`minisign -G` makes a key pair; the public one goes here";
         return Err(clash(config, &["plugins.trusted_keys"], error.to_string(), help));
     }
-    providers::together(config)
+    providers::together(config)?;
+    gateway::together(config)
 }
 
 /// A mistake at the first of `keys` that the file holds.

@@ -38,7 +38,7 @@ pub fn explain(config: &Config) -> Vec<ExplainRow> {
 /// ours, one for each value in it.
 fn rows(config: &Config, setting: &Setting) -> Vec<ExplainRow> {
     let path = setting.path();
-    if matches!(setting.allowed, Allowed::Foreign | Allowed::Texts) {
+    if matches!(setting.allowed, Allowed::Foreign | Allowed::Texts | Allowed::Upstreams) {
         return foreign_rows(config, setting);
     }
     let Some(star) = path.iter().position(|name| *name == "*") else {
@@ -126,7 +126,7 @@ fn foreign_rows(config: &Config, setting: &Setting) -> Vec<ExplainRow> {
         };
         let key = places::dotted(&place.path);
         rows.push(ExplainRow {
-            value: if is_secret { NOT_SHOWN.into() } else { written.to_owned() },
+            value: if is_secret { NOT_SHOWN.into() } else { without_password(written.to_owned()) },
             unit: String::new(),
             source: source(config, &key),
             reason: setting.reason.to_owned(),
@@ -164,6 +164,7 @@ fn resolved(config: &Config, path: &[String]) -> Value {
         "store" => serde_json::to_value(&config.store),
         "tools" => serde_json::to_value(&config.tools),
         "mcp" => serde_json::to_value(&config.mcp),
+        "gateway" => serde_json::to_value(&config.gateway),
         _ => return Value::Null,
     };
     let lookup = |value: Value, name: &String| value.get(name).cloned().unwrap_or(Value::Null);

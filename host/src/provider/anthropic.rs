@@ -19,6 +19,8 @@ mod tools;
 #[cfg(test)]
 mod tests;
 
+pub(super) use decoder::count as count_usage;
+
 use serde_json::{Map, Value, json};
 
 use super::dialect::{Decoder, Dialect};

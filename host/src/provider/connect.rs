@@ -50,7 +50,7 @@ pub enum ConnectError {
 /// [`ConnectError`].
 pub fn connect(name: &str, settings: &ProviderSettings) -> Result<Arc<dyn Client>, ConnectError> {
     let dialect = dialect(settings);
-    let key = key(name, settings)?;
+    let key = key_of(name, settings)?;
     Ok(Arc::new(HttpClient::new(name, dialect, key, settings)?))
 }
 
@@ -70,7 +70,12 @@ fn dialect(settings: &ProviderSettings) -> Box<dyn Dialect> {
     }
 }
 
-fn key(name: &str, settings: &ProviderSettings) -> Result<Key, ConnectError> {
+/// The key of a provider by its settings. A key command has not run yet.
+///
+/// # Errors
+///
+/// [`ConnectError`].
+pub fn key_of(name: &str, settings: &ProviderSettings) -> Result<Key, ConnectError> {
     let command = &settings.api_key_command;
     if !command.is_empty() {
         return match settings.api_key_env {

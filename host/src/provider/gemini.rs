@@ -16,6 +16,8 @@ mod thinking;
 #[cfg(test)]
 mod tests;
 
+pub(super) use decoder::read_usage;
+
 use std::collections::HashSet;
 
 use ctxhost_engine_api::ToolSpec;

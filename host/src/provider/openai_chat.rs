@@ -11,6 +11,8 @@ mod compat;
 mod decoder;
 mod messages;
 
+pub(super) use decoder::read_usage;
+
 use serde_json::Value;
 
 pub use compat::{Compat, CompatSettings, MaxTokensField};

@@ -19,6 +19,8 @@ mod rules;
 #[cfg(test)]
 mod tests;
 
+pub(super) use decoder::usage as read_usage;
+
 use serde_json::Value;
 
 use super::dialect::{Decoder, Dialect, StreamFault};

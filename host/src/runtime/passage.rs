@@ -54,13 +54,13 @@ impl Runtime {
         Ok(Passage { shared, held, lane })
     }
 
-    /// Begins a session in memory, which [`Passage::keep_in`] puts on a disk. Tools work in `cwd`.
+    /// Takes over a session of somebody who has all of it and sends it again, so that no append need be
+    /// waited for. One in memory is put on a disk by [`Passage::keep_in`].
     ///
     /// # Errors
     ///
     /// As [`Runtime::adopt_session`].
     pub fn adopt_guest(&self, session: Session) -> Result<SessionId, TurnError> {
-        // The client has the whole history and sends it again, so no append is waited for.
         self.adopt_session(session.with_sync(SyncPolicy::Os))
     }
 

@@ -4,7 +4,9 @@ use std::path::Path;
 
 use axum::body::Bytes;
 use ctxhost::config::Config;
-use ctxhost::gateway::exchange::{Answer, Door, Exchange, Forward, Incoming, Taken};
+use ctxhost::gateway::exchange::{
+    Answer, Door, Exchange, ExchangeSettings, Forward, Incoming, Taken,
+};
 use ctxhost::provider::message::Usage;
 use ctxhost::provider::{ProviderError, Reason};
 use ctxhost::runtime::{Runtime, RuntimeBuilder};
@@ -534,6 +536,53 @@ async fn what_was_counted_is_learned_and_files_are_their_owners() {
         let mode = |path: &Path| path.metadata().unwrap().permissions().mode() & 0o777;
         assert_eq!((mode(&folder), mode(key), mode(&file)), (0o700, 0o700, 0o600));
     }
+}
+
+#[tokio::test]
+async fn a_state_folder_that_cannot_be_used_costs_no_request() {
+    let state = tempfile::tempdir().unwrap();
+    std::fs::write(state.path().join("gateway"), "no folder").unwrap();
+    let gateway = Gateway::open(state.path(), WINDOW_TOKENS).await;
+    let mut client = Client::new(Wire::Anthropic);
+    let (mut sessions, mut compactions) = (Vec::new(), 0);
+    for turn in 0..10 {
+        work(&mut client, turn, 12_000);
+        let forward = gateway.ask(&client).await;
+        assert_lawful(&client, &forward.body);
+        compactions += usize::from(forward.truth.compaction == "applied");
+        sessions.push(forward.truth.session);
+        client.answer("Done.");
+    }
+    sessions.dedup();
+    assert!(sessions.len() == 1 && compactions > 0, "{sessions:?} {compactions}");
+    gateway.close().await;
+}
+
+#[tokio::test]
+async fn what_nobody_goes_on_with_leaves_memory_and_comes_back_from_its_file() {
+    let state = tempfile::tempdir().unwrap();
+    let mut gateway = Gateway::open(state.path(), WINDOW_TOKENS).await;
+    let few = ExchangeSettings { conversations: 2, ..ExchangeSettings::default() };
+    gateway.exchange = gateway.exchange.with_settings(few);
+    let mut client = Client::new(Wire::Anthropic);
+    for turn in 0..6 {
+        work(&mut client, turn, 12_000);
+        gateway.ask(&client).await;
+        client.answer("Done.");
+    }
+    client.say("Stay.");
+    let before = gateway.ask(&client).await;
+    for other in 0..5 {
+        let mut side = Client::new(Wire::Anthropic);
+        side.say(&format!("Side call {other}."));
+        gateway.ask(&side).await;
+    }
+    // The old session is closed while nobody waits for it.
+    tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    let after = gateway.ask(&client).await;
+    assert_eq!(text(&after.body), text(&before.body));
+    assert_eq!(after.truth.session, before.truth.session);
+    gateway.close().await;
 }
 
 proptest! {

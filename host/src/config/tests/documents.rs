@@ -54,7 +54,7 @@ fn the_catalogue_holds_every_field_and_no_other() {
         "model": config.model, "swap": config.swap, "agent": config.agent,
         "session": config.session, "retention": config.retention, "compaction": config.compaction, "failover": config.failover, "shadow": config.shadow,
         "accounting": config.accounting, "store": config.store, "summariser": config.summariser,
-        "tools": config.tools, "mcp": config.mcp, "providers": config.providers,
+        "gateway": config.gateway, "tools": config.tools, "mcp": config.mcp, "providers": config.providers,
     });
     let mut fields = BTreeSet::new();
     leaves("", &document, &mut fields);
@@ -88,6 +88,7 @@ fn every_setting_is_read() {
             Allowed::Whole(least) => (least + 500_000).to_string(),
             Allowed::Number(_, most) => format!("{most:?}"),
             Allowed::Texts => "{ a = \"x\" }".into(),
+            Allowed::Upstreams => "{ openai = \"https://x\" }".into(),
             Allowed::Foreign => "{ a = 1 }".into(),
         };
         let key = setting.key.replace('*', "x");

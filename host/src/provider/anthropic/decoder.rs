@@ -121,7 +121,7 @@ fn stop_reason(raw: &str) -> StopReason {
 }
 
 /// Each count replaces the earlier one; what is not said stays.
-fn count(usage: &mut Usage, said: Option<&Value>) {
+pub(in crate::provider) fn count(usage: &mut Usage, said: Option<&Value>) {
     let take = |name: &str, into: &mut u64| {
         if let Some(tokens) = said.and_then(|said| said.get(name)).and_then(Value::as_u64) {
             *into = tokens;

@@ -155,6 +155,13 @@ fn block(piece: &str, is_thought: bool, signature: Option<String>) -> Content {
     }
 }
 
+/// What a usage object says.
+pub(in crate::provider) fn read_usage(said: &Value) -> Usage {
+    let mut counts = Counts::default();
+    counts.take(Some(said));
+    counts.usage()
+}
+
 impl Counts {
     /// Each count replaces the earlier one; what is not said stays.
     fn take(&mut self, said: Option<&Value>) {

@@ -234,7 +234,7 @@ fn stop_reason(finish_reason: &str, has_calls: bool) -> StopReason {
 }
 
 /// The prompt is counted whole by the provider, so what came from a cache is taken out of it.
-fn read_usage(usage: &Value) -> Usage {
+pub(in crate::provider) fn read_usage(usage: &Value) -> Usage {
     let number = |path: &str| usage.pointer(path).and_then(Value::as_u64);
     let prompt = number("/prompt_tokens").unwrap_or(0);
     let cached = number("/prompt_tokens_details/cached_tokens");

@@ -156,7 +156,7 @@ fn stop_reason(reason: &str) -> StopReason {
 }
 
 /// OpenAI counts cached tokens as input, and thinking as output.
-fn usage(said: &Value) -> Usage {
+pub(in crate::provider) fn usage(said: &Value) -> Usage {
     let number = |path| said.pointer(path).and_then(Value::as_u64).unwrap_or(0);
     let prompt = number("/input_tokens");
     let cache_read = number("/input_tokens_details/cached_tokens").min(prompt);

@@ -69,7 +69,11 @@ impl Key {
     }
 
     /// The key; `None` for a server that wants none. The program runs once, however many ask.
-    pub(super) async fn read(&self) -> Result<Option<SecretString>, KeyError> {
+    ///
+    /// # Errors
+    ///
+    /// [`KeyError`].
+    pub async fn read(&self) -> Result<Option<SecretString>, KeyError> {
         let mut known = self.known.lock().await;
         if known.is_none() && !self.command.is_empty() {
             *known = Some(run(&self.command).await?);

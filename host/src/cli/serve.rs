@@ -1,0 +1,159 @@
+//! `ctxhost serve`: the gateway, until it is told to end.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use tokio_util::sync::CancellationToken;
+
+use super::failure::Failure;
+use super::output::Output;
+use super::setup;
+use crate::config::is_address;
+use crate::engine::state_folder;
+use crate::gateway::{Gateway, GatewayError, GatewayOptions};
+
+/// Let agents of others send their requests through the engine of the slot.
+///
+/// An agent is pointed at it by its base URL. What an engine need not touch goes on byte for byte.
+#[derive(Debug, clap::Args)]
+pub(super) struct Serve {
+    /// Address and port to listen on; port 0 for a free one [default: gateway.listen of the config].
+    #[arg(long, value_name = "ADDRESS")]
+    listen: Option<String>,
+    /// Who is asked: an address for all, or <dialect>=<address or provider>; may be given several times.
+    #[arg(long, value_name = "URL|DIALECT=URL", value_parser = parse_upstream)]
+    upstream: Vec<(Vec<&'static str>, String)>,
+    /// The gateway's certificates, PEM.
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    tls_cert: Option<PathBuf>,
+    /// The key of its certificate, PEM.
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_key: Option<PathBuf>,
+    /// Listen where other machines can reach it, without a token or without TLS.
+    #[arg(long)]
+    i_know_this_is_exposed: bool,
+}
+
+/// The dialects that agents speak, and how each of them is called in short.
+const DIALECTS: [(&str, &[&str]); 4] = [
+    ("anthropic-messages", &["anthropic", "claude"]),
+    ("openai-completions", &["openai", "openai-chat"]),
+    ("openai-responses", &["openai", "responses"]),
+    ("google-generative-ai", &["google", "gemini"]),
+];
+
+/// The dialects that are meant, and who is asked in them.
+fn parse_upstream(written: &str) -> Result<(Vec<&'static str>, String), String> {
+    if is_address(written) {
+        return Ok((DIALECTS.iter().map(|(name, _)| *name).collect(), written.to_owned()));
+    }
+    let Some((dialect, upstream)) = written.split_once('=') else {
+        return Err(
+            "write an address that begins with http:// or https://, or dialect=address".into()
+        );
+    };
+    let is_meant = |(name, short): &&(&str, &[&str])| *name == dialect || short.contains(&dialect);
+    let meant: Vec<_> = DIALECTS.iter().filter(is_meant).map(|(name, _)| *name).collect();
+    match meant.is_empty() {
+        true => {
+            Err(format!("`{dialect}` is no dialect; write anthropic, openai, responses or gemini"))
+        }
+        false => Ok((meant, upstream.to_owned())),
+    }
+}
+
+impl Serve {
+    pub(super) fn run(
+        self,
+        config_path: Option<&Path>,
+        output: &mut Output,
+    ) -> Result<ExitCode, Failure> {
+        let config = setup::find_config(config_path, &std::env::current_dir()?, output)?;
+        let options = self.options(GatewayOptions::of(&config, state_folder()));
+        let asks_for_token = options.token.is_some();
+        let threads = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+        threads.block_on(async {
+            // Whoever ends it as soon as it says that it listens must be heard.
+            let end = told_to_end()?;
+            let gateway = Gateway::bind(options).await?;
+            output.remark(&greeting(&gateway, asks_for_token));
+            gateway.serve(end).await;
+            Ok(ExitCode::SUCCESS)
+        })
+    }
+
+    fn options(self, options: GatewayOptions) -> GatewayOptions {
+        let mut upstreams = BTreeMap::new();
+        for (dialects, upstream) in self.upstream {
+            for dialect in dialects {
+                upstreams.insert(dialect.to_owned(), upstream.clone());
+            }
+        }
+        GatewayOptions {
+            listen: self.listen,
+            upstreams,
+            tls: self.tls_cert.zip(self.tls_key),
+            is_exposed: self.i_know_this_is_exposed,
+            ..options
+        }
+    }
+}
+
+/// Where it is, who serves, and what an agent has to be told.
+fn greeting(gateway: &Gateway, asks_for_token: bool) -> String {
+    let url = gateway.url();
+    let engine = gateway.runtime().engine();
+    let token = if asks_for_token { "  token asked for" } else { "" };
+    format!(
+        "ctxhost: listening {url}  engine {engine}{token}\n  \
+         ANTHROPIC_BASE_URL={url}  OPENAI_BASE_URL={url}/v1  GOOGLE_GEMINI_BASE_URL={url}"
+    )
+}
+
+/// Cancelled by the first signal to end. A second one ends the process at once, whatever is on its way.
+fn told_to_end() -> Result<CancellationToken, Failure> {
+    let end = CancellationToken::new();
+    let mut signals = Signals::listen()?;
+    let told = end.clone();
+    tokio::spawn(async move {
+        signals.next().await;
+        told.cancel();
+        signals.next().await;
+        std::process::exit(1);
+    });
+    Ok(end)
+}
+
+/// The signals that end a server.
+struct Signals {
+    interrupt: tokio::signal::unix::Signal,
+    terminate: tokio::signal::unix::Signal,
+}
+
+impl Signals {
+    fn listen() -> std::io::Result<Signals> {
+        use tokio::signal::unix::{SignalKind, signal};
+        Ok(Signals {
+            interrupt: signal(SignalKind::interrupt())?,
+            terminate: signal(SignalKind::terminate())?,
+        })
+    }
+
+    async fn next(&mut self) {
+        tokio::select! {
+            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => {}
+        }
+    }
+}
+
+impl From<GatewayError> for Failure {
+    fn from(error: GatewayError) -> Self {
+        match error {
+            GatewayError::Runtime(error) => error.into(),
+            GatewayError::KeyCommand(_) => Failure::internal(error.to_string()),
+            other => Failure::caller(other.to_string()),
+        }
+    }
+}

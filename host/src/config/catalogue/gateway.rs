@@ -1,0 +1,116 @@
+//! Settings of the gateway: how it listens, whom it asks, how much it takes.
+
+use super::{Allowed, MS, Setting, setting};
+
+/// In the order in which people read about them.
+pub(super) const SETTINGS: &[Setting] = &[
+    setting(
+        "gateway.listen",
+        "",
+        Allowed::Text,
+        "address and port; of this machine alone, because whoever reaches it may spend your money",
+    ),
+    setting(
+        "gateway.token_env",
+        "",
+        Allowed::Text,
+        "the variable that holds the token clients have to show; where it is not set, no token is asked for",
+    ),
+    setting(
+        "gateway.tls_cert",
+        "",
+        Allowed::Text,
+        "the certificates of the gateway itself in one PEM file, its own first; without them it speaks plain HTTP, which is no risk within one machine",
+    ),
+    setting("gateway.tls_key", "", Allowed::Text, "the key of the first of them, as PEM"),
+    setting(
+        "gateway.hosts",
+        "",
+        Allowed::List,
+        "names under which clients may call it, beside localhost and its own addresses; none, so that no name that somebody bends to this machine opens the door",
+    ),
+    setting(
+        "gateway.origins",
+        "",
+        Allowed::List,
+        "web pages that may call it, as their browser writes them, such as https://app.example; none, because a page you look at should not spend your money",
+    ),
+    setting(
+        "gateway.upstreams",
+        "",
+        Allowed::Upstreams,
+        "who is asked, by dialect: a provider below [providers], or an address; without it each dialect's owner, with the client's own key",
+    ),
+    setting(
+        "gateway.models",
+        "",
+        Allowed::Upstreams,
+        "who is asked for models whose names fit a pattern, such as \"qwen*\"; goes before upstreams",
+    ),
+    setting(
+        "gateway.pass_through",
+        "",
+        Allowed::Flag,
+        "whether requests are only passed on and no engine sees them; false, since the engine is what the gateway is for",
+    ),
+    setting(
+        "gateway.max_body_bytes",
+        "bytes",
+        Allowed::Whole(1_024),
+        "the largest body that an engine sees, larger ones get 413; twice what the largest provider takes",
+    ),
+    setting(
+        "gateway.max_header_bytes",
+        "bytes",
+        Allowed::Whole(8_192),
+        "the most that the headers of a request may take; those of agents are a tenth of it",
+    ),
+    setting(
+        "gateway.max_connections",
+        "connections",
+        Allowed::Whole(1),
+        "at the same time, more wait at the door; an agent has a handful",
+    ),
+    setting(
+        "gateway.max_requests",
+        "requests",
+        Allowed::Whole(1),
+        "at the same time, more are told to come again in a second; each holds its body until it is sent",
+    ),
+    setting(
+        "gateway.client_timeout_ms",
+        MS,
+        Allowed::Whole(1),
+        "how long a client may take for its headers, or pause within its body; whoever is slower holds a place for nothing",
+    ),
+    setting(
+        "gateway.hold_ms",
+        MS,
+        Allowed::Whole(0),
+        "how long the beginning of a stream is held back in which nothing is said yet; a refusal in it can then still be answered by a smaller request",
+    ),
+    setting(
+        "gateway.drain_ms",
+        MS,
+        Allowed::Whole(0),
+        "how long streams may go on when the gateway is told to end; most answers are whole within",
+    ),
+    setting(
+        "gateway.too_large_tries",
+        "requests",
+        Allowed::Whole(0),
+        "how often a request is made smaller that its upstream found too large; what does not fit then has something in it that nobody may leave out",
+    ),
+    setting(
+        "gateway.conversations",
+        "conversations",
+        Allowed::Whole(1),
+        "that stay in memory, the newest; others are read again from their files",
+    ),
+    setting(
+        "gateway.conversation_idle_ms",
+        MS,
+        Allowed::Whole(1),
+        "how long one stays there that nobody goes on with; a quarter of an hour is a long pause",
+    ),
+];

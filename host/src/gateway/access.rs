@@ -1,0 +1,252 @@
+//! Who may ask: the token, the name the gateway is called by, the page that asks.
+
+use std::hint::black_box;
+use std::net::{IpAddr, SocketAddr};
+
+use axum::http::header::{HOST, ORIGIN};
+use axum::http::uri::Authority;
+use axum::http::{HeaderMap, HeaderValue, Request, StatusCode, Uri};
+use secrecy::{ExposeSecret as _, SecretString};
+use sha2::{Digest as _, Sha256};
+
+/// The header that shows the gateway's token beside a key for the upstream.
+pub(super) const TOKEN_HEADER: &str = "x-ctxhost-token";
+
+/// Where clients show keys, and so may show the token.
+const SHOWN_IN: [&str; 4] = [TOKEN_HEADER, "authorization", "x-api-key", "x-goog-api-key"];
+
+/// What is asked of those who ask.
+#[derive(Debug)]
+pub(super) struct Access {
+    /// The digest of the token: one length for all.
+    token: Option<[u8; 32]>,
+    bound: SocketAddr,
+    hosts: Vec<String>,
+    origins: Vec<String>,
+}
+
+/// Why somebody is sent away.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Denied {
+    pub(super) status: StatusCode,
+    pub(super) message: String,
+}
+
+impl Access {
+    pub(super) fn new(
+        token: Option<&SecretString>,
+        bound: SocketAddr,
+        hosts: &[String],
+        origins: &[String],
+    ) -> Access {
+        let lower = |names: &[String]| names.iter().map(|name| name.to_ascii_lowercase()).collect();
+        Access {
+            token: token.map(|token| digest(token.expose_secret().as_bytes())),
+            bound,
+            hosts: lower(hosts),
+            origins: lower(origins),
+        }
+    }
+
+    /// Whether the gateway is called by a name of its own, and by no page of a stranger.
+    ///
+    /// A name that somebody else owns can be bent to this machine (DNS rebinding), and then a page of
+    /// theirs would be of the same origin. An address cannot.
+    pub(super) fn check_caller<B>(&self, request: &Request<B>) -> Result<(), Denied> {
+        let called = called(request.uri(), request.headers());
+        let Some(called) = called.filter(|name| self.is_own(name)) else {
+            return Err(Denied {
+                status: StatusCode::MISDIRECTED_REQUEST,
+                message: "this gateway does not go by that name; call it by its address, or add the name to gateway.hosts".into(),
+            });
+        };
+        match request.headers().get(ORIGIN) {
+            Some(origin) if !self.is_welcome(origin, &called) => Err(Denied {
+                status: StatusCode::FORBIDDEN,
+                message: "pages of that origin may not ask here; add it to gateway.origins if they should".into(),
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether the token was shown, where there is one.
+    pub(super) fn check_token<B>(&self, request: &Request<B>) -> Result<(), Denied> {
+        let headers = request.headers();
+        let in_headers = SHOWN_IN.iter().filter_map(|name| headers.get(*name));
+        let is_shown = in_headers.into_iter().any(|value| self.is_token(value))
+            || key_in(request.uri()).is_some_and(|key| self.is_token_text(key.as_bytes()));
+        if self.token.is_none() || is_shown {
+            return Ok(());
+        }
+        Err(Denied {
+            status: StatusCode::UNAUTHORIZED,
+            message: format!(
+                "this gateway asks for a token: as the client's API key, or in the header {TOKEN_HEADER}"
+            ),
+        })
+    }
+
+    /// Takes out what was meant for the gateway: its token must reach no upstream.
+    pub(super) fn forget_token(&self, headers: &mut HeaderMap) {
+        for name in SHOWN_IN {
+            if headers.get(name).is_some_and(|value| self.is_token(value)) {
+                headers.remove(name);
+            }
+        }
+        headers.remove(TOKEN_HEADER);
+    }
+
+    /// The address without a token in it.
+    pub(super) fn without_token(&self, uri: Uri) -> Uri {
+        let is_token = key_in(&uri).is_some_and(|key| self.is_token_text(key.as_bytes()));
+        if !is_token {
+            return uri;
+        }
+        let kept = uri.query().unwrap_or_default().split('&').filter(|it| !it.starts_with("key="));
+        let query = kept.collect::<Vec<_>>().join("&");
+        let whole =
+            if query.is_empty() { uri.path().into() } else { format!("{}?{query}", uri.path()) };
+        whole.parse().unwrap_or_default()
+    }
+
+    fn is_token(&self, value: &HeaderValue) -> bool {
+        let value = value.as_bytes();
+        let bare = match value.split_at_checked(7) {
+            Some((scheme, rest)) if scheme.eq_ignore_ascii_case(b"bearer ") => rest.trim_ascii(),
+            _ => value,
+        };
+        self.is_token_text(bare)
+    }
+
+    /// In a time that does not tell how much of it was right.
+    fn is_token_text(&self, shown: &[u8]) -> bool {
+        let Some(token) = &self.token else { return false };
+        let pairs = token.iter().zip(digest(shown));
+        black_box(pairs.fold(0u8, |unlike, (one, other)| unlike | (one ^ other))) == 0
+    }
+
+    fn is_own(&self, name: &str) -> bool {
+        let host = host_of(name);
+        match host.trim_matches(['[', ']']).parse::<IpAddr>() {
+            Ok(ip) => ip.is_loopback() || ip == self.bound.ip() || self.bound.ip().is_unspecified(),
+            Err(_) => {
+                host == "localhost" || self.hosts.iter().any(|own| own == &host || own == name)
+            }
+        }
+    }
+
+    fn is_welcome(&self, origin: &HeaderValue, called: &str) -> bool {
+        let Ok(origin) = origin.to_str().map(str::to_ascii_lowercase) else { return false };
+        let own = origin.split_once("://").map(|(_, authority)| authority) == Some(called);
+        own || self.origins.contains(&origin)
+    }
+}
+
+/// The name and port that the request was sent to, in small letters.
+fn called(uri: &Uri, headers: &HeaderMap) -> Option<String> {
+    let in_header = || headers.get(HOST)?.to_str().ok().map(str::to_owned);
+    let name = uri.authority().map(Authority::to_string).or_else(in_header)?;
+    Some(name.to_ascii_lowercase()).filter(|name| !name.is_empty())
+}
+
+/// It without its port.
+fn host_of(name: &str) -> String {
+    let end = match name.rfind(']') {
+        Some(end) => end + 1,
+        None => name.find(':').unwrap_or(name.len()),
+    };
+    name.get(..end).unwrap_or(name).to_owned()
+}
+
+fn key_in(uri: &Uri) -> Option<&str> {
+    uri.query()?.split('&').find_map(|pair| pair.strip_prefix("key="))
+}
+
+fn digest(bytes: &[u8]) -> [u8; 32] {
+    Sha256::digest(bytes).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn access(token: Option<&str>) -> Access {
+        let token = token.map(SecretString::from);
+        let bound = "127.0.0.1:8787".parse().unwrap();
+        let own = ["gate.example".to_owned()];
+        Access::new(token.as_ref(), bound, &own, &["https://app.example".to_owned()])
+    }
+
+    fn request(headers: &[(&str, &str)]) -> Request<()> {
+        let mut request = Request::builder().uri("/v1/messages");
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        request.body(()).unwrap()
+    }
+
+    #[test]
+    fn it_answers_to_its_own_names_alone() {
+        let check = |host: &str| access(None).check_caller(&request(&[("host", host)]));
+        for own in ["localhost:8787", "127.0.0.1:8787", "127.0.0.2", "[::1]:1", "GATE.example:443"]
+        {
+            assert_eq!(check(own), Ok(()), "{own}");
+        }
+        for strange in
+            ["evil.example", "localhost.evil.example", "10.0.0.1", "gate.example.evil", ""]
+        {
+            let status = check(strange).map_err(|denied| denied.status);
+            assert_eq!(status, Err(StatusCode::MISDIRECTED_REQUEST), "{strange}");
+        }
+    }
+
+    #[test]
+    fn pages_are_welcome_where_they_are_named_or_its_own() {
+        let check = |origin: &str| {
+            let headers = [("host", "localhost:8787"), ("origin", origin)];
+            access(None).check_caller(&request(&headers)).is_ok()
+        };
+        assert!(check("http://localhost:8787"));
+        assert!(check("https://app.example"));
+        for strange in ["null", "https://evil.example", "http://localhost:1", "localhost:8787"] {
+            assert!(!check(strange), "{strange}");
+        }
+    }
+
+    #[test]
+    fn the_token_may_stand_wherever_a_client_has_its_key() {
+        let access = access(Some("a token"));
+        let check = |headers: &[(&str, &str)]| access.check_token(&request(headers)).is_ok();
+        assert!(check(&[("authorization", "Bearer a token")]));
+        assert!(check(&[("authorization", "bearer  a token")]));
+        assert!(check(&[("x-api-key", "a token")]));
+        assert!(check(&[("x-goog-api-key", "a token")]));
+        assert!(check(&[("x-ctxhost-token", "a token"), ("authorization", "Bearer other")]));
+        assert!(!check(&[]));
+        assert!(!check(&[("authorization", "Bearer a toke")]));
+        assert!(!check(&[("authorization", "Bearer a tokens")]));
+        assert!(!check(&[("x-api-key", "")]));
+    }
+
+    #[test]
+    fn the_token_goes_no_further_and_keys_do() {
+        let access = access(Some("a token"));
+        let mut headers = request(&[
+            ("authorization", "Bearer a token"),
+            ("x-api-key", "the upstream's"),
+            ("x-ctxhost-token", "anything"),
+        ])
+        .headers()
+        .clone();
+        access.forget_token(&mut headers);
+        assert_eq!(headers.keys().map(|name| name.as_str()).collect::<Vec<_>>(), ["x-api-key"]);
+        let uri = |text: &str| access.without_token(text.parse().unwrap()).to_string();
+        assert_eq!(uri("/a?key=a%20token&b=c"), "/a?key=a%20token&b=c");
+        assert_eq!(uri("/a?b=c&key=x"), "/a?b=c&key=x");
+    }
+
+    #[test]
+    fn without_a_token_nobody_is_asked_for_one() {
+        assert_eq!(access(None).check_token(&request(&[])), Ok(()));
+    }
+}

@@ -1,0 +1,403 @@
+//! The server: it binds, lets connections in, and lets streams end before it does.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::{Request, State};
+use axum::http::{Response, StatusCode};
+use axum::middleware::{self, Next};
+use axum::routing::get;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto;
+use hyper_util::server::graceful::{GracefulShutdown, Watcher};
+use hyper_util::service::TowerToHyperService;
+use secrecy::SecretString;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
+use tokio_rustls::TlsAcceptor;
+use tokio_util::sync::CancellationToken;
+
+use super::access::{Access, Denied};
+use super::complaint::complaint;
+use super::door::dialect_of;
+use super::error::GatewayError;
+use super::exchange::{Exchange, ExchangeSettings};
+use super::tls;
+use super::traffic::{self, House};
+use super::upstream::Upstreams;
+use crate::config::{Config, GatewaySettings};
+use crate::media::MediaHome;
+use crate::runtime::setup::failure_book;
+use crate::runtime::{Runtime, RuntimeBuilder};
+
+/// How a gateway is opened: the config, and what goes before it.
+#[derive(Clone, Debug)]
+pub struct GatewayOptions {
+    /// The config.
+    pub config: Config,
+    /// The folder of everything it keeps: sessions below `gateway`, engines' values, the book of failures.
+    pub state: PathBuf,
+    /// Address and port, instead of `gateway.listen`.
+    pub listen: Option<String>,
+    /// Upstreams by dialect, as `gateway.upstreams` has them; they go before those.
+    pub upstreams: BTreeMap<String, String>,
+    /// The token that clients have to show; `None` asks for none.
+    pub token: Option<SecretString>,
+    /// Certificate and key, instead of `gateway.tls_cert` and `gateway.tls_key`.
+    pub tls: Option<(PathBuf, PathBuf)>,
+    /// Whether others than this machine may reach it although nothing protects it.
+    pub is_exposed: bool,
+    /// Whether the config's file is followed while it runs.
+    pub follows: bool,
+    /// Doors of others: they are behind the same checks of name, page and token.
+    pub routes: Router,
+    /// Doors that ask for no token of ours: they ask for one of their own, or show nothing.
+    pub open_routes: Router,
+}
+
+impl GatewayOptions {
+    /// As the config says, with the token of its variable.
+    pub fn of(config: &Config, state: impl Into<PathBuf>) -> GatewayOptions {
+        let token = std::env::var(&config.gateway.token_env).unwrap_or_default();
+        let token = Some(token.trim()).filter(|token| !token.is_empty()).map(SecretString::from);
+        GatewayOptions {
+            config: config.clone(),
+            state: state.into(),
+            listen: None,
+            upstreams: BTreeMap::new(),
+            token,
+            tls: None,
+            is_exposed: false,
+            follows: true,
+            routes: Router::new(),
+            open_routes: Router::new(),
+        }
+    }
+}
+
+fn exchange_settings(settings: &GatewaySettings) -> ExchangeSettings {
+    ExchangeSettings {
+        conversations: settings.conversations,
+        conversation_idle_ms: settings.conversation_idle_ms,
+        too_large_tries: settings.too_large_tries,
+        ..ExchangeSettings::default()
+    }
+}
+
+/// A gateway that is bound to its port. Requests wait until it serves.
+pub struct Gateway {
+    listener: TcpListener,
+    address: SocketAddr,
+    acceptor: Option<TlsAcceptor>,
+    house: Arc<House>,
+    runtime: Runtime,
+    routes: Router,
+}
+
+impl std::fmt::Debug for Gateway {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Gateway").field("address", &self.address).finish_non_exhaustive()
+    }
+}
+
+impl Gateway {
+    /// Opens the engines, binds the port.
+    ///
+    /// # Errors
+    ///
+    /// [`GatewayError`].
+    pub async fn bind(options: GatewayOptions) -> Result<Gateway, GatewayError> {
+        let settings = options.config.gateway.clone();
+        let acceptor = acceptor(&options, &settings)?;
+        let wanted = options.listen.as_deref().unwrap_or(&settings.listen);
+        let wanted = resolved(wanted).await?;
+        if !options.is_exposed {
+            refuse_exposure(wanted, options.token.is_some(), acceptor.is_some())?;
+        }
+        let upstreams = Upstreams::of(&options.config, &options.upstreams)?;
+        let runtime = runtime(&options).await?;
+        let exchange = Exchange::new(runtime.clone(), &options.config, &options.state);
+        let exchange = Arc::new(exchange.with_settings(exchange_settings(&settings)));
+        let listener = TcpListener::bind(wanted);
+        let unbound = |cause| GatewayError::Bind { address: wanted.to_string(), cause };
+        let listener = listener.await.map_err(unbound)?;
+        let address = listener.local_addr().map_err(unbound)?;
+        let token = options.token.as_ref();
+        let house = Arc::new(House {
+            access: Access::new(token, address, &settings.hosts, &settings.origins),
+            exchange,
+            upstreams,
+            places: Arc::new(Semaphore::new(settings.max_requests)),
+            is_closing: AtomicBool::new(false),
+            windows: options.config.models.clone(),
+            settings,
+        });
+        let routes = routes(&house, options.routes, options.open_routes);
+        Ok(Gateway { listener, address, acceptor, house, runtime, routes })
+    }
+
+    /// The address that it is bound to.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The same for clients: `http://127.0.0.1:8787`.
+    pub fn url(&self) -> String {
+        let scheme = if self.acceptor.is_some() { "https" } else { "http" };
+        format!("{scheme}://{}", self.address)
+    }
+
+    /// The runtime that holds its engines and sessions.
+    pub fn runtime(&self) -> &Runtime {
+        &self.runtime
+    }
+
+    /// Serves until `end` is cancelled, and then until the answers that are on their way are whole, at
+    /// most for `gateway.drain_ms`.
+    pub async fn serve(self, end: CancellationToken) {
+        let Gateway { listener, acceptor, house, runtime, routes, .. } = self;
+        let connections = Arc::new(Semaphore::new(house.settings.max_connections));
+        let door = Arc::new(DoorKeeper::new(&house.settings, acceptor, routes));
+        let open = GracefulShutdown::new();
+        while let Some(stream) = next(&listener, &end).await {
+            let place = tokio::select! {
+                place = connections.clone().acquire_owned() => place,
+                () = end.cancelled() => break,
+            };
+            let (door, watcher) = (door.clone(), open.watcher());
+            tokio::spawn(async move {
+                let _place = place;
+                door.let_in(stream, watcher).await;
+            });
+        }
+        house.is_closing.store(true, Ordering::Relaxed);
+        drop(listener);
+        let drain = Duration::from_millis(house.settings.drain_ms);
+        if timeout(drain, open.shutdown()).await.is_err() {
+            tracing::warn!("answers were cut off that had not ended in time; see gateway.drain_ms");
+        }
+        runtime.finish().await;
+    }
+}
+
+/// The next client; `None` when it is time to end.
+async fn next(listener: &TcpListener, end: &CancellationToken) -> Option<TcpStream> {
+    /// After an error such as too many open files: trying at once would only burn the processor.
+    const PAUSE: Duration = Duration::from_millis(50);
+    loop {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            () = end.cancelled() => return None,
+        };
+        match accepted {
+            Ok((stream, _)) => return Some(stream),
+            Err(error) if is_of_the_client(&error) => {}
+            Err(error) => {
+                tracing::error!(%error, "no connection can be taken");
+                tokio::time::sleep(PAUSE).await;
+            }
+        }
+    }
+}
+
+fn is_of_the_client(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset)
+}
+
+/// Who lets connections in.
+struct DoorKeeper {
+    http: auto::Builder<TokioExecutor>,
+    acceptor: Option<TlsAcceptor>,
+    patience: Duration,
+    routes: Router,
+}
+
+impl DoorKeeper {
+    fn new(settings: &GatewaySettings, acceptor: Option<TlsAcceptor>, routes: Router) -> Self {
+        let patience = Duration::from_millis(settings.client_timeout_ms);
+        let mut http = auto::Builder::new(TokioExecutor::new());
+        http.http1().timer(TokioTimer::new()).header_read_timeout(patience);
+        http.http2()
+            .timer(TokioTimer::new())
+            .keep_alive_interval(patience)
+            .max_header_list_size(settings.max_header_bytes);
+        DoorKeeper { http, acceptor, patience, routes }
+    }
+
+    async fn let_in(&self, stream: TcpStream, watcher: Watcher) {
+        // Small events shall arrive as they are sent; that they may not is no reason to refuse them.
+        let _ = stream.set_nodelay(true);
+        let service = TowerToHyperService::new(self.routes.clone());
+        let outcome = match &self.acceptor {
+            None => {
+                let connection = self.http.serve_connection(TokioIo::new(stream), service);
+                watcher.watch(connection.into_owned()).await
+            }
+            Some(acceptor) => match timeout(self.patience, acceptor.accept(stream)).await {
+                Ok(Ok(stream)) => {
+                    let connection = self.http.serve_connection(TokioIo::new(stream), service);
+                    watcher.watch(connection.into_owned()).await
+                }
+                Ok(Err(error)) => Err(error.into()),
+                Err(_) => Err("no handshake in time".into()),
+            },
+        };
+        if let Err(error) = outcome {
+            tracing::debug!(%error, "a connection ended early");
+        }
+    }
+}
+
+/// Everything that can be asked here, behind its checks.
+fn routes(house: &Arc<House>, guarded: Router, open: Router) -> Router {
+    let guarded = Router::new()
+        .fallback(|State(house): State<Arc<House>>, request: Request| {
+            traffic::answer(house, request)
+        })
+        .with_state(house.clone())
+        .merge(guarded)
+        .layer(middleware::from_fn_with_state(house.clone(), ask_for_token));
+    Router::new()
+        .route("/", get(|| async { "ctxhost\n" }))
+        .route("/health", get(health))
+        .route("/healthz", get(|| async { "ok\n" }))
+        .route("/readyz", get(ready))
+        .with_state(house.clone())
+        .merge(open)
+        .fallback_service(guarded)
+        .layer(middleware::from_fn_with_state(house.clone(), look_at_caller))
+}
+
+async fn health(State(house): State<Arc<House>>) -> Response<axum::body::Body> {
+    let status = if house.is_ready() { "healthy" } else { "busy" };
+    let body = serde_json::json!({
+        "status": status, "service": "ctxhost", "version": env!("CARGO_PKG_VERSION"),
+    });
+    traffic::json(StatusCode::OK, body.to_string().into())
+}
+
+async fn ready(State(house): State<Arc<House>>) -> (StatusCode, &'static str) {
+    match house.is_ready() {
+        true => (StatusCode::OK, "ready\n"),
+        false => (StatusCode::SERVICE_UNAVAILABLE, "not ready\n"),
+    }
+}
+
+async fn look_at_caller(
+    State(house): State<Arc<House>>,
+    request: Request,
+    next: Next,
+) -> Response<axum::body::Body> {
+    let size = |(name, value): (&axum::http::HeaderName, &axum::http::HeaderValue)| {
+        name.as_str().len() + value.len()
+    };
+    let bytes: usize = request.headers().iter().map(size).sum();
+    if bytes as u64 > u64::from(house.settings.max_header_bytes) {
+        let message = "the headers are larger than gateway.max_header_bytes".to_owned();
+        let status = StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE;
+        return sent_away(&request, Denied { status, message });
+    }
+    match house.access.check_caller(&request) {
+        Ok(()) => next.run(request).await,
+        Err(denied) => sent_away(&request, denied),
+    }
+}
+
+async fn ask_for_token(
+    State(house): State<Arc<House>>,
+    request: Request,
+    next: Next,
+) -> Response<axum::body::Body> {
+    match house.access.check_token(&request) {
+        Ok(()) => next.run(request).await,
+        Err(denied) => sent_away(&request, denied),
+    }
+}
+
+fn sent_away(request: &Request, denied: Denied) -> Response<axum::body::Body> {
+    let dialect = dialect_of(request.uri(), request.headers());
+    complaint(dialect, denied.status, &denied.message)
+}
+
+fn acceptor(
+    options: &GatewayOptions,
+    settings: &GatewaySettings,
+) -> Result<Option<TlsAcceptor>, GatewayError> {
+    let of_config = || Some((settings.tls_cert.as_deref()?, settings.tls_key.as_deref()?));
+    let given = options.tls.as_ref().map(|(cert, key)| (cert.as_path(), key.as_path()));
+    let files: Option<(&Path, &Path)> = given.or_else(of_config);
+    files.map(|(cert, key)| tls::acceptor(cert, key)).transpose()
+}
+
+async fn resolved(wanted: &str) -> Result<SocketAddr, GatewayError> {
+    let bad = |problem: String| GatewayError::Address { address: wanted.to_owned(), problem };
+    let mut addresses =
+        tokio::net::lookup_host(wanted).await.map_err(|error| bad(error.to_string()))?;
+    addresses.next().ok_or_else(|| bad("nobody has that name".into()))
+}
+
+/// Whoever reaches the gateway may spend the person's money and read their sessions.
+fn refuse_exposure(address: SocketAddr, token: bool, tls: bool) -> Result<(), GatewayError> {
+    if address.ip().is_loopback() {
+        return Ok(());
+    }
+    const SET_TOKEN: &str = "set the variable of gateway.token_env";
+    let (lacks, advice) = match (tls, token) {
+        (true, true) => return Ok(()),
+        (false, true) => ("TLS", "use --tls-cert and --tls-key"),
+        (true, false) => ("a token", SET_TOKEN),
+        (false, false) => (
+            "TLS and a token",
+            "use --tls-cert and --tls-key, and set the variable of gateway.token_env",
+        ),
+    };
+    Err(GatewayError::Exposed { address: address.to_string(), lacks, advice })
+}
+
+/// The engines and sessions behind it. Agents bring models and tools of their own.
+async fn runtime(options: &GatewayOptions) -> Result<Runtime, GatewayError> {
+    let mut config = options.config.clone();
+    config.agent.model = None;
+    config.agent.fallbacks = Vec::new();
+    let state = &options.state;
+    let mut builder = RuntimeBuilder::of(&config)
+        .without_builtin_tools()
+        .store_folder(state.join("store"))
+        .memory_folder(state.join("memory"))
+        .shadow_ledger(state.join(crate::runtime::shadow::ledger::FILE_NAME))
+        .failures(failure_book(&config, state))
+        .media(MediaHome::below(state));
+    if options.follows && !config.name().is_empty() {
+        builder = builder.follow(config.name(), state);
+    }
+    Ok(builder.build().await?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_shown_to_other_machines_unprotected() {
+        let refused = |address: &str, token, tls| {
+            let refused = refuse_exposure(address.parse().unwrap(), token, tls);
+            refused.map_err(|error| error.to_string())
+        };
+        for own in ["127.0.0.1:1", "127.8.8.8:1", "[::1]:1"] {
+            assert_eq!(refused(own, false, false), Ok(()));
+        }
+        assert_eq!(refused("0.0.0.0:8787", true, true), Ok(()));
+        let error = refused("0.0.0.0:8787", true, false).unwrap_err();
+        assert!(error.starts_with("refusing to listen on 0.0.0.0:8787 without TLS;"), "{error}");
+        let error = refused("[::]:8787", false, true).unwrap_err();
+        assert!(error.contains("without a token"), "{error}");
+        assert!(refused("10.1.1.1:1", false, false).unwrap_err().contains("TLS and a token"));
+    }
+}

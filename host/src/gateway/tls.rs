@@ -1,0 +1,63 @@
+//! Certificates: the gateway's own, and what it takes for good in others.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use hyper_rustls::ConfigBuilderExt as _;
+use rustls::crypto::CryptoProvider;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::{ClientConfig, RootCertStore, ServerConfig};
+use tokio_rustls::TlsAcceptor;
+
+use super::error::GatewayError;
+
+fn provider() -> Arc<CryptoProvider> {
+    Arc::new(rustls::crypto::aws_lc_rs::default_provider())
+}
+
+/// What speaks TLS with clients.
+pub(super) fn acceptor(certificates: &Path, key: &Path) -> Result<TlsAcceptor, GatewayError> {
+    let bad = |path: &Path, problem: String, wanted| GatewayError::Tls {
+        path: path.to_owned(),
+        problem,
+        wanted,
+    };
+    const CHAIN: &str = "the certificate and those that vouch for it";
+    const KEY: &str = "the private key of the certificate";
+    let chain = CertificateDer::pem_file_iter(certificates)
+        .and_then(Iterator::collect::<Result<Vec<_>, _>>)
+        .map_err(|error| bad(certificates, error.to_string(), CHAIN))?;
+    if chain.is_empty() {
+        return Err(bad(certificates, "there is no certificate in it".into(), CHAIN));
+    }
+    let private =
+        PrivateKeyDer::from_pem_file(key).map_err(|error| bad(key, error.to_string(), KEY))?;
+    let mut config = ServerConfig::builder_with_provider(provider())
+        .with_safe_default_protocol_versions()
+        .and_then(|builder| builder.with_no_client_auth().with_single_cert(chain, private))
+        .map_err(|error| bad(key, error.to_string(), KEY))?;
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    Ok(TlsAcceptor::from(Arc::new(config)))
+}
+
+/// What upstreams' certificates are judged by: this machine's own authorities. Without any, no
+/// upstream is trusted, and plain HTTP still works.
+pub(super) fn trusted() -> Result<ClientConfig, GatewayError> {
+    let versions =
+        || ClientConfig::builder_with_provider(provider()).with_safe_default_protocol_versions();
+    let unusable = |error: rustls::Error| GatewayError::Upstream {
+        upstream: "https".into(),
+        problem: error.to_string(),
+    };
+    let verifying = versions().and_then(|builder| builder.try_with_platform_verifier());
+    match verifying {
+        Ok(builder) => Ok(builder.with_no_client_auth()),
+        Err(error) => {
+            tracing::error!(%error, "no upstream's certificate can be checked; install ca-certificates");
+            let builder = versions().map_err(unusable)?;
+            let nobody = builder.with_root_certificates(RootCertStore::empty());
+            Ok(nobody.with_no_client_auth())
+        }
+    }
+}

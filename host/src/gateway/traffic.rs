@@ -1,0 +1,423 @@
+//! One request through the gateway: read, taken, asked, answered.
+//!
+//! ```text
+//!  client ─► door? ─ no ─► passed on as it comes, both ways
+//!              │ yes
+//!              ▼
+//!            whole body ─► exchange.take ─► upstream ─► beginning ─┬─ says something ─► passing ─► client
+//!                               ▲                                  │
+//!                               └── exchange.too_large ◄── overflow┘
+//! ```
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use axum::body::{Body, Bytes};
+use axum::http::header::{ACCEPT_ENCODING, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, UPGRADE};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use super::access::Access;
+use super::beginning::{self, Beginning};
+use super::complaint::complaint;
+use super::door::{dialect_of, door};
+use super::exchange::{Answer, Door, Exchange, Forward, Incoming, Taken, Ticket, Truth};
+use super::limits::{self, Unread};
+use super::tap::{Counting, Passing};
+use super::upstream::{Envelope, Trouble, Upstream, Upstreams};
+use super::{models, route};
+use crate::config::{GatewaySettings, ModelSettings};
+use crate::provider::{DialectName, ProviderError, Reason};
+
+/// What every request needs.
+#[derive(Debug)]
+pub(super) struct House {
+    pub(super) settings: GatewaySettings,
+    pub(super) exchange: Arc<Exchange>,
+    pub(super) upstreams: Upstreams,
+    pub(super) access: Access,
+    /// Places for requests.
+    pub(super) places: Arc<Semaphore>,
+    /// Whether no more requests are wanted.
+    pub(super) is_closing: AtomicBool,
+    /// The windows that the config knows.
+    pub(super) windows: BTreeMap<String, ModelSettings>,
+}
+
+/// How often a request is asked again at most, whatever the exchange says: each time its body is sent.
+const ROUNDS_MAX: u32 = 16;
+
+/// Headers that speak of one connection, not of the request.
+const OF_THE_CONNECTION: [&str; 8] = [
+    "connection",
+    "keep-alive",
+    "proxy-authenticate",
+    "proxy-authorization",
+    "proxy-connection",
+    "te",
+    "transfer-encoding",
+    "upgrade",
+];
+
+/// What begins the names of our own headers.
+const OUR_HEADERS: &str = "x-ctxhost-";
+
+/// Answers a request, whatever it is.
+pub(super) async fn answer(house: Arc<House>, request: Request<Body>) -> Response<Body> {
+    let dialect = dialect_of(request.uri(), request.headers());
+    if request.headers().contains_key(UPGRADE) {
+        return no_upgrade(dialect);
+    }
+    let Ok(place) = house.places.clone().try_acquire_owned() else {
+        let message = "the gateway has too much to do; come again in a second";
+        return complaint(dialect, StatusCode::SERVICE_UNAVAILABLE, message);
+    };
+    match door(request.method(), request.uri().path()) {
+        Some(door) if !house.settings.pass_through => through(&house, door, request, place).await,
+        _ => past(&house, dialect, request, place).await,
+    }
+}
+
+/// WebSockets are not spoken: clients that hear so fall back to streams.
+fn no_upgrade(dialect: DialectName) -> Response<Body> {
+    let message = "this gateway speaks HTTP with server-sent events alone";
+    let mut response = complaint(dialect, StatusCode::UPGRADE_REQUIRED, message);
+    response.headers_mut().insert(UPGRADE, HeaderValue::from_static("HTTP/1.1"));
+    response
+}
+
+/// A request that no engine sees.
+async fn past(
+    house: &Arc<House>,
+    dialect: DialectName,
+    request: Request<Body>,
+    place: OwnedSemaphorePermit,
+) -> Response<Body> {
+    let (envelope, body) = unsealed(house, request);
+    let Some(upstream) = house.upstreams.choose(dialect, None) else { return nobody(dialect) };
+    if models::is_list(&envelope) {
+        return models::answer(house, dialect, &upstream, &envelope, place).await;
+    }
+    match upstream.send(&envelope, body).await {
+        Ok(response) => {
+            let (parts, rest) = response.into_parts();
+            let passing = Passing::new(Vec::new(), Some(rest), upstream.idle, Some(place));
+            response_of(parts.status, parts.headers, passing)
+        }
+        Err(trouble) => unreachable(dialect, &upstream, &trouble),
+    }
+}
+
+/// A request that an engine sees.
+async fn through(
+    house: &Arc<House>,
+    door: Door,
+    request: Request<Body>,
+    place: OwnedSemaphorePermit,
+) -> Response<Body> {
+    let dialect = door.dialect();
+    let (mut envelope, body) = unsealed_with_ours(house, request);
+    let pause = Duration::from_millis(house.settings.client_timeout_ms);
+    let body = match limits::whole(body, house.settings.max_body_bytes, pause).await {
+        Ok(body) => body,
+        Err(unread) => return not_read(house, dialect, unread),
+    };
+    let model = house.upstreams.go_by_model().then(|| route::model_of(&door, &body)).flatten();
+    let Some(upstream) = house.upstreams.choose(dialect, model.as_deref()) else {
+        return nobody(dialect);
+    };
+    let incoming = Incoming { door, headers: envelope.headers.clone(), body };
+    prepare(&mut envelope.headers);
+    let mut taken = house.exchange.take(&incoming).await;
+    let mut way = Way { house, door: incoming.door, upstream, envelope, place: Some(place) };
+    for _ in 0..ROUNDS_MAX {
+        match taken {
+            Taken::Answer(answer) => return answered_here(answer, &way.door),
+            Taken::Forward(forward) => match way.ask(forward).await {
+                Asked::Answered(response) => return response,
+                Asked::Again(next) => taken = next,
+            },
+        }
+    }
+    let message = "the upstream found every smaller form of this request too large";
+    complaint(dialect, StatusCode::BAD_REQUEST, message)
+}
+
+/// A request that has been taken, on its way to its upstream.
+struct Way<'a> {
+    house: &'a Arc<House>,
+    door: Door,
+    upstream: Arc<Upstream>,
+    envelope: Envelope,
+    place: Option<OwnedSemaphorePermit>,
+}
+
+/// What came of asking.
+enum Asked {
+    Answered(Response<Body>),
+    /// It was too large, and there is another form of it.
+    Again(Taken),
+}
+
+impl Way<'_> {
+    async fn ask(&mut self, forward: Forward) -> Asked {
+        let Forward { body, truth, ticket } = forward;
+        let dialect = self.door.dialect();
+        let response = match self.upstream.send(&self.envelope, Body::from(body)).await {
+            Ok(response) => response,
+            Err(trouble) => {
+                return Asked::Answered(told(
+                    unreachable(dialect, &self.upstream, &trouble),
+                    &truth,
+                    &self.door,
+                ));
+            }
+        };
+        let (parts, mut rest) = response.into_parts();
+        let began = self.begin(parts.status, &parts.headers, &mut rest).await;
+        let Beginning { head, refusal, is_whole } = match began {
+            Ok(beginning) => beginning,
+            Err(problem) => {
+                let response = broken(dialect, &self.upstream, &problem);
+                return Asked::Answered(told(response, &truth, &self.door));
+            }
+        };
+        let overflow = refusal.as_ref().and_then(|refusal| self.overflow(refusal));
+        let mut ticket = Some(ticket);
+        if let (Some(overflow), Some(held)) = (&overflow, ticket.take_if(|_| overflow.is_some()))
+            && let Some(next) = self.house.exchange.too_large(held, overflow).await
+        {
+            return Asked::Again(next);
+        }
+        let passing =
+            Passing::new(head, (!is_whole).then_some(rest), self.upstream.idle, self.place.take());
+        let passing = match ticket.filter(|_| refusal.is_none() && parts.status.is_success()) {
+            Some(ticket) => self.counted(passing, ticket, &parts.headers),
+            None => passing,
+        };
+        let response = response_of(parts.status, parts.headers, passing);
+        Asked::Answered(told(response, &truth, &self.door))
+    }
+
+    /// As much of the answer as tells whether it is one.
+    async fn begin(
+        &self,
+        status: StatusCode,
+        headers: &HeaderMap,
+        rest: &mut hyper::body::Incoming,
+    ) -> Result<Beginning, String> {
+        let idle = self.upstream.idle;
+        let hold = Duration::from_millis(self.house.settings.hold_ms);
+        if status.is_client_error() || status.is_server_error() {
+            return beginning::of_failure(rest, status.as_u16(), idle).await;
+        }
+        match self.door.is_answered_by_a_model() && is_stream(headers) {
+            true => beginning::of_stream(rest, hold, idle).await,
+            false => Ok(Beginning { head: Vec::new(), refusal: None, is_whole: false }),
+        }
+    }
+
+    /// The refusal as an error, where it says that the request is too large.
+    fn overflow(&self, refusal: &crate::provider::failure::Refusal) -> Option<ProviderError> {
+        if !self.door.is_answered_by_a_model() {
+            return None;
+        }
+        let classified = self.upstream.classifier.classify_of(&self.upstream.name, refusal);
+        (classified.reason == Reason::ContextOverflow)
+            .then(|| classified.into_error(&self.upstream.name, "", refusal.clone(), None))
+    }
+
+    fn counted(&self, passing: Passing, ticket: Ticket, headers: &HeaderMap) -> Passing {
+        if !self.door.is_answered_by_a_model() {
+            return passing;
+        }
+        let counting = Counting::of(self.door.dialect(), is_stream(headers));
+        let exchange = self.house.exchange.clone();
+        passing.counting(counting, Box::new(move |usage| exchange.answered(ticket, usage)))
+    }
+}
+
+fn is_stream(headers: &HeaderMap) -> bool {
+    let kind = headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    kind.trim_start().to_ascii_lowercase().starts_with("text/event-stream")
+}
+
+/// A request without what is meant for the gateway alone.
+fn unsealed(house: &House, request: Request<Body>) -> (Envelope, Body) {
+    let (mut envelope, body) = unsealed_with_ours(house, request);
+    forget_ours(&mut envelope.headers);
+    (envelope, body)
+}
+
+/// The same with our own headers still in it, but for the token.
+fn unsealed_with_ours(house: &House, request: Request<Body>) -> (Envelope, Body) {
+    let (parts, body) = request.into_parts();
+    let mut headers = parts.headers;
+    forget_connection(&mut headers);
+    house.access.forget_token(&mut headers);
+    let uri = house.access.without_token(parts.uri);
+    (Envelope { method: parts.method, uri, headers }, body)
+}
+
+/// The headers of a request whose answer is read along: its length is that of the body we send, and a
+/// compressed answer could not be read.
+fn prepare(headers: &mut HeaderMap) {
+    forget_ours(headers);
+    headers.remove(CONTENT_LENGTH);
+    headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+}
+
+fn forget_ours(headers: &mut HeaderMap) {
+    let is_ours = |name: &&HeaderName| name.as_str().starts_with(OUR_HEADERS);
+    let ours: Vec<HeaderName> = headers.keys().filter(is_ours).cloned().collect();
+    for name in ours {
+        headers.remove(name);
+    }
+}
+
+/// Takes out what speaks of the connection, and what the connection's own headers name.
+fn forget_connection(headers: &mut HeaderMap) {
+    let named = headers.get_all(CONNECTION).iter().filter_map(|value| value.to_str().ok());
+    let named = named.flat_map(|value| value.split(',')).map(|name| name.trim().to_owned());
+    let named: Vec<String> = named.collect();
+    for name in named.iter().map(String::as_str).chain(OF_THE_CONNECTION) {
+        headers.remove(name);
+    }
+}
+
+/// The upstream's answer, as it came.
+pub(super) fn response_of(
+    status: StatusCode,
+    mut headers: HeaderMap,
+    body: impl Into<Answering>,
+) -> Response<Body> {
+    forget_connection(&mut headers);
+    let Answering(body) = body.into();
+    let mut response = Response::new(body);
+    *response.status_mut() = status;
+    *response.headers_mut() = headers;
+    response
+}
+
+/// The body of an answer: on its way, or whole.
+pub(super) struct Answering(Body);
+
+impl From<Passing> for Answering {
+    fn from(passing: Passing) -> Self {
+        Answering(Body::new(passing))
+    }
+}
+
+impl From<Bytes> for Answering {
+    fn from(bytes: Bytes) -> Self {
+        Answering(Body::from(bytes))
+    }
+}
+
+/// An answer with the truth about it.
+fn told(mut response: Response<Body>, truth: &Truth, door: &Door) -> Response<Body> {
+    let tokens = truth.tokens.map(|tokens| tokens.to_string());
+    let told = [
+        ("x-ctxhost-engine", Some(truth.engine.as_str())),
+        ("x-ctxhost-tokens", tokens.as_deref()),
+        ("x-ctxhost-compaction", Some(truth.compaction)),
+        ("x-ctxhost-session", Some(truth.session.as_str())),
+    ];
+    for (name, value) in told {
+        let value = value.filter(|value| !value.is_empty());
+        if let Some(value) = value.and_then(|value| HeaderValue::try_from(value).ok()) {
+            response.headers_mut().insert(HeaderName::from_static(name), value);
+        }
+    }
+    response.extensions_mut().insert(truth.clone());
+    response.extensions_mut().insert(door.clone());
+    response
+}
+
+fn answered_here(answer: Answer, door: &Door) -> Response<Body> {
+    let mut response = Response::new(Body::from(answer.body));
+    *response.status_mut() = answer.status;
+    let kind = HeaderValue::from_static(answer.content_type);
+    response.headers_mut().insert(CONTENT_TYPE, kind);
+    told(response, &answer.truth, door)
+}
+
+fn nobody(dialect: DialectName) -> Response<Body> {
+    let message = "the gateway has nobody to ask in this dialect; name one in gateway.upstreams";
+    complaint(dialect, StatusCode::BAD_GATEWAY, message)
+}
+
+fn not_read(house: &House, dialect: DialectName, unread: Unread) -> Response<Body> {
+    match unread {
+        Unread::TooLarge => {
+            let max = house.settings.max_body_bytes;
+            let message = format!("the body is larger than {max} bytes (gateway.max_body_bytes)");
+            complaint(dialect, StatusCode::PAYLOAD_TOO_LARGE, &message)
+        }
+        Unread::TooSlow => {
+            let message = "the body did not come to its end (gateway.client_timeout_ms)";
+            complaint(dialect, StatusCode::REQUEST_TIMEOUT, message)
+        }
+        Unread::Broken => {
+            complaint(dialect, StatusCode::BAD_REQUEST, "the body did not come to its end")
+        }
+    }
+}
+
+/// An upstream that gave no answer at all.
+pub(super) fn unreachable(
+    dialect: DialectName,
+    upstream: &Upstream,
+    trouble: &Trouble,
+) -> Response<Body> {
+    let host = upstream.host();
+    tracing::warn!(upstream = host, ?trouble, "an upstream gave no answer");
+    match trouble {
+        Trouble::TooSlow(ms) => {
+            let message = format!("{host} began no answer within {ms} ms");
+            complaint(dialect, StatusCode::GATEWAY_TIMEOUT, &message)
+        }
+        Trouble::Unreachable(problem) => {
+            let message = format!("{host} cannot be asked: {problem}");
+            complaint(dialect, StatusCode::BAD_GATEWAY, &message)
+        }
+        Trouble::NoKey(problem) => {
+            let message = format!("there is no key for {host}: {problem}");
+            complaint(dialect, StatusCode::BAD_GATEWAY, &message)
+        }
+    }
+}
+
+/// An upstream that broke off before it said anything.
+fn broken(dialect: DialectName, upstream: &Upstream, problem: &str) -> Response<Body> {
+    let message = format!("{} broke off before it answered: {problem}", upstream.host());
+    complaint(dialect, StatusCode::BAD_GATEWAY, &message)
+}
+
+impl House {
+    /// Whether it takes requests.
+    pub(super) fn is_ready(&self) -> bool {
+        !self.is_closing.load(Ordering::Relaxed) && self.places.available_permits() > 0
+    }
+
+    /// The window of a model, in provider tokens, where the config knows it.
+    pub(super) fn window_of(&self, provider: &str, model: &str) -> Option<u64> {
+        let whole = format!("{provider}/{model}");
+        let of_any = || {
+            let is_it = |name: &str| name.rsplit_once('/').is_some_and(|(_, last)| last == model);
+            self.windows.iter().find(|(name, _)| is_it(name)).map(|(_, settings)| settings)
+        };
+        let settings = self.windows.get(&whole).or_else(|| self.windows.get(model)).or_else(of_any);
+        settings.map(|settings| settings.window_tokens)
+    }
+}
+
+/// A piece of JSON as a whole answer.
+pub(super) fn json(status: StatusCode, body: Bytes) -> Response<Body> {
+    let mut response = Response::new(Body::from(body));
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}

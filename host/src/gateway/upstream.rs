@@ -1,0 +1,378 @@
+//! Who is asked: upstreams by dialect and by model, and how a request is sent to one of them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::http::header::{AUTHORIZATION, HOST};
+use axum::http::uri::{PathAndQuery, Scheme};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, Uri};
+use globset::{Glob, GlobMatcher};
+use hyper::body::Incoming;
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+use secrecy::{ExposeSecret as _, SecretString};
+
+use super::error::GatewayError;
+use super::tls;
+use crate::config::{Config, is_address};
+use crate::provider::failure::Classifier;
+use crate::provider::{DialectName, Key, ProviderSettings, key_of};
+
+/// How long a connection that nobody uses is kept open: less than servers do, so that a request
+/// seldom meets one that is being closed.
+const IDLE_CONNECTION: Duration = Duration::from_secs(20);
+
+/// The headers in which clients show keys.
+const KEY_HEADERS: [&str; 3] = ["authorization", "x-api-key", "x-goog-api-key"];
+
+/// One address that answers.
+#[derive(Debug)]
+pub(super) struct Upstream {
+    /// The provider's name, for its habits and its windows.
+    pub(super) name: String,
+    /// How long an answer may stand still.
+    pub(super) idle: Duration,
+    /// What its refusals mean.
+    pub(super) classifier: Arc<Classifier>,
+    dialect: DialectName,
+    scheme: Scheme,
+    authority: String,
+    /// The beginning of every path, without a slash at its end.
+    prefix: String,
+    /// The key that replaces the client's own.
+    key: Option<Key>,
+    headers: HeaderMap,
+    first_byte: Duration,
+    client: Client<HttpsConnector<HttpConnector>, Body>,
+}
+
+/// What is sent, but for the body.
+#[derive(Clone, Debug)]
+pub(super) struct Envelope {
+    pub(super) method: Method,
+    /// The client's, with path and query.
+    pub(super) uri: Uri,
+    /// Without those that are meant for the gateway alone.
+    pub(super) headers: HeaderMap,
+}
+
+/// Why nothing came back.
+#[derive(Debug)]
+pub(super) enum Trouble {
+    /// No connection, or one that broke.
+    Unreachable(String),
+    /// Nothing came in time, in milliseconds.
+    TooSlow(u128),
+    /// There is no key.
+    NoKey(String),
+}
+
+/// All upstreams.
+#[derive(Debug)]
+pub(super) struct Upstreams {
+    by_model: Vec<(GlobMatcher, Arc<Upstream>)>,
+    by_dialect: Vec<(DialectName, Arc<Upstream>)>,
+}
+
+/// The dialects that come in.
+const DIALECTS: [DialectName; 4] = [
+    DialectName::AnthropicMessages,
+    DialectName::OpenAiCompletions,
+    DialectName::OpenAiResponses,
+    DialectName::GoogleGenerativeAi,
+];
+
+impl Upstreams {
+    /// As the config says; what is in `named` goes before it.
+    pub(super) fn of(
+        config: &Config,
+        named: &BTreeMap<String, String>,
+    ) -> Result<Upstreams, GatewayError> {
+        let trusted = tls::trusted()?;
+        let open = |dialect, of: &str| Upstream::open(config, dialect, of, &trusted).map(Arc::new);
+        let mut by_dialect = Vec::new();
+        for dialect in DIALECTS {
+            let written =
+                entry(named, dialect).or_else(|| entry(&config.gateway.upstreams, dialect));
+            let upstream = open(dialect, written.unwrap_or_default())?;
+            by_dialect.push((dialect, upstream));
+        }
+        let mut by_model = Vec::new();
+        for (pattern, of) in &config.gateway.models {
+            let unusable = |error: globset::Error| GatewayError::Upstream {
+                upstream: pattern.clone(),
+                problem: error.to_string(),
+            };
+            let glob = Glob::new(pattern).map_err(unusable)?.compile_matcher();
+            // The address is that of one upstream, whichever dialect it is asked in.
+            by_model.push((glob, open(DialectName::OpenAiCompletions, of)?));
+        }
+        Ok(Upstreams { by_model, by_dialect })
+    }
+
+    /// Whether it matters which model is asked.
+    pub(super) fn go_by_model(&self) -> bool {
+        !self.by_model.is_empty()
+    }
+
+    /// Who answers.
+    pub(super) fn choose(
+        &self,
+        dialect: DialectName,
+        model: Option<&str>,
+    ) -> Option<Arc<Upstream>> {
+        let by_model = model
+            .and_then(|model| self.by_model.iter().find(|(pattern, _)| pattern.is_match(model)));
+        let by_dialect = || self.by_dialect.iter().find(|(known, _)| *known == dialect);
+        let chosen = by_model.map(|(_, upstream)| upstream);
+        chosen.or_else(|| by_dialect().map(|(_, upstream)| upstream)).cloned()
+    }
+}
+
+/// What is written for a dialect. Both of OpenAI's have one owner, so one entry counts for the other.
+fn entry(written: &BTreeMap<String, String>, dialect: DialectName) -> Option<&str> {
+    let is = |word: &str, dialect: DialectName| {
+        serde_json::from_value::<DialectName>(word.into()).is_ok_and(|named| named == dialect)
+    };
+    let of = |dialect: DialectName| {
+        written.iter().find(|(word, _)| is(word, dialect)).map(|(_, value)| value.as_str())
+    };
+    of(dialect).or_else(|| match dialect {
+        DialectName::OpenAiCompletions => of(DialectName::OpenAiResponses),
+        DialectName::OpenAiResponses => of(DialectName::OpenAiCompletions),
+        _ => None,
+    })
+}
+
+impl Upstream {
+    /// A provider of the config, an address, or, where nothing is written, the dialect's owner.
+    fn open(
+        config: &Config,
+        dialect: DialectName,
+        written: &str,
+        trusted: &rustls::ClientConfig,
+    ) -> Result<Upstream, GatewayError> {
+        let usual = || ProviderSettings::new(dialect);
+        let (name, settings) = match config.provider(written) {
+            Some(settings) => (written, settings.clone()),
+            None if written.is_empty() => (owner(dialect), usual()),
+            None if is_address(written) => {
+                (owner(dialect), ProviderSettings { base_url: Some(written.to_owned()), ..usual() })
+            }
+            None => {
+                return Err(GatewayError::Upstream {
+                    upstream: written.to_owned(),
+                    problem: "it is no provider of the config, and no address".into(),
+                });
+            }
+        };
+        let bad =
+            |problem: String| GatewayError::Upstream { upstream: written.to_owned(), problem };
+        let base: Uri = settings.base_url().parse().map_err(|_| bad("no address".into()))?;
+        let authority = base.authority().ok_or_else(|| bad("an address without a host".into()))?;
+        if authority.as_str().contains('@') {
+            return Err(bad("a password in an address; name a variable with api_key_env".into()));
+        }
+        if settings.proxy.as_deref().is_some_and(|proxy| proxy != "none") {
+            tracing::warn!(upstream = name, "the gateway asks without a proxy");
+        }
+        Ok(Upstream {
+            name: name.to_owned(),
+            idle: Duration::from_millis(settings.idle_timeout_ms),
+            classifier: Classifier::shared(&settings.phrases())?,
+            dialect: settings.dialect,
+            scheme: base.scheme().cloned().unwrap_or(Scheme::HTTP),
+            authority: authority.to_string(),
+            prefix: base.path().trim_end_matches('/').to_owned(),
+            key: own_key(name, &settings)?,
+            headers: own_headers(&settings).map_err(bad)?,
+            first_byte: Duration::from_millis(settings.first_byte_timeout_ms),
+            client: client(&settings, trusted),
+        })
+    }
+
+    /// Asks. The answer has begun when this comes back.
+    pub(super) async fn send(
+        &self,
+        envelope: &Envelope,
+        body: Body,
+    ) -> Result<Response<Incoming>, Trouble> {
+        let mut request = Request::new(body);
+        *request.method_mut() = envelope.method.clone();
+        *request.headers_mut() = envelope.headers.clone();
+        let key = match &self.key {
+            Some(key) => key.read().await.map_err(|error| Trouble::NoKey(error.to_string()))?,
+            None => None,
+        };
+        let uri = self.uri(&envelope.uri, key.is_some());
+        *request.uri_mut() = uri.ok_or_else(|| Trouble::Unreachable("no address".into()))?;
+        let headers = request.headers_mut();
+        headers.remove(HOST);
+        if let Some(key) = key {
+            show_key(self.dialect, &key, headers);
+        }
+        headers.extend(self.headers.iter().map(|(name, value)| (name.clone(), value.clone())));
+        match tokio::time::timeout(self.first_byte, self.client.request(request)).await {
+            Ok(Ok(response)) => Ok(response),
+            Ok(Err(error)) => Err(Trouble::Unreachable(causes(&error))),
+            Err(_) => Err(Trouble::TooSlow(self.first_byte.as_millis())),
+        }
+    }
+
+    /// Its address, for people: host and port.
+    pub(super) fn host(&self) -> &str {
+        &self.authority
+    }
+
+    /// The client's path behind this base. What both have (`/v1`) stands once.
+    fn uri(&self, asked: &Uri, without_key: bool) -> Option<Uri> {
+        let path = asked.path();
+        let version = self.prefix.rsplit('/').next().unwrap_or_default();
+        let shared = (!version.is_empty())
+            .then(|| path.strip_prefix('/')?.strip_prefix(version))
+            .flatten()
+            .filter(|rest| rest.is_empty() || rest.starts_with('/'));
+        let mut whole = format!("{}{}", self.prefix, shared.unwrap_or(path));
+        let query = asked.query().unwrap_or_default();
+        let kept = query.split('&').filter(|pair| !without_key || !pair.starts_with("key="));
+        let query = kept.collect::<Vec<_>>().join("&");
+        if !query.is_empty() {
+            whole.push('?');
+            whole.push_str(&query);
+        }
+        Uri::builder()
+            .scheme(self.scheme.clone())
+            .authority(self.authority.as_str())
+            .path_and_query(PathAndQuery::try_from(whole).ok()?)
+            .build()
+            .ok()
+    }
+}
+
+/// Whose dialect it is, as providers are called.
+fn owner(dialect: DialectName) -> &'static str {
+    match dialect {
+        DialectName::AnthropicMessages => "anthropic",
+        DialectName::GoogleGenerativeAi => "google",
+        DialectName::Ollama => "ollama",
+        DialectName::OpenAiCompletions | DialectName::OpenAiResponses => "openai",
+    }
+}
+
+/// The key that goes instead of the client's, where one is written; the usual variable of an owner
+/// does not count, since clients bring keys of their own.
+fn own_key(name: &str, settings: &ProviderSettings) -> Result<Option<Key>, GatewayError> {
+    let is_written = settings.api_key_env.is_some() || !settings.api_key_command.is_empty();
+    Ok(match is_written {
+        true => Some(key_of(name, settings)?),
+        false => None,
+    })
+}
+
+fn own_headers(settings: &ProviderSettings) -> Result<HeaderMap, String> {
+    let mut headers = HeaderMap::new();
+    for (name, value) in &settings.headers {
+        let bad = || format!("`{name}` is no header that can be sent");
+        let header = HeaderName::try_from(name).map_err(|_| bad())?;
+        headers.insert(header, HeaderValue::try_from(value).map_err(|_| bad())?);
+    }
+    Ok(headers)
+}
+
+/// The upstream's own key in place of whatever the client has shown.
+fn show_key(dialect: DialectName, key: &SecretString, headers: &mut HeaderMap) {
+    for name in KEY_HEADERS {
+        headers.remove(name);
+    }
+    let (name, value) = match dialect {
+        DialectName::AnthropicMessages => {
+            (HeaderName::from_static("x-api-key"), key.expose_secret().to_owned())
+        }
+        DialectName::GoogleGenerativeAi => {
+            (HeaderName::from_static("x-goog-api-key"), key.expose_secret().to_owned())
+        }
+        _ => (AUTHORIZATION, format!("Bearer {}", key.expose_secret())),
+    };
+    if let Ok(mut value) = HeaderValue::try_from(value) {
+        value.set_sensitive(true);
+        headers.insert(name, value);
+    }
+}
+
+fn client(
+    settings: &ProviderSettings,
+    trusted: &rustls::ClientConfig,
+) -> Client<HttpsConnector<HttpConnector>, Body> {
+    let mut http = HttpConnector::new();
+    http.enforce_http(false);
+    http.set_nodelay(true);
+    http.set_connect_timeout(Some(Duration::from_millis(settings.connect_timeout_ms)));
+    let connector = HttpsConnectorBuilder::new()
+        .with_tls_config(trusted.clone())
+        .https_or_http()
+        .enable_all_versions()
+        .wrap_connector(http);
+    Client::builder(TokioExecutor::new())
+        .pool_timer(TokioTimer::new())
+        .pool_idle_timeout(IDLE_CONNECTION)
+        .build(connector)
+}
+
+/// An error and what caused it, the innermost last.
+fn causes(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut told: Vec<String> = Vec::new();
+    let mut next = Some(error);
+    while let Some(error) = next {
+        let words = error.to_string();
+        if told.last() != Some(&words) {
+            told.push(words);
+        }
+        next = error.source();
+    }
+    told.join(": ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn opened(written: &str) -> Upstream {
+        let trusted = tls::trusted().unwrap();
+        let config = Config::default();
+        Upstream::open(&config, DialectName::OpenAiCompletions, written, &trusted).unwrap()
+    }
+
+    #[tokio::test]
+    async fn what_base_and_path_share_stands_once() {
+        let at = |base: &str, asked: &'static str| {
+            opened(base).uri(&Uri::from_static(asked), false).unwrap().to_string()
+        };
+        let whole = "http://x/api/v1/chat/completions?a=b";
+        assert_eq!(at("http://x/api/v1", "/v1/chat/completions?a=b"), whole);
+        assert_eq!(at("http://x/api/v1/", "/chat/completions?a=b"), whole);
+        assert_eq!(at("http://x/api", "/v1/chat/completions?a=b"), whole);
+        assert_eq!(at("http://x/v1", "/v10/models"), "http://x/v1/v10/models");
+        assert_eq!(at("http://x", "/"), "http://x/");
+        assert_eq!(at("http://x:1/v1", "/v1"), "http://x:1/v1");
+    }
+
+    #[tokio::test]
+    async fn a_key_in_the_address_goes_where_another_replaces_it() {
+        let asked = Uri::from_static("/v1beta/models?key=secret&pageSize=2");
+        let with = |without_key| opened("http://x").uri(&asked, without_key).unwrap().to_string();
+        assert_eq!(with(true), "http://x/v1beta/models?pageSize=2");
+        assert_eq!(with(false), "http://x/v1beta/models?key=secret&pageSize=2");
+    }
+
+    #[test]
+    fn one_entry_counts_for_both_dialects_of_openai() {
+        let written = BTreeMap::from([("openai".to_owned(), "http://x".to_owned())]);
+        assert_eq!(entry(&written, DialectName::OpenAiResponses), Some("http://x"));
+        assert_eq!(entry(&written, DialectName::OpenAiCompletions), Some("http://x"));
+        assert_eq!(entry(&written, DialectName::AnthropicMessages), None);
+    }
+}
