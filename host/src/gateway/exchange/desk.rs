@@ -2,12 +2,14 @@
 
 use std::collections::HashMap;
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use ctxhost_engine_api::transcript::tokens;
 
+use super::sealed::Seal;
 use super::settings::ExchangeSettings;
 use crate::config::Config;
+use crate::gateway::originals::Originals;
 use crate::gateway::speech::Body;
 use crate::gateway::thread::{Asked, Digest, Threads, secret};
 use crate::runtime::{Runtime, SessionId};
@@ -26,6 +28,8 @@ pub(super) struct Desk {
     pub(super) settings: ExchangeSettings,
     pub(super) threads: Threads,
     pub(super) seed: u64,
+    pub(super) originals: Arc<Originals>,
+    pub(super) seal: Seal,
     /// What system prompts and tools take, by their names.
     sizes: Mutex<HashMap<Digest, u64>>,
     /// What first items say, by the names of their bytes.
@@ -46,6 +50,8 @@ impl Desk {
             threads: Threads::new(&folder, settings.conversations),
             settings,
             seed,
+            originals: Arc::new(Originals::below(state)),
+            seal: Seal::of(&state.join("gateway")),
             sizes: Mutex::default(),
             firsts: Mutex::default(),
         }

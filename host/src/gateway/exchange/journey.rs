@@ -8,7 +8,6 @@ use super::desk::Desk;
 use super::hearing::{HearError, Heard, Words};
 use super::on_demand;
 use super::refusal::{self, TooLarge};
-use super::sealed;
 use super::shaping::{Came, Sent};
 use super::windows::{self, Window};
 use super::{Forward, Incoming, Taken, Ticket, Truth, client_side, passed};
@@ -59,7 +58,7 @@ impl Desk {
                 return passed(incoming);
             }
         };
-        if let Some(opened) = sealed::opened(self.seed, json, &body) {
+        if let Some(opened) = self.seal.opened(json, &body) {
             let incoming = Incoming { body: opened.into(), ..incoming.clone() };
             // A text of ours stands there now, and none that is sealed.
             return Box::pin(self.take(&incoming)).await;
@@ -116,7 +115,7 @@ impl Desk {
                 if sent.truth.compaction == "applied" {
                     self.keep(&heard, words.key).await;
                 }
-                self.settle(ended, &journey);
+                self.settle(ended, journey.thread.clone(), journey.guest.clone());
                 forward(sent, journey)
             }
             Err(error) => self.failed(error, &heard, journey),
@@ -176,9 +175,14 @@ impl Desk {
     }
 
     /// Tells the engine of a turn that has ended, while nobody waits.
-    fn settle(self: &Arc<Self>, ended: Option<(String, String)>, journey: &Journey) {
+    pub(super) fn settle(
+        self: &Arc<Self>,
+        ended: Option<(String, String)>,
+        thread: Arc<Thread>,
+        guest: Guest,
+    ) {
         let Some((first_id, next_id)) = ended else { return };
-        let (desk, thread, guest) = (self.clone(), journey.thread.clone(), journey.guest.clone());
+        let desk = self.clone();
         self.runtime.in_background(async move {
             let Some(passage) = desk.enter(&thread).await else { return };
             if let Err(error) = passage.ended(&guest, &first_id, &next_id).await {

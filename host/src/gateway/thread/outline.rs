@@ -105,6 +105,11 @@ impl Outline {
         &self.units
     }
 
+    /// The ids of the entries, in order.
+    pub fn entries(&self) -> &[String] {
+        &self.entries
+    }
+
     /// How many entries there are.
     pub fn entry_count(&self) -> usize {
         self.entries.len()
