@@ -73,10 +73,19 @@ fn thinking_tokens(request: &Request<'_>) -> Option<u64> {
         .then(|| thinking["budget_tokens"].as_u64().unwrap_or_default())
 }
 
-/// The version of the API is named.
+/// The version of the API is named: a day, which SDKs of this autumn put later than 2023-06-01.
 fn a_0(request: &Request<'_>, notes: &mut Notes<'_>) {
-    let named = request.headers.get("anthropic-version").is_some_and(|value| value == "2023-06-01");
+    let version = request.headers.get("anthropic-version").and_then(|value| value.to_str().ok());
+    let named = version.is_some_and(|day| is_day(day) && day >= "2023-06-01");
     notes.demand(named, "anthropic-version", "anthropic-version: header is required");
+}
+
+fn is_day(text: &str) -> bool {
+    let of_day = |(at, byte): (usize, u8)| match at {
+        4 | 7 => byte == b'-',
+        _ => byte.is_ascii_digit(),
+    };
+    text.len() == 10 && text.bytes().enumerate().all(of_day)
 }
 
 /// There are messages; the person begins.

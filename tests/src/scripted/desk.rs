@@ -9,7 +9,7 @@ use std::time::Duration;
 use axum::body::Bytes;
 use axum::http::HeaderMap;
 use axum::response::Response;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::cache::Cache;
 use super::fault::{Fault, Faults};
@@ -105,6 +105,19 @@ impl Desk {
         }
         self.forget_bodies();
         outcome
+    }
+
+    /// What it has seen, for whoever is in another process: numbers, and the rules that were broken.
+    pub(super) fn tally(&self) -> axum::Json<Value> {
+        let refused = |seen: &&Seen| matches!(seen.answered, Answered::Overflow(_));
+        let broken = self.seen.iter().flat_map(|seen| &seen.broken);
+        let largest = self.seen.iter().map(|seen| seen.prompt_tokens).max();
+        axum::Json(json!({
+            "requests": self.seen.len(),
+            "overflows": self.seen.iter().filter(refused).count(),
+            "largest_prompt_tokens": largest.unwrap_or(0),
+            "broken": broken.map(ToString::to_string).collect::<Vec<_>>(),
+        }))
     }
 
     fn decide(&mut self, endpoint: Option<Endpoint>, inquiry: &Inquiry<'_>, sizes: Sizes) -> Told {

@@ -45,7 +45,10 @@ async fn answer(
 ) -> Response {
     // Clients look whether anybody is there before they ask.
     if method != Method::POST {
-        return "scripted provider".into_response();
+        return match uri.path() {
+            "/seen" => desk.lock().unwrap_or_else(PoisonError::into_inner).tally().into_response(),
+            _ => "scripted provider".into_response(),
+        };
     }
     let path = uri.path_and_query().map_or("/", |path| path.as_str()).to_owned();
     let arrived = Arrived { path, headers, body };

@@ -41,11 +41,10 @@ impl Speech for Gemini {
 
     fn tools(&self, body: &Value) -> Vec<Offer> {
         let functions = items(body, "tools").flat_map(|tool| items(tool, "functionDeclarations"));
-        let schema = |tool: &Value| match tool.get("parametersJsonSchema") {
-            Some(_) => "parametersJsonSchema",
-            None => "parameters",
-        };
-        functions.map(|tool| offer(tool, schema(tool))).collect()
+        // Google's own SDK writes the last one.
+        let names = ["parameters", "parametersJsonSchema", "parameters_json_schema"];
+        let schema = |tool: &Value| names.into_iter().find(|name| tool.get(name).is_some());
+        functions.map(|tool| offer(tool, schema(tool).unwrap_or("parameters"))).collect()
     }
 
     fn prefixes(&self) -> (&'static str, &'static str) {
