@@ -11,7 +11,7 @@ use super::refusal::{self, TooLarge};
 use super::sealed;
 use super::shaping::{Came, Sent};
 use super::windows::{self, Window};
-use super::{Forward, Incoming, Taken, Ticket, Truth, client_side, passed};
+use super::{Forward, Incoming, Taken, Ticket, Truth, passed};
 use crate::gateway::speech::Body;
 use crate::gateway::thread::{Asked, Thread, scope};
 use crate::provider::message::Usage;
@@ -34,6 +34,7 @@ pub(super) struct Journey {
     refusals: u32,
     window: Window,
     as_event: bool,
+    client_compacts: bool,
 }
 
 impl Desk {
@@ -104,6 +105,7 @@ impl Desk {
             sent_tokens: 0,
             refusals: 0,
             window,
+            client_compacts: heard.client_compacts,
             as_event: refusal::wants_event(
                 &incoming.door,
                 incoming.door.is_stream(came.body),
@@ -136,8 +138,6 @@ impl Desk {
         let window = windows::window(&self.runtime, &self.config, provider, &model);
         let most = (window.tokens as f64 * self.settings.reserve_max_share) as u64;
         let is_mid_turn = heard.passage.look(|it| !ends_with_person(&it.view())).await;
-        let client_compacts = heard.thread.state().client_compacts
-            || client_side::asks_for_summary(&incoming.headers, &body.items);
         let guest = Guest {
             model: ModelName::new(provider, model),
             window_tokens: window.tokens,
@@ -146,7 +146,7 @@ impl Desk {
             cap_tokens: None,
             trigger: Trigger::Threshold,
             is_mid_turn,
-            only_fits: client_compacts,
+            only_fits: heard.client_compacts || heard.is_again,
         };
         (guest, window)
     }
@@ -224,7 +224,14 @@ impl Desk {
             drop(passage);
             return self.again(journey, came).await;
         }
-        let heard = Heard { thread: journey.thread.clone(), passage, session, ended: None };
+        let heard = Heard {
+            thread: journey.thread.clone(),
+            passage,
+            session,
+            ended: None,
+            client_compacts: journey.client_compacts,
+            is_again: true,
+        };
         Some(self.send_smaller(came, heard, journey, failure).await)
     }
 

@@ -31,7 +31,16 @@ pub struct State {
     pub is_compacted: bool,
     /// Whether its client compacts by itself.
     pub client_compacts: bool,
+    /// Whether its session was opened from a file, and no request has come since.
+    is_opened: bool,
     place: SessionPlace,
+}
+
+impl State {
+    /// Whether no request has come since the session was opened from a file; one comes now.
+    pub fn take_opened(&mut self) -> bool {
+        std::mem::take(&mut self.is_opened)
+    }
 }
 
 /// Where the session of a conversation is.
@@ -50,6 +59,7 @@ impl Thread {
             is_kept: false,
             is_compacted,
             client_compacts: false,
+            is_opened: false,
             place: SessionPlace::Open(session),
         };
         Thread { key, state: Mutex::new(state) }
@@ -64,6 +74,7 @@ impl Thread {
             is_kept: true,
             is_compacted: has_compactions(&session),
             client_compacts: false,
+            is_opened: false,
             place: SessionPlace::File(path.to_owned()),
         };
         Some(Thread { key, state: Mutex::new(state) })
@@ -93,11 +104,14 @@ impl Thread {
         let mut session = Session::open(&path)?;
         // What a process wrote that died before it said of what it was is left behind.
         if let Some((outline, last)) = Outline::read(&session) {
-            session.set_leaf(&last)?;
+            if session.leaf().is_some_and(|leaf| leaf.id() != last) {
+                session.set_leaf(&last)?;
+            }
             state.outline = outline;
         }
         let id = runtime.adopt_guest(session)?;
         state.place = SessionPlace::Open(id.clone());
+        state.is_opened = true;
         Ok(id)
     }
 
