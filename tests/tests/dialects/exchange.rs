@@ -660,6 +660,7 @@ async fn what_nobody_goes_on_with_leaves_memory_and_comes_back_from_its_file() {
         gateway.ask(&side).await;
     }
     let after = gateway.ask(&client).await;
+    assert_eq!(after.truth, before.truth);
     assert_eq!(text(&after.body), text(&before.body));
     assert_eq!(after.truth.session, before.truth.session);
     gateway.close().await;

@@ -196,9 +196,11 @@ impl Desk {
         if failure.reason != Reason::ContextOverflow {
             return None;
         }
-        let passage = self.enter(&journey.thread).await?;
-        passage.refused(&journey.guest, journey.sent_tokens, failure).await;
-        let session = passage.session_id().to_owned();
+        let passage = self.enter(&journey.thread).await;
+        if let Some(passage) = &passage {
+            passage.refused(&journey.guest, journey.sent_tokens, failure).await;
+        }
+        let session = passage.as_ref().map(|it| it.session_id().to_owned()).unwrap_or_default();
         if let Some(limit) = failure.limit_tokens.filter(|it| *it > 0) {
             let tokens = limit.min(journey.window.tokens);
             journey.window = Window { tokens, is_certain: true };
@@ -219,11 +221,11 @@ impl Desk {
         let speech = incoming.door.speech();
         let body = speech.body(json).ok()?;
         let came = Came { speech, bytes: &incoming.body, json, body: &body };
-        if journey.thread.state().outline.len() != body.items.len() {
-            // Somebody has gone on with the conversation, which is another one now.
-            drop(passage);
+        let is_as_it_was = journey.thread.state().outline.len() == body.items.len();
+        let Some(passage) = passage.filter(|_| is_as_it_was) else {
+            // Somebody has gone on with the conversation, or nobody has for long.
             return self.again(journey, came).await;
-        }
+        };
         let heard = Heard {
             thread: journey.thread.clone(),
             passage,

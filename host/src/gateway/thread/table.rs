@@ -49,6 +49,8 @@ enum SessionPlace {
     Open(SessionId),
     /// In a file that nobody has opened yet.
     File(PathBuf),
+    /// Let go of: whoever asks for the conversation again finds another one of the same file.
+    Gone,
 }
 
 impl Thread {
@@ -100,6 +102,7 @@ impl Thread {
         let path = match &state.place {
             SessionPlace::Open(id) => return Ok(id.clone()),
             SessionPlace::File(path) => path.clone(),
+            SessionPlace::Gone => return Err(TurnError::NoSession { id: "let go of".into() }),
         };
         let mut session = Session::open(&path)?;
         // What a process wrote that died before it said of what it was is left behind.
@@ -118,8 +121,15 @@ impl Thread {
     fn open_session(&self) -> Option<SessionId> {
         match &self.state().place {
             SessionPlace::Open(id) => Some(id.clone()),
-            SessionPlace::File(_) => None,
+            SessionPlace::File(_) | SessionPlace::Gone => None,
         }
+    }
+
+    /// Nobody opens its session again through this one.
+    fn let_go(&self) -> Option<SessionId> {
+        let open = self.open_session();
+        self.state().place = SessionPlace::Gone;
+        open
     }
 }
 
@@ -247,7 +257,7 @@ impl Threads {
             gone.extend(group.threads.drain(most..));
         }
         drop(keys);
-        gone.iter().filter_map(|thread| thread.open_session()).collect()
+        gone.iter().filter_map(|thread| thread.let_go()).collect()
     }
 
     /// The conversations of a key that are in files, the newest first.
