@@ -39,7 +39,7 @@ use crate::engine::{
     check_row, joined,
 };
 
-pub(super) use assemble::{Bench, Staged};
+pub(super) use assemble::{Bench, OnRefusal, Staged};
 
 /// Sessions whose views a stack remembers. One that is forgotten is read anew at its next request.
 const MAX_SESSIONS: usize = 256;
@@ -94,7 +94,7 @@ impl Stack {
     /// # Errors
     ///
     /// [`SlotError::Open`] where one does not open and `on_error` is [`OnEngineError::Fail`], or where
-    /// the bundled one does not; [`SlotError::Stack`] for a row that is too long or holds one twice.
+    /// the bundled one does not; [`SlotError::Row`] for a row that is too long or holds one twice.
     pub fn open(
         engines: &[EngineSpec],
         legacy: &EngineSpec,
@@ -108,7 +108,7 @@ impl Stack {
     ///
     /// # Errors
     ///
-    /// [`SlotError::Open`] where one does not open, [`SlotError::Stack`] as for [`Stack::open`].
+    /// [`SlotError::Open`] where one does not open, [`SlotError::Row`] as for [`Stack::open`].
     pub fn open_successor(
         engines: &[EngineSpec],
         legacy: &EngineSpec,
@@ -139,7 +139,7 @@ impl Stack {
             slot,
             stages: Vec::new(),
             on_error,
-            quarantine: Quarantine::with(environment.failures.clone()),
+            quarantine: Quarantine::with(environment.kept_failures()),
             clock: environment.clock.clone(),
             epochs: Epochs::default(),
             sessions: Mutex::default(),

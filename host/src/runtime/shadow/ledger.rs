@@ -65,6 +65,11 @@ impl Seen {
     pub(super) fn failed(engine: String, error: String) -> Seen {
         Seen { error: Some(error), ..Seen::of(engine) }
     }
+
+    /// The law refused its plan.
+    pub(super) fn illegal(engine: String, error: String) -> Seen {
+        Seen { illegal: 1, ..Seen::failed(engine, error) }
+    }
 }
 
 /// The file that lines are appended to.
