@@ -239,6 +239,7 @@ impl Lane {
         }
         let line = Line {
             at_ms: shown.request.now_ms,
+            config: self.ledger.config().to_owned(),
             session: session.clone(),
             active: Seen::of_active(shown, has_compacted),
             shadows,

@@ -36,7 +36,7 @@ use self::trial::Trial;
 use crate::engine::{
     Clock, EngineSpec, Environment, LEGACY, LiveEngine, MAX_STAGES, OnEngineError, Quarantine,
     QuarantineRecord, RowError, Served, Serving, Slot, SlotError, TroubleCounter, Troubles,
-    check_row, joined,
+    check_row, joined, versions,
 };
 
 pub(super) use assemble::{Bench, OnRefusal, Staged};
@@ -152,7 +152,7 @@ impl Stack {
             return Ok(stack);
         }
         if engines.len() > MAX_STAGES {
-            return Err(RowError::TooMany { stages: engines.len() }.into());
+            return Err(RowError::TooMany { engines: engines.len() }.into());
         }
         for spec in engines {
             stack.stages.push(stack.open_stage(spec, legacy, on_opening, environment)?);
@@ -196,7 +196,7 @@ impl Stack {
         }
     }
 
-    /// What shapes the next request: the ids and versions of the stages that serve, each as one word, and
+    /// What shapes the next request: the ids of the stages that serve as one word, their versions, and
     /// whether the last of them keeps plans within their budget by itself.
     pub fn effective(&self) -> EngineInfo {
         let stack = self.standing();
@@ -205,7 +205,7 @@ impl Stack {
         EngineInfo {
             id: joined(working.iter().map(|info| info.id.as_str())),
             name: working.iter().map(|info| info.name.as_str()).collect::<Vec<_>>().join(", "),
-            version: joined(working.iter().map(|info| info.version.as_str())),
+            version: versions(working.iter().copied()),
             owns_compaction: last.owns_compaction,
             requires: working.iter().flat_map(|info| info.requires.clone()).collect(),
         }
@@ -324,7 +324,7 @@ impl Stack {
             value,
             serving: Some(self.mark(stages)),
             engine: joined(engines.iter().map(|info| info.id.as_str())),
-            version: joined(engines.iter().map(|info| info.version.as_str())),
+            version: versions(engines.iter().copied()),
             fallback: (!left_out.is_empty()).then(|| left_out.join("; ")),
             took,
         }

@@ -205,6 +205,8 @@ async fn a_turn_is_shown_once_it_is_shaped_and_its_answer_is_that_of_the_slot() 
     let shown: u64 = lines.iter().map(|line| 1 + line.skipped).sum();
     assert_eq!(shown, 2, "{lines:?}");
     for line in &lines {
+        assert_eq!(line.config, super::ledger::config_name(&config));
+        assert!(line.config.starts_with('/'), "{}", line.config);
         assert_eq!(line.active.engine, "witness");
         let names: Vec<&str> = line.shadows.iter().map(|seen| seen.engine.as_str()).collect();
         assert_eq!(names, ["mask", "window"]);

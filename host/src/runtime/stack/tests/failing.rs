@@ -21,7 +21,7 @@ async fn a_stage_that_fails_is_left_out_and_named() {
         for _ in 0..2 {
             let (staged, _) = shaped(&stack, &view(), BUDGET).await;
             assert_eq!(staged.served.engine, "first+third", "{does}");
-            assert_eq!(staged.served.version, "1.0.0+1.0.0");
+            assert_eq!(staged.served.version, "first 1.0.0 + third 1.0.0");
             let why = staged.served.fallback.unwrap();
             assert!(why.starts_with("second failed in "), "{does}: {why}");
         }
@@ -117,5 +117,5 @@ fn a_row_is_checked_once_all_names_are_known() {
     assert!(matches!(error, SlotError::Row(RowError::Twice { .. })), "{error}");
     let many: Vec<EngineSpec> = vec![puppet::<0>("row", ""); 5];
     let error = open(&many, OnEngineError::Fallback).expect_err("five");
-    assert!(matches!(error, SlotError::Row(RowError::TooMany { stages: 5 })), "{error}");
+    assert!(matches!(error, SlotError::Row(RowError::TooMany { engines: 5 })), "{error}");
 }
