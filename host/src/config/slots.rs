@@ -8,19 +8,16 @@ use crate::engine::{RowError, check_row, read_row};
 /// Engines that run beside the slot's own, at most: each of them reads every request again.
 const MAX_SHADOWS: usize = 4;
 
-/// Why a row is as it is written.
-const ORDER: &str = "the engines of a row stand in the order in which they read the session";
-
 /// Checks every list of engines, each mistake at its own place.
 pub(super) fn rules(origin: &Origin) -> Result<(), ConfigError> {
     let row = texts_in(origin, "context_engine");
     let names: Vec<&str> = row.iter().map(|(_, name)| *name).collect();
     if let Err(error) = check_row(&names) {
-        return Err(mistake(origin, culprit(&row, &error), &format!("a row of engines {error}"), ORDER));
+        return Err(no_row(origin, culprit(&row, &error), &error));
     }
     for (place, name) in origin.places.iter().filter_map(slot_text) {
         if let Err(error) = read_row(name) {
-            return Err(mistake(origin, Some(place), &format!("a row of engines {error}"), ORDER));
+            return Err(no_row(origin, Some(place), &error));
         }
     }
     let shadows = texts_in(origin, "shadow");
@@ -82,6 +79,11 @@ fn culprit<'o>(row: &[(&'o Place, &str)], error: &RowError) -> Option<&'o Place>
         RowError::Twice { id } => row.iter().rposition(|(_, name)| name == id),
     };
     at.and_then(|at| row.get(at)).map(|(place, _)| *place)
+}
+
+fn no_row(origin: &Origin, place: Option<&Place>, error: &RowError) -> ConfigError {
+    let help = "the engines of a row stand in the order in which they read the session";
+    mistake(origin, place, &format!("a row of engines {error}"), help)
 }
 
 fn mistake(origin: &Origin, place: Option<&Place>, message: &str, help: &str) -> ConfigError {

@@ -136,7 +136,10 @@ mod tests {
         let (mask, legacy) = (engine("mask", "1.0.0+exp"), engine("legacy", "0.1.0"));
         assert_eq!(versions([&mask, &legacy]), "mask 1.0.0+exp + legacy 0.1.0");
         assert_eq!(versions([&mask]), "1.0.0+exp");
-        assert_eq!(with_version("mask+legacy", &versions([&mask, &legacy])), "mask 1.0.0+exp + legacy 0.1.0");
+        assert_eq!(
+            with_version("mask+legacy", &versions([&mask, &legacy])),
+            "mask 1.0.0+exp + legacy 0.1.0"
+        );
         assert_eq!(with_version("mask", "0.1.0"), "mask 0.1.0");
         assert_eq!(with_version("mask+legacy", ""), "mask+legacy");
     }

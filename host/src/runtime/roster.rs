@@ -6,9 +6,7 @@ use std::path::{Path, PathBuf};
 use ctxhost_engine_api::border::Meta;
 
 use crate::config::{Config, nearest};
-use crate::engine::{
-    BUNDLED, EngineSpec, Isolation, LEGACY, RowError, Source, inspect, read_row,
-};
+use crate::engine::{BUNDLED, EngineSpec, Isolation, LEGACY, RowError, Source, inspect, read_row};
 use crate::trust::{Policy, Standing, State};
 
 /// Why a name is no engine.

@@ -58,7 +58,9 @@ impl Beside {
         let staged = match ask(stack, known, shown).await {
             Ok(staged) => staged,
             // It is told of and asked again: nobody was hurt.
-            Err(error @ SlotError::Refused { .. }) => return Seen::illegal(name, error.to_string()),
+            Err(error @ SlotError::Refused { .. }) => {
+                return Seen::illegal(name, error.to_string());
+            }
             Err(error) => return Seen::failed(name, error.to_string()),
         };
         let seen = Seen { took_us: microseconds(began.elapsed()), ..Seen::of(name) };
