@@ -54,8 +54,8 @@ static VERSION: LazyLock<String> = LazyLock::new(|| {
 #[derive(Debug, Parser)]
 #[command(name = "ctxhost", version = VERSION.as_str(), about, max_term_width = 100)]
 struct Arguments {
-    /// The config file. Without it, the nearest ctxhost.toml of this folder and those above counts; for
-    /// commands that read a session, then that of the session's folder and those above.
+    /// The config file. Without it, most commands take the nearest ctxhost.toml of this folder and those
+    /// above; those that read a session then take the one nearest to that.
     #[arg(long, global = true, value_name = "FILE")]
     config: Option<PathBuf>,
     /// When to colour.

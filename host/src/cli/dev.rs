@@ -33,7 +33,7 @@ pub(super) struct Dev {
     /// Build sooner; times mean little then.
     #[arg(long)]
     debug: bool,
-    /// Do it once and end: with 1 where the engine failed, with 2 where there is none.
+    /// Do it once and end: with 1 where the engine failed, with 2 where there is none or nothing to replay.
     #[arg(long)]
     once: bool,
 }
