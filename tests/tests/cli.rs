@@ -27,16 +27,27 @@ fn transcripts() {
         .case("cli/*.trycmd");
 }
 
-/// The libraries that `cli/check.trycmd` names: one engine, sound and broken, and of another ABI.
+/// The libraries that `cli/check.trycmd` names: one engine, sound and broken, of another ABI, and without
+/// the symbol that a host looks for.
 fn libraries_to_check(folder: &Path) {
     for kind in ["good", "drops", "aborts"] {
         broken_library(kind, folder);
     }
-    let mut bytes = fs::read(folder.join("libgood.so")).unwrap();
-    let major = b"abi_major=1\n";
-    let at = bytes.windows(major.len()).position(|window| window == major).unwrap();
-    bytes[at + major.len() - 2] = b'9';
-    fs::write(folder.join("libabi_9.so"), bytes).unwrap();
+    let bytes = fs::read(folder.join("libgood.so")).unwrap();
+    let other_abi = with_last(&bytes, b"abi_major=1", b'9');
+    fs::write(folder.join("libabi_9.so"), other_abi).unwrap();
+    let no_door = with_last(&bytes, b"CONTEXT_ENGINE_ROOT_V1", b'9');
+    fs::write(folder.join("libno_door.so"), no_door).unwrap();
+}
+
+/// Other bytes where `text` stands: its last one is another.
+fn with_last(bytes: &[u8], text: &[u8], last: u8) -> Vec<u8> {
+    let windows = bytes.windows(text.len()).enumerate();
+    let places: Vec<usize> = windows.filter(|(_, at)| *at == text).map(|(at, _)| at).collect();
+    assert!(!places.is_empty(), "the library says {}", String::from_utf8_lossy(text));
+    let mut other = bytes.to_vec();
+    places.into_iter().for_each(|at| other[at + text.len() - 1] = last);
+    other
 }
 
 /// Runs a command in a folder; its exit code and all that it said.

@@ -84,6 +84,12 @@ impl Meta {
         Meta { door: Door::C, target, panic: String::new(), ..Meta::ours() }
     }
 
+    /// The majors it was built for: of the ABI, and of the engine API, whose layouts are of the same major.
+    pub fn majors(&self) -> Vec<u32> {
+        let api = self.api.split('.').next().and_then(|major| major.parse().ok());
+        [Some(self.abi_major), api].into_iter().flatten().collect()
+    }
+
     /// Whether nothing at the border can stop what goes wrong in this library: memory is its own
     /// affair and there is no panic to catch. A process of its own is the default place for such an
     /// engine.

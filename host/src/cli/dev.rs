@@ -33,7 +33,7 @@ pub(super) struct Dev {
     /// Build sooner; times mean little then.
     #[arg(long)]
     debug: bool,
-    /// Do it once and end: with 1 where the engine failed, with 2 where there is none.
+    /// Do it once and end: with 1 where the engine failed, with 2 where there is none or nothing to replay.
     #[arg(long)]
     once: bool,
 }
@@ -45,6 +45,9 @@ impl Dev {
         output: &mut Output,
     ) -> Result<ExitCode, Failure> {
         let project = Project::open(self.dir.as_deref().unwrap_or(Path::new(".")))?;
+        // What the replay would refuse after minutes of building.
+        self.session.open()?;
+        super::config::load(config_path)?;
         let program = std::env::current_exe()?;
         let mut bench = Bench {
             profile: if self.debug { Profile::Debug } else { Profile::Release },
@@ -107,6 +110,7 @@ impl Bench {
             session: &report.session,
             window: &report.window,
             name: &name,
+            library: &built.library,
             run,
             legacy,
             before: self.before.as_ref().map(|(name, run)| (name.as_str(), run)),

@@ -33,7 +33,7 @@ pub(super) enum Engines {
         engine: String,
     },
     /// Let an engine out of quarantine, in every process.
-    #[command(alias = "unquarantine")]
+    #[command(visible_alias = "unquarantine")]
     Release {
         /// Its id.
         engine: String,

@@ -18,8 +18,8 @@ use crate::trust::{Keys, LOCK_NAME, LockFile, Package, Signature};
 /// it in ctxhost.toml. Nothing of it is run.
 #[derive(Debug, clap::Args)]
 pub(super) struct Install {
-    /// The library, the folder of its crate after `cargo build --release`, or a folder that holds one
-    /// library with its report and its signature.
+    /// The library, the folder of its crate after `cargo build --release` or of its Makefile after `make`,
+    /// or a folder that holds one library with its report and its signature.
     #[arg(value_name = "FILE|DIR")]
     path: PathBuf,
     /// Do not ask.

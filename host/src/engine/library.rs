@@ -120,7 +120,10 @@ pub enum LoadError {
         count: usize,
     },
     /// It was built for another major of the ABI.
-    #[error("{} was built for engine ABI {theirs}, this host speaks {ABI_MAJOR}; nothing of it was run", path.display())]
+    #[error(
+        "{} was built for engine ABI {theirs}, this host speaks {ABI_MAJOR}; rebuild it with ctxhost-engine-api {ABI_MAJOR}.x",
+        path.display()
+    )]
     WrongMajor {
         /// The file.
         path: PathBuf,
@@ -394,8 +397,8 @@ fn check_build(path: &Path, meta: &Meta) -> Result<(), LoadError> {
         Door::Rust => Meta::ours(),
         Door::C => Meta::ours_in_c(),
     };
-    if meta.abi_major != ABI_MAJOR {
-        return Err(LoadError::WrongMajor { path: path.into(), theirs: meta.abi_major });
+    if let Some(theirs) = meta.majors().into_iter().find(|major| *major != ABI_MAJOR) {
+        return Err(LoadError::WrongMajor { path: path.into(), theirs });
     }
     let pairs = [
         (format!("target {}", meta.target), format!("target {}", ours.target)),

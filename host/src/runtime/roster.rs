@@ -147,6 +147,7 @@ impl Roster {
             if let Ok(found) = inspect(Path::new(name)) {
                 let id = &found.meta.id;
                 permit(config, id)?;
+                spec.id.clone_from(id);
                 spec.config = config.engine_config(id);
                 let written = config.entry(id).and_then(|entry| entry.sha256.as_deref());
                 let standing = self.policy.judge_named(&found, written);

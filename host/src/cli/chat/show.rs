@@ -8,7 +8,7 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 use crate::cli::render::paint::{Style, Tone};
-use crate::cli::render::phrase::grouped;
+use crate::cli::render::phrase::{counted, grouped};
 use crate::cli::render::survival;
 use crate::runtime::event::{Event, What};
 use crate::runtime::{CompactionOutcome, Runtime, Verdict};
@@ -140,8 +140,8 @@ pub(super) fn told(outcome: &CompactionOutcome) -> String {
     let engine = &outcome.engine;
     match &outcome.verdict {
         Verdict::Applied => format!(
-            "~ {engine} compacted {before} -> {after} tokens, {} entries folded{}",
-            outcome.folded.len(),
+            "~ {engine} compacted {before} -> {after} tokens, {} folded{}",
+            counted(outcome.folded.len() as u64, "entry"),
             outcome.survival.as_ref().map(kept).unwrap_or_default(),
         ),
         Verdict::Rejected { reason } => format!("~ {engine}: compaction rejected: {reason}"),
