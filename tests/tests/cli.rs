@@ -108,3 +108,25 @@ fn a_canary_that_somebody_wrote_into_the_slot_by_hand_has_all_of_it() {
     assert_eq!(code, Some(2), "nobody knows what the slot held before: {said}");
     assert!(said.contains("there is nothing to roll back"), "{said}");
 }
+
+#[test]
+fn an_engine_is_put_to_use_though_the_notes_of_its_slot_are_broken() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("ctxhost.toml"), "").unwrap();
+    let state = folder.path().join("state");
+    let run = |arguments: &[&str]| {
+        let mut command = ctxhost();
+        command.current_dir(folder.path()).env("CTXHOST_STATE_DIR", &state);
+        let output = command.args(arguments).output().unwrap();
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    };
+    assert_eq!(run(&["slot", "set", "window", "--canary", "10%"]).0, Some(0));
+    let slot = fs::read_dir(state.join("slots")).unwrap().next().unwrap().unwrap();
+    fs::write(slot.path().join("state.json"), "{").unwrap();
+    let (code, said) = run(&["use", "mask"]);
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains("is no state of a slot"), "{said}");
+    let (code, said) = run(&["engines", "list"]);
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains("whether there is a canary is not known"), "{said}");
+}

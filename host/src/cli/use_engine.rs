@@ -65,7 +65,10 @@ impl Use {
             told.join(", then "),
             if configured == self.engine { HOSTS_KEEP } else { HOSTS_SWAP },
         ))?;
-        Place::of(&path, before).replaced_by(&self.engine, output)?;
+        // The slot is filled, whatever is the matter with the notes beside it.
+        if let Err(failure) = Place::of(&path, before).replaced_by(&self.engine, output) {
+            output.remark(&failure.to_string());
+        }
         Ok(ExitCode::SUCCESS)
     }
 
