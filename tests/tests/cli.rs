@@ -116,3 +116,52 @@ fn a_library_that_is_only_read_must_have_its_pinned_bytes_all_the_same() {
     assert!(said.contains("is pinned; not loaded"), "{said}");
     assert!(said.contains("ctxhost.toml:5 names this file for engine \"mask\""), "{said}");
 }
+
+#[test]
+fn a_canary_that_somebody_wrote_into_the_slot_by_hand_has_all_of_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("ctxhost.toml");
+    let write = |engine: &str| {
+        fs::write(&config, format!("[plugins.slots]\ncontext_engine = {engine:?}\n")).unwrap();
+    };
+    let slot = |arguments: &[&str]| {
+        let mut command = ctxhost();
+        command.current_dir(folder.path()).env("CTXHOST_STATE_DIR", folder.path().join("state"));
+        let output = command.arg("slot").args(arguments).output().unwrap();
+        let said = [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap());
+        (output.status.code(), said.concat())
+    };
+    write("legacy");
+    assert_eq!(slot(&["set", "mask", "--canary", "10%"]).0, Some(0));
+    write("mask");
+    let (_, said) = slot(&["status"]);
+    assert!(said.starts_with("context_engine  mask 100%\n"), "{said}");
+    assert!(said.contains("the canary mask is in the slot by the config"), "{said}");
+    let (_, said) = slot(&["promote"]);
+    assert!(said.starts_with("mask 100%"), "{said}");
+    let (code, said) = slot(&["rollback"]);
+    assert_eq!(code, Some(2), "nobody knows what the slot held before: {said}");
+    assert!(said.contains("there is nothing to roll back"), "{said}");
+}
+
+#[test]
+fn an_engine_is_put_to_use_though_the_notes_of_its_slot_are_broken() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("ctxhost.toml"), "").unwrap();
+    let state = folder.path().join("state");
+    let run = |arguments: &[&str]| {
+        let mut command = ctxhost();
+        command.current_dir(folder.path()).env("CTXHOST_STATE_DIR", &state);
+        let output = command.args(arguments).output().unwrap();
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    };
+    assert_eq!(run(&["slot", "set", "window", "--canary", "10%"]).0, Some(0));
+    let slot = fs::read_dir(state.join("slots")).unwrap().next().unwrap().unwrap();
+    fs::write(slot.path().join("state.json"), "{").unwrap();
+    let (code, said) = run(&["use", "mask"]);
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains("is no state of a slot"), "{said}");
+    let (code, said) = run(&["engines", "list"]);
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains("whether there is a canary is not known"), "{said}");
+}

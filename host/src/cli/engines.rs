@@ -2,7 +2,7 @@
 
 mod list;
 
-pub(super) use list::effective;
+pub(super) use list::{Serving, unfit};
 
 use std::path::Path;
 use std::process::ExitCode;

@@ -82,7 +82,7 @@ impl Quarantine {
         if let Some(book) = self.book.as_ref().filter(|_| inmate.in_book)
             && let Err(error) = book.release(id)
         {
-            tracing::warn!(engine = id, %error, "the book of failures still holds it");
+            tracing::warn!(engine = id, %error, "still in quarantine: its record cannot be struck out");
         }
         Some(inmate.record)
     }

@@ -109,7 +109,7 @@ impl Setup {
     /// Somebody swaps an engine in: its failures hold it no longer.
     pub fn excuse(&self, id: &str) {
         if let Some(Err(error)) = self.failures.as_ref().map(|book| book.excuse(id)) {
-            tracing::warn!(engine = id, %error, "the book of failures still holds it");
+            tracing::warn!(engine = id, %error, "still in quarantine: its record cannot be struck out");
         }
     }
 

@@ -340,7 +340,7 @@ fn an_engine_that_crashes_its_hosts_is_held_until_it_is_released() {
     assert!(said.contains("effective engine stays legacy"), "{said}");
     let said = place.done(&["engines", "list"]);
     assert!(said.contains("quarantined since 20"), "{said}");
-    assert!(said.contains("(ctxhost engines release chaos)"), "{said}");
+    assert!(said.contains("`ctxhost engines release chaos`"), "{said}");
 
     let said = place.done(&["engines", "release", "chaos"]);
     assert!(said.contains("is released; it had 2 crashes of a host"), "{said}");

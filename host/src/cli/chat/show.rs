@@ -109,7 +109,7 @@ impl Screen {
                 self.remark(&format!("canary: {engine} serves {share} of new sessions"));
             }
             What::CanaryEnded { engine, why } => {
-                self.remark(&format!("! canary: {engine} serves no session any more: {why}"));
+                self.remark(&format!("! canary: {engine} has ended: {why}"));
             }
             _ => {}
         }

@@ -132,7 +132,7 @@ impl FailureBook {
     pub fn hold(&self, id: &str, bytes: &str) -> Option<KeptRecord> {
         sentinel::sweep(self);
         let record = self.record(id, bytes).unwrap_or_else(|error| {
-            tracing::error!(%error, "the book of failures cannot be read, so it holds nobody");
+            tracing::error!(%error, "quarantine cannot be read, so it holds nobody");
             None
         });
         record.filter(|record| self.holds(record))

@@ -93,6 +93,24 @@ async fn each_tells_what_it_would_have_made_of_a_request() {
 }
 
 #[tokio::test]
+async fn files_are_known_by_their_paths_and_keep_their_notes_apart() {
+    let file = |path: &str| EngineSpec::file("", path.as_ref(), json!({}));
+    let rows = [vec![file("old/libmask.so")], vec![file("../libmask.so"), puppet::<0>("", "")]];
+    let stage = Stage::of(&rows);
+    stage.show(1, 10_000);
+    let lines = stage.lines().await;
+    let names: Vec<&str> = lines[0].shadows.iter().map(|seen| seen.engine.as_str()).collect();
+    assert_eq!(names, ["old/libmask.so", "../libmask.so+first"]);
+    let mut serving = Environment::new(Timeouts::default(), Clock::default());
+    serving.store_folder = Some("store".into());
+    let surroundings = Surroundings { serving, may_complete: false };
+    let notes = |stages, name: &str| surroundings.of(stages, name).store_folder.unwrap();
+    assert_eq!(notes(1, "first"), PathBuf::from("store/shadow"));
+    assert_eq!(notes(1, names[0]), PathBuf::from("store/shadow/old-libmask-so"));
+    assert_eq!(notes(2, names[1]), PathBuf::from("store/shadow/---libmask-so+first"));
+}
+
+#[tokio::test]
 async fn one_that_fails_is_told_of_and_not_asked_again() {
     let rows = [
         vec![puppet::<0>("broken shadow", "fails in assemble")],
