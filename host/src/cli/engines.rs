@@ -9,10 +9,10 @@ use std::process::ExitCode;
 
 use self::list::List;
 use super::failure::Failure;
-use super::opening::{self, shown};
+use super::opening;
 use super::output::Output;
 use crate::config::Config;
-use crate::engine::{Source, inspect, state_folder};
+use crate::engine::{Source, inspect, shown_digest, state_folder};
 use crate::runtime::roster::{Installed, Roster, RosterError};
 use crate::runtime::setup::failure_book;
 
@@ -82,7 +82,7 @@ fn release(config: &Config, id: &str, output: &mut Output) -> Result<ExitCode, F
     }
     for record in records {
         let build = match record.bytes.len() {
-            64 => shown(&record.bytes),
+            64 => shown_digest(&record.bytes),
             _ => record.bytes.as_str(),
         };
         output.print(&format!("{id} ({build}) is released; it had {}\n", record.story()))?;

@@ -121,7 +121,8 @@ fn an_engine_is_installed_used_changed_refused_and_taken_away() {
     fs::write(&installed, bytes).unwrap();
     let said = place.refused(&["use", "chaos"], "error: chaos: file hash ");
     assert!(said.contains(" does not match ctxhost.lock "), "{said}");
-    assert!(said.contains("; not loaded\neffective engine stays legacy\n"), "{said}");
+    assert!(said.contains("; not loaded; `ctxhost install FILE` "), "a way out: {said}");
+    assert!(said.contains("\neffective engine stays legacy\n"), "{said}");
     let list = place.list();
     assert_eq!(list["slot"]["configured"], "chaos");
     assert_eq!(list["slot"]["effective"], "legacy");
@@ -239,6 +240,24 @@ fn a_file_that_nobody_pinned_is_refused_once_there_is_a_lock() {
     let damaged = Place::with(&by_hand);
     fs::write(damaged.at("ctxhost.lock"), "this is no lock").unwrap();
     damaged.refused(&["use", "mask"], "is damaged");
+    // Whatever else is trusted: the lock may hold a pin that says otherwise.
+    let any = format!("[plugins]\ntrust = \"any\"\n{by_hand}");
+    fs::write(damaged.at("ctxhost.toml"), any).unwrap();
+    damaged.refused(&["use", "mask"], "is damaged");
+    fs::remove_file(damaged.at("ctxhost.lock")).unwrap();
+    damaged.done(&["use", "mask"]);
+}
+
+#[test]
+fn an_id_that_is_a_path_is_not_installed() {
+    let place = Place::with("[plugins]\ninstall_dir = \"deep/engines\"\n");
+    let mut bytes = fs::read(chaos_library()).unwrap();
+    let at = bytes.windows(10).position(|window| window == b"\nid=chaos\n").unwrap();
+    bytes.splice(at..at + 10, *b"\nid=../ab\n");
+    fs::write(place.at("libchaos.so"), bytes).unwrap();
+    let (code, said) = place.run(&["install", "libchaos.so", "--yes"]);
+    assert!(code != Some(0) && said.contains("which is no id"), "{said}");
+    assert!(!place.at("deep").exists() && !place.at("ctxhost.lock").exists());
 }
 
 fn sign(pair: &KeyPair, file: &Path) {
