@@ -139,7 +139,8 @@ fn what_could_not_be_judged_is_not_loaded_a_moment_later() {
     let path = folder.path().join("libengine.so");
     let config = folder.path().join("ctxhost.toml");
     let demands = "[plugins]\nrequire_signature = true\ndeny = [\"chaos\"]\n";
-    let entry = format!("[plugins]\nrequire_signature = true\n[plugins.entries.chaos]\npath = {path:?}\n");
+    let entry =
+        format!("[plugins]\nrequire_signature = true\n[plugins.entries.chaos]\npath = {path:?}\n");
     for (text, name) in [(&*entry, "chaos"), (demands, path.to_str().unwrap())] {
         fs::write(&config, text).unwrap();
         let config = Config::load(&config).unwrap();

@@ -204,9 +204,9 @@ impl From<RosterError> for Failure {
 impl From<OpenError> for Failure {
     fn from(error: OpenError) -> Self {
         match error {
-            OpenError::Changed { .. }
-            | OpenError::Distrusted { .. }
-            | OpenError::Held { .. } => Failure::distrust(error.to_string()),
+            OpenError::Changed { .. } | OpenError::Distrusted { .. } | OpenError::Held { .. } => {
+                Failure::distrust(error.to_string())
+            }
             OpenError::Load(error) => error.into(),
             other => Failure::caller(other.to_string()),
         }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use crate::config::{Config, ConfigError};
 use crate::engine::{
-    Clock, Environment, Inspected, LEGACY, LiveEngine, OpenError, RowError, check_row,
-    stages, state_folder,
+    Clock, Environment, Inspected, LEGACY, LiveEngine, OpenError, RowError, check_row, stages,
+    state_folder,
 };
 use crate::runtime::roster::{Roster, RosterError};
 use crate::runtime::setup::failure_book;

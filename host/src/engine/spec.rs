@@ -176,13 +176,14 @@ impl EngineSpec {
     /// The file of an engine that may be loaded, and that is the one it should be.
     pub(super) fn checked(&self, path: &Path) -> Result<Inspected, OpenError> {
         // What cannot be read says so itself; whatever can be is held against what is known of it.
-        let inspected = inspect_pinned(path, self.sha256.as_deref()).map_err(|error| match error {
-            LoadError::HashMismatch { expected, found, .. } => {
-                let what = self.pinned_by.changed(&self.id, &expected, &found);
-                OpenError::Changed { name: self.name(path), what }
-            }
-            other => other.into(),
-        })?;
+        let inspected =
+            inspect_pinned(path, self.sha256.as_deref()).map_err(|error| match error {
+                LoadError::HashMismatch { expected, found, .. } => {
+                    let what = self.pinned_by.changed(&self.id, &expected, &found);
+                    OpenError::Changed { name: self.name(path), what }
+                }
+                other => other.into(),
+            })?;
         if let Some(reason) = &self.distrust {
             let reason = reason.clone();
             return Err(OpenError::Distrusted { name: self.name(path), reason });

@@ -167,7 +167,8 @@ impl Policy {
                 let locked = self.lock().and_then(|lock| lock.pin(id));
                 let noted = locked.filter(|pin| pin.sha256 == file.sha256);
                 let noted = noted.and_then(|pin| pin.conformance.clone());
-                let beside = || Conformance::beside(&file.path, &file.sha256).map(|it| it.verdict);
+                let beside =
+                    || Conformance::near(&file.path, &file.sha256, &[]).map(|it| it.verdict);
                 standing.conformance = noted.or_else(beside);
                 self.judge_signature(file, &mut standing);
             }
