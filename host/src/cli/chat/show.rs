@@ -82,11 +82,9 @@ impl Screen {
             What::ToolEnded { tool, is_error: true, .. } => {
                 self.remark(&format!("* {tool} failed"))
             }
-            What::Assembled { engine, fallback: Some(why), .. } => {
-                if !self.told.as_ref().is_some_and(|told| why.contains(told.as_str())) {
-                    self.remark(&format!("! {engine} stands in: {why}"));
-                    self.told = Some(why.clone());
-                }
+            What::Assembled { engine, fallback: Some(why), .. } if !self.was_told(why) => {
+                self.remark(&format!("! {engine} stands in: {why}"));
+                self.told = Some(why.clone());
             }
             What::Assembled { fallback: None, .. } => self.told = None,
             What::NotesSaved { chars, .. } if *chars > 0 => self.remark("~ notes saved"),
@@ -134,6 +132,10 @@ impl Screen {
         if std::mem::take(&mut self.in_line) {
             self.text("\n");
         }
+    }
+
+    fn was_told(&self, why: &str) -> bool {
+        self.told.as_ref().is_some_and(|told| why.contains(told.as_str()))
     }
 
     fn remark(&mut self, line: &str) {
