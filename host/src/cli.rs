@@ -131,7 +131,7 @@ pub fn run() -> ExitCode {
         Command::New(command) => command.run(&mut output),
         Command::Dev(command) => command.run(arguments.config.as_deref(), &mut output),
         Command::Check(command) => command.run(arguments.config.as_deref(), &mut output),
-        Command::Shadow(command) => command.run(&mut output),
+        Command::Shadow(command) => command.run(arguments.config.as_deref(), &mut output),
         Command::Chaos(command) => command.run(&mut output),
         Command::Store(command) => command.run(arguments.config.as_deref(), &mut output),
     };

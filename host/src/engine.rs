@@ -37,7 +37,9 @@ pub use live::LiveEngine;
 pub use opening::OpenError;
 pub use quarantine::book::{FailureBook, KeptRecord, QuarantineRules};
 pub use quarantine::{Quarantine, QuarantineRecord};
-pub use row::{JOINT, MAX_STAGES, RowError, check_row, joined, stages};
+pub use row::{
+    JOINT, MAX_STAGES, RowError, check_row, joined, read_row, stages, versions, with_version,
+};
 pub use slot::{OnEngineError, Served, Serving, Slot, SlotError, TroubleCounter, Troubles};
 pub(crate) use slot::{is_answer, is_breakage};
 pub use spec::{EngineSpec, LinkedEngine, PinnedBy, Source};

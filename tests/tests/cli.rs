@@ -74,6 +74,30 @@ fn a_check_loads_the_library_of_the_slot_and_reads_the_others() {
 }
 
 #[test]
+fn a_report_of_shadows_is_of_the_config_it_is_asked_with() {
+    let folder = tempfile::tempdir().unwrap();
+    let state = folder.path().join("state");
+    fs::create_dir(&state).unwrap();
+    let configs = ["here.toml", "there.toml"].map(|name| folder.path().join(name));
+    let line = |path: &Path| {
+        fs::write(path, "[plugins.slots]\nshadow = [\"mask\"]\n").unwrap();
+        let config = path.canonicalize().unwrap();
+        format!("{{\"at_ms\":1795200000000,\"config\":{config:?},\"session\":\"s\"}}\n")
+    };
+    let [here, there] = configs.each_ref().map(|path| line(path));
+    fs::write(state.join("shadow.jsonl"), format!("{here}{here}{there}")).unwrap();
+    let requests = |more: &[&str]| {
+        let asked = ["shadow", "report", "--json", "--since", "36500d", "--config", "here.toml"];
+        let mut command = ctxhost();
+        command.current_dir(folder.path()).env("CTXHOST_STATE_DIR", &state);
+        let output = command.args(asked).args(more).output().unwrap();
+        let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        report["requests"].clone()
+    };
+    assert_eq!((requests(&[]), requests(&["--all"])), (2.into(), 3.into()));
+}
+
+#[test]
 fn a_library_that_is_only_read_must_have_its_pinned_bytes_all_the_same() {
     let pinned = library_config("legacy", &format!("sha256 = \"{}\"", "0".repeat(64)));
     let (code, said) = run(pinned.path(), &["config", "check"]);

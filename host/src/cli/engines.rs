@@ -12,7 +12,7 @@ use super::failure::Failure;
 use super::opening;
 use super::output::Output;
 use crate::config::Config;
-use crate::engine::{Source, inspect, shown_digest, state_folder};
+use crate::engine::{Source, inspect, read_row, shown_digest, state_folder};
 use crate::runtime::roster::{Installed, Roster, RosterError};
 use crate::runtime::setup::failure_book;
 
@@ -24,7 +24,7 @@ pub(super) enum Engines {
     List(List),
     /// Load an engine and show what it says of itself.
     Info {
-        /// Its id, or the path of its library.
+        /// Its id, or the path of its library; several in a row as mask+legacy.
         engine: String,
     },
     /// Print where the file of an engine is.
@@ -110,7 +110,19 @@ fn trusted(config: &Config, id: &str, sha256: &str) -> Vec<(&'static str, String
     rows
 }
 
+/// An engine, or each of several in a row.
 fn info(config: &Config, name: &str, output: &mut Output) -> Result<ExitCode, Failure> {
+    let row = read_row(name).map_err(|row| RosterError::Row { name: name.into(), row })?;
+    for (number, name) in row.into_iter().enumerate() {
+        if number > 0 {
+            output.print("\n")?;
+        }
+        info_of(config, name, output)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn info_of(config: &Config, name: &str, output: &mut Output) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Failure::internal(error.to_string()))?;
     let engine = opening::open(config, name)?;
@@ -146,5 +158,5 @@ fn info(config: &Config, name: &str, output: &mut Output) -> Result<ExitCode, Fa
     let lines = rows.iter().map(|(key, value)| format!("{key:<16}{value}\n"));
     output.print(&lines.collect::<String>())?;
     runtime.block_on(engine.dispose());
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }

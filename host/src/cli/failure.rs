@@ -73,6 +73,11 @@ impl Failure {
         self
     }
 
+    /// Two things went wrong; the exit code is that of the first.
+    pub(super) fn and(self, other: Failure) -> Self {
+        self.hint(other.to_string())
+    }
+
     /// What went wrong, without the hints.
     pub(super) fn into_message(self) -> String {
         self.message

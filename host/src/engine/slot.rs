@@ -103,7 +103,7 @@ impl Slot {
             chosen: None,
             legacy: bundled,
             on_error,
-            quarantine: Quarantine::with(environment.failures.clone()),
+            quarantine: Quarantine::with(environment.kept_failures()),
             clock: environment.clock.clone(),
             troubles: TroubleCounter::default(),
             retired: CancellationToken::new(),

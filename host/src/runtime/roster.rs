@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 
 use ctxhost_engine_api::border::Meta;
 
-use crate::config::Config;
+use crate::config::{Config, nearest};
 use crate::engine::{
-    BUNDLED, EngineSpec, Isolation, LEGACY, LoadError, RowError, Source, check_row, inspect, stages,
+    BUNDLED, EngineSpec, Isolation, LEGACY, LoadError, RowError, Source, inspect, read_row,
 };
 use crate::trust::{Policy, Standing, unjudged};
 
@@ -15,15 +15,15 @@ use crate::trust::{Policy, Standing, unjudged};
 #[derive(Debug, thiserror::Error)]
 pub enum RosterError {
     /// Nothing of that name is installed.
-    #[error("no engine {name:?} (installed: {})", installed.join(", "))]
+    #[error("no engine {name:?}{} (installed: {})", meant(name, installed), installed.join(", "))]
     Unknown {
         /// The name.
         name: String,
         /// What there is.
         installed: Vec<String>,
     },
-    /// Several names that make no stack.
-    #[error("{name:?}: a stack of engines {row}")]
+    /// Several names that make no row.
+    #[error("{name:?}: a row of engines {row}")]
     Row {
         /// The names as one word.
         name: String,
@@ -38,6 +38,16 @@ pub enum RosterError {
         /// Why.
         reason: String,
     },
+}
+
+/// What somebody meant by a name that nothing has, where that can be guessed.
+fn meant(name: &str, installed: &[String]) -> String {
+    if name.contains(',') {
+        return "; several in a row are written as mask+legacy".into();
+    }
+    let installed: Vec<&str> = installed.iter().map(String::as_str).collect();
+    let near = nearest(name, &installed);
+    near.map_or_else(String::new, |near| format!("; did you mean {near:?}?"))
 }
 
 /// An engine that is there.
@@ -120,8 +130,8 @@ impl Roster {
     ///
     /// [`RosterError`].
     pub fn stack(&self, config: &Config, name: &str) -> Result<Vec<EngineSpec>, RosterError> {
-        let names = stages(name);
-        check_row(&names).map_err(|row| RosterError::Row { name: name.to_owned(), row })?;
+        let names = read_row(name);
+        let names = names.map_err(|row| RosterError::Row { name: name.to_owned(), row })?;
         names.into_iter().map(|name| self.spec(config, name)).collect()
     }
 

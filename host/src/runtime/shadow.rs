@@ -154,6 +154,10 @@ impl Surroundings {
         let mut environment = Environment::new(serving.timeouts.clone(), serving.clock.clone());
         environment.copies_folder.clone_from(&serving.copies_folder);
         environment.sessions.clone_from(&serving.sessions);
+        // What took hosts down is not opened here either, and what takes this one down is told of. A call
+        // that merely fails here must not hold an engine that serves well.
+        environment.failures.clone_from(&serving.failures);
+        environment.fail_alone = true;
         environment.completer = serving.completer.clone().filter(|_| self.may_complete);
         let folder = serving.store_folder.as_ref();
         environment.store_folder = folder.map(|folder| folder.join(&namespace));
@@ -235,6 +239,7 @@ impl Lane {
         }
         let line = Line {
             at_ms: shown.request.now_ms,
+            config: self.ledger.config().to_owned(),
             session: session.clone(),
             active: Seen::of_active(shown, has_compacted),
             shadows,

@@ -10,6 +10,9 @@ use std::time::{Duration, Instant};
 use ctxhost::engine::{
     Clock, EngineSpec, Environment, FailureBook, OnEngineError, QuarantineRules, Slot, Timeouts,
 };
+use ctxhost::law::LawSettings;
+use ctxhost::runtime::shadow::ledger::Ledger;
+use ctxhost::runtime::shadow::{Shadows, Surroundings};
 use ctxhost_tests::chaos_library;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -21,6 +24,8 @@ use super::{ask, served_by, transcript};
 const MODE: &str = "CTXHOST_TEST_MODE";
 /// Its state folder.
 const STATE: &str = "CTXHOST_TEST_STATE";
+/// Where the engine sits in that process: `slot` or `shadow`.
+const SEAT: &str = "CTXHOST_TEST_SEAT";
 
 /// More than a loaded machine needs for what takes a second.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -29,30 +34,57 @@ fn book(state: &Path) -> FailureBook {
     FailureBook::below(state, QuarantineRules::default(), Clock::default())
 }
 
-fn open(mode: &str, state: &Path) -> Slot {
+fn environment(state: &Path) -> Environment {
     let timeouts = Timeouts { create_ms: 3_600_000, ..Timeouts::default() };
     let mut environment = Environment::new(timeouts, Clock::default());
     environment.failures = Some(Arc::new(book(state)));
-    let legacy = EngineSpec::bundled("legacy", json!({}));
-    let chaos = EngineSpec::file("chaos", &chaos_library(), json!({ "mode": mode }));
-    Slot::open(&chaos, &legacy, OnEngineError::Fallback, &environment).unwrap()
+    environment
+}
+
+fn legacy() -> EngineSpec {
+    EngineSpec::bundled("legacy", json!({}))
+}
+
+fn chaos(mode: &str) -> EngineSpec {
+    EngineSpec::file("chaos", &chaos_library(), json!({ "mode": mode }))
+}
+
+fn open(mode: &str, state: &Path) -> Slot {
+    let on_error = OnEngineError::Fallback;
+    Slot::open(&chaos(mode), &legacy(), on_error, &environment(state)).unwrap()
+}
+
+fn open_in_the_shadow(mode: &str, state: &Path) -> Shadows {
+    let surroundings = Surroundings { serving: environment(state), may_complete: false };
+    let ledger = Ledger::new(state.join("shadow.jsonl"), 1 << 20);
+    let rows = [vec![chaos(mode)]];
+    Shadows::open(&rows, &legacy(), &surroundings, &LawSettings::default(), ledger).unwrap()
 }
 
 /// No test by itself: what the others start again, and what does not come back.
 #[tokio::test]
 async fn dies_where_it_is_told_to() {
     let (Ok(mode), Some(state)) = (std::env::var(MODE), std::env::var_os(STATE)) else { return };
+    if std::env::var(SEAT).as_deref() == Ok("shadow") {
+        open_in_the_shadow(&mode, Path::new(&state)).settled().await;
+        return;
+    }
     let slot = open(&mode, Path::new(&state));
     let _ = slot.assemble(&transcript(), ask()).await;
 }
 
 fn start(mode: &str, state: &Path, at_load: &str) -> Child {
+    start_in("slot", mode, state, at_load)
+}
+
+fn start_in(seat: &str, mode: &str, state: &Path, at_load: &str) -> Child {
     // Built here, so that a child does not wait for cargo.
     chaos_library();
     Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "crash::dies_where_it_is_told_to", "--nocapture"])
         .env(MODE, mode)
         .env(STATE, state)
+        .env(SEAT, seat)
         .env("CHAOS_AT_LOAD", at_load)
         .stdout(Stdio::null())
         .stderr(Stdio::null())
@@ -92,6 +124,22 @@ async fn an_engine_that_crashes_twice_is_held_and_legacy_serves() {
     book(state.path()).release("chaos").unwrap();
     let slot = open("good", state.path());
     assert_eq!(served_by(&slot).await, ("chaos".into(), false));
+}
+
+#[tokio::test]
+async fn one_that_crashes_in_the_shadow_is_held_too_and_what_merely_fails_there_holds_nobody() {
+    let state = tempfile::tempdir().unwrap();
+    for crashes in 1..=2 {
+        start_in("shadow", "abort-create", state.path(), "").wait().unwrap();
+        assert_eq!(book(state.path()).records().unwrap()[0].crashes, crashes);
+    }
+    // Neither here nor there is it loaded again, or this process would be gone.
+    open_in_the_shadow("abort-create", state.path()).settled().await;
+    assert_eq!(served_by(&open("abort-create", state.path())).await, ("legacy".into(), true));
+    book(state.path()).release("chaos").unwrap();
+    let status = start_in("shadow", "panic-create", state.path(), "").wait().unwrap();
+    assert!(status.success(), "a panic is caught");
+    assert_eq!(book(state.path()).records().unwrap(), []);
 }
 
 #[test]
