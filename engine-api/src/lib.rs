@@ -127,6 +127,7 @@ pub mod border {
     pub use crate::abi::import::{EngineDoor, EngineHandle};
     pub use crate::abi::meta::{ABI_MAJOR, Door, META_BYTES, Meta, decode_meta, magic};
     pub use crate::abi::services::{BoxFuture, HostServices};
+    pub use crate::engine::is_id;
 }
 
 /// What `export_engine!` expands to. Not for use by hand.

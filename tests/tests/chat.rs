@@ -288,6 +288,7 @@ fn an_engine_that_failed_is_held_in_the_next_chat_until_it_is_released() {
     assert!(!said.contains(held), "{said}");
     let said = chat();
     assert!(said.contains(held), "{said}");
+    assert_eq!(said.matches("1 failure, last in assemble").count(), 1, "once: {said}");
     let released = run(place.path(), &["engines", "release", "chaos"], "");
     assert!(stdout(&released).contains("it had 1 failure"), "{}", stdout(&released));
     let said = chat();

@@ -113,7 +113,7 @@ fn a_library_that_is_only_read_must_have_its_pinned_bytes_all_the_same() {
     let pinned = library_config("legacy", &format!("sha256 = \"{}\"", "0".repeat(64)));
     let (code, said) = run(pinned.path(), &["config", "check"]);
     assert_eq!(code, Some(4), "{said}");
-    assert!(said.contains("is pinned; not loaded"), "{said}");
+    assert!(said.contains("does not match the sha256 of its entry 000000000000; not"), "{said}");
     assert!(said.contains("ctxhost.toml:5 names this file for engine \"mask\""), "{said}");
 }
 

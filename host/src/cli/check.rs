@@ -15,7 +15,7 @@ use crate::check::{
     CALL_LIMIT, CheckError, Group, GroupReport, Kit, REPORT_FILE, Report, groups, serve,
 };
 use crate::config::Config;
-use crate::engine::{Inspected, LoadError, inspect};
+use crate::engine::{Inspected, LoadError, inspect, shown_digest};
 
 /// Hold an engine's library against the contract, rule by rule.
 ///
@@ -124,7 +124,8 @@ fn own_config(path: Option<&Path>, inspected: &Inspected) -> Result<Value, Failu
 
 fn headline(inspected: &Inspected) -> String {
     let Meta { id, version, abi_major, abi_minor, .. } = &inspected.meta;
-    format!("{id} {version}  ABI {abi_major}.{abi_minor}  sha256 {}\n", inspected.sha256)
+    let sha256 = shown_digest(&inspected.sha256);
+    format!("{id} {version}  ABI {abi_major}.{abi_minor}  sha256 {sha256}\n")
 }
 
 /// One group: a line, and what failed in it.

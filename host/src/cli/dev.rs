@@ -9,6 +9,7 @@ use super::render::dev::{Comparison, render};
 use super::replay::SessionSource;
 use super::window::parse_tokens;
 use crate::dev::{DevError, Generations, Profile, Project, Trial, Watch};
+use crate::engine::shown_digest;
 use crate::runtime::replay::report::Run;
 
 /// Build the engine of this folder, replay a session through it and through legacy, show the
@@ -100,7 +101,8 @@ impl Bench {
         let name = generation.name();
         output.print(&format!(
             "{took}, loaded {name} ({}, sha256 {})\n",
-            generation.version, generation.sha256
+            generation.version,
+            shown_digest(&generation.sha256)
         ))?;
         let report = self.trial.run(&generation)?;
         let [run, legacy] = report.runs.as_slice() else {

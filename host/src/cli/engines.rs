@@ -9,10 +9,10 @@ use std::process::ExitCode;
 
 use self::list::List;
 use super::failure::Failure;
-use super::opening::{self, shown};
+use super::opening;
 use super::output::Output;
 use crate::config::Config;
-use crate::engine::{Source, inspect, read_row, state_folder};
+use crate::engine::{Source, inspect, read_row, shown_digest, state_folder};
 use crate::runtime::roster::{Installed, Roster, RosterError};
 use crate::runtime::setup::failure_book;
 
@@ -59,10 +59,7 @@ impl Engines {
 /// The file of an engine, for scripts.
 fn path(config: &Config, id: &str, output: &mut Output) -> Result<ExitCode, Failure> {
     let roster = Roster::of(config);
-    let Some(engine) = roster.engine(id) else {
-        let installed = roster.engines().map(|engine| engine.id.clone()).collect();
-        return Err(RosterError::Unknown { name: id.into(), installed }.into());
-    };
+    let Some(engine) = roster.engine(id) else { return Err(unknown(&roster, id)) };
     match &engine.source {
         Source::File(path) => output.print(&format!("{}\n", path.display()))?,
         Source::Bundled | Source::Linked(_) => {
@@ -72,9 +69,20 @@ fn path(config: &Config, id: &str, output: &mut Output) -> Result<ExitCode, Fail
     Ok(ExitCode::SUCCESS)
 }
 
+fn unknown(roster: &Roster, id: &str) -> Failure {
+    let installed = roster.engines().map(|engine| engine.id.clone()).collect();
+    RosterError::Unknown { name: id.into(), installed }.into()
+}
+
 /// Who is released serves again: in new processes at once, in those that run from their next call.
 fn release(config: &Config, id: &str, output: &mut Output) -> Result<ExitCode, Failure> {
     let book = failure_book(config, &state_folder());
+    let roster = Roster::of(config);
+    // One that was taken away since may still be held.
+    let is_known = roster.engine(id).is_some() || book.records()?.iter().any(|it| it.id == id);
+    if !is_known {
+        return Err(unknown(&roster, id));
+    }
     let records = book.release(id)?;
     if records.is_empty() {
         output.print(&format!("{id} is not in quarantine\n"))?;
@@ -82,7 +90,7 @@ fn release(config: &Config, id: &str, output: &mut Output) -> Result<ExitCode, F
     }
     for record in records {
         let build = match record.bytes.len() {
-            64 => shown(&record.bytes),
+            64 => shown_digest(&record.bytes),
             _ => record.bytes.as_str(),
         };
         output.print(&format!("{id} ({build}) is released; it had {}\n", record.story()))?;

@@ -212,7 +212,7 @@ impl From<RosterError> for Failure {
 impl From<OpenError> for Failure {
     fn from(error: OpenError) -> Self {
         match error {
-            OpenError::Distrusted { .. } | OpenError::Held { .. } => {
+            OpenError::Changed { .. } | OpenError::Distrusted { .. } | OpenError::Held { .. } => {
                 Failure::distrust(error.to_string())
             }
             OpenError::Load(error) => error.into(),

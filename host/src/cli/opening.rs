@@ -6,12 +6,11 @@ use toml::Value;
 
 use crate::config::{Config, ConfigError};
 use crate::engine::{
-    Clock, Environment, Inspected, LEGACY, LiveEngine, LoadError, OpenError, RowError, read_row,
-    stages, state_folder,
+    Clock, Environment, Inspected, LEGACY, LiveEngine, OpenError, RowError, read_row, stages,
+    state_folder,
 };
-use crate::runtime::roster::{self, Roster, RosterError};
+use crate::runtime::roster::{Roster, RosterError};
 use crate::runtime::setup::failure_book;
-use crate::trust::LOCK_NAME;
 
 use super::failure::Failure;
 
@@ -66,32 +65,11 @@ pub(super) fn unopened(config: &Config, name: &str, error: OpenError) -> Failure
     {
         return ConfigError::engine_setting(config, id, key, &error.message).into();
     }
-    if let OpenError::Load(LoadError::HashMismatch { expected, found, .. }) = &error
-        && is_locked(config, name, expected)
-    {
-        let message = format!(
-            "{name}: file hash {} does not match {LOCK_NAME} {}; not loaded",
-            shown(found),
-            shown(expected)
-        );
-        return Failure::distrust(message);
-    }
     let failure = Failure::from(error);
     match place(config, &format!("plugins.entries.{name}.path")) {
         Some(place) => failure.hint(format!("{place} names this file for engine {name:?}")),
         None => failure,
     }
-}
-
-/// Whether the bytes that were expected are those of the lock.
-fn is_locked(config: &Config, name: &str, sha256: &str) -> bool {
-    let policy = roster::policy(config);
-    policy.lock().and_then(|lock| lock.pin(name)).is_some_and(|pin| pin.sha256 == sha256)
-}
-
-/// As much of a digest as people compare.
-pub(super) fn shown(sha256: &str) -> &str {
-    sha256.get(..12).unwrap_or(sha256)
 }
 
 /// Why a name leads to no engine: where the config forbids it, the line that does.

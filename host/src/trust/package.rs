@@ -80,7 +80,9 @@ impl Package {
         let library = if path.is_dir() { library_in(path)? } else { path.to_owned() };
         let file = inspect(&library)?;
         let signature = keys.check(&file.path, file.image())?;
-        let conformance = Conformance::beside(&file.path, &file.sha256);
+        // Here, and in the folder that was named.
+        let folders = [Path::new("."), path];
+        let conformance = Conformance::near(&file.path, &file.sha256, &folders);
         Ok(Package { file, signature, conformance })
     }
 

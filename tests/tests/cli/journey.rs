@@ -294,6 +294,7 @@ fn an_engine_is_checked_installed_used_and_refused_when_it_was_tampered_with() {
 
     let installed = author.run(&["install", "--yes", &library]);
     assert_eq!(installed.code, Some(0), "{installed:?}");
+    assert!(installed.out.contains("\nconformance conformant, "), "{installed:?}");
     assert!(installed.out.contains("pinned in ctxhost.lock"), "{installed:?}");
     let used = author.run(&["use", "keep-pinned"]);
     assert_eq!(used.code, Some(0), "{used:?}");
