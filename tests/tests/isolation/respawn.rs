@@ -202,8 +202,7 @@ async fn one_death_over_what_is_not_asked_twice_costs_that_call_and_not_the_engi
         spec.worker.respawns = 1;
         spec
     };
-    let open =
-        |mode, on_error| Slot::open(&chaos(mode), &legacy, on_error, &patient()).unwrap();
+    let open = |mode, on_error| Slot::open(&chaos(mode), &legacy, on_error, &patient()).unwrap();
 
     let slot = open("abort-after", OnEngineError::Fallback);
     let ended = AfterTurnRequest { session: session("s"), ..AfterTurnRequest::default() };

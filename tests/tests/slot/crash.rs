@@ -2,7 +2,7 @@
 //! killed blames nobody. Each dies in a process of its own: this test, started again.
 
 use std::os::unix::process::ExitStatusExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,6 +11,7 @@ use ctxhost::engine::{
     Clock, EngineSpec, Environment, FailureBook, OnEngineError, QuarantineRules, Slot, Timeouts,
 };
 use ctxhost_tests::chaos_library;
+use ctxhost_tests::native::native_library;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::json;
@@ -25,6 +26,13 @@ const STATE: &str = "CTXHOST_TEST_STATE";
 /// More than a loaded machine needs for what takes a second.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// Modes of the engine in C begin so.
+const IN_C: &str = "c: ";
+
+fn in_c() -> PathBuf {
+    native_library("tests/fixtures/c/wicked.c", &[])
+}
+
 fn book(state: &Path) -> FailureBook {
     FailureBook::below(state, QuarantineRules::default(), Clock::default())
 }
@@ -34,8 +42,11 @@ fn open(mode: &str, state: &Path) -> Slot {
     let mut environment = Environment::new(timeouts, Clock::default());
     environment.failures = Some(Arc::new(book(state)));
     let legacy = EngineSpec::bundled("legacy", json!({}));
-    let chaos = EngineSpec::file("chaos", &chaos_library(), json!({ "mode": mode }));
-    Slot::open(&chaos, &legacy, OnEngineError::Fallback, &environment).unwrap()
+    let spec = match mode.strip_prefix(IN_C) {
+        Some(mode) => EngineSpec::file("wicked", &in_c(), json!({ "mode": mode })),
+        None => EngineSpec::file("chaos", &chaos_library(), json!({ "mode": mode })),
+    };
+    Slot::open(&spec, &legacy, OnEngineError::Fallback, &environment).unwrap()
 }
 
 /// No test by itself: what the others start again, and what does not come back.
@@ -49,6 +60,7 @@ async fn dies_where_it_is_told_to() {
 fn start(mode: &str, state: &Path, at_load: &str) -> Child {
     // Built here, so that a child does not wait for cargo.
     chaos_library();
+    in_c();
     Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "crash::dies_where_it_is_told_to", "--nocapture"])
         .env(MODE, mode)
@@ -69,7 +81,8 @@ fn after_one(mode: &str) -> (String, String) {
     let state = tempfile::tempdir().unwrap();
     die(mode, state.path());
     let record = book(state.path()).records().unwrap().remove(0);
-    assert_eq!((record.id.as_str(), record.crashes, record.held), ("chaos", 1, false));
+    let id = if mode.starts_with(IN_C) { "wicked" } else { "chaos" };
+    assert_eq!((record.id.as_str(), record.crashes, record.held), (id, 1, false));
     (record.operation, record.reason)
 }
 
@@ -98,6 +111,8 @@ async fn an_engine_that_crashes_twice_is_held_and_legacy_serves() {
 fn each_way_to_die_is_told_with_its_place() {
     let abort = "signal 6 (SIGABRT)".to_owned();
     assert_eq!(after_one("abort"), ("calls".into(), abort.clone()));
+    // On the thread of its own that each of its calls has.
+    assert_eq!(after_one("c: abort"), ("calls".into(), abort.clone()));
     assert_eq!(after_one("stack-overflow").0, "calls");
     assert_eq!(after_one("exit-create"), ("create".into(), "a call of exit".into()));
     let state = tempfile::tempdir().unwrap();

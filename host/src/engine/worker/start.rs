@@ -86,9 +86,7 @@ impl Start {
         let (written, running) = (self.file.meta.id.clone(), info.id.clone());
         match written == running {
             true => Ok(()),
-            false => {
-                Err(LoadError::IdMismatch { path: self.file.path.clone(), written, running })
-            }
+            false => Err(LoadError::IdMismatch { path: self.file.path.clone(), written, running }),
         }
     }
 

@@ -13,9 +13,7 @@ use tempfile::TempDir;
 use tokio::sync::broadcast::Receiver;
 
 use crate::config::Config;
-use crate::engine::{
-    Clock, EngineSpec, FailureBook, Isolation, QuarantineRecord, QuarantineRules,
-};
+use crate::engine::{Clock, EngineSpec, FailureBook, Isolation, QuarantineRecord, QuarantineRules};
 use crate::runtime::event::{Event, What};
 use crate::runtime::testing::{Answer, Scripted, builder, config, session};
 use crate::runtime::{Runtime, RuntimeBuilder, SessionId, SwapError};

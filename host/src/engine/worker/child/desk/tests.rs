@@ -60,14 +60,8 @@ fn a_worker_does_not_wait_for_its_engine_when_the_host_hangs_up() {
     let mut buffer = Vec::new();
     assert!(wire::receive(&ours, wire::ANY_LENGTH, &mut buffer).unwrap(), "it is created");
     let question = Question::Assemble(AssembleRequest::default());
-    let call = Call {
-        call: 2,
-        session: None,
-        epoch: None,
-        patience_ms: 60_000,
-        cap_ms: 60_000,
-        question,
-    };
+    let call =
+        Call { call: 2, session: None, epoch: None, patience_ms: 60_000, cap_ms: 60_000, question };
     wire::send(&ours, &ToWorker::Call(call)).unwrap();
     assert!(wire::receive(&ours, wire::ANY_LENGTH, &mut buffer).unwrap(), "it is in there");
     drop(ours);
