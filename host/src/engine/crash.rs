@@ -11,8 +11,10 @@ use std::cell::Cell;
 use std::ffi::{c_int, c_void};
 use std::fs::File;
 use std::marker::PhantomData;
-use std::os::fd::{AsRawFd as _, RawFd};
+use std::os::fd::{AsRawFd as _, BorrowedFd, RawFd};
 use std::sync::{Arc, Once, OnceLock};
+
+use ctxhost_engine_api::border::{OnThread, on_new_threads};
 
 /// What a line about the end of a process begins with.
 pub(super) const MARK: &str = "died:";
@@ -39,6 +41,7 @@ pub(super) fn watch() {
         for (signal, before) in FATAL.iter().zip(&BEFORE) {
             install(*signal, before);
         }
+        on_new_threads(inherit);
         // SAFETY: `on_exit` is a function of this program, which is never unloaded.
         let _ = unsafe { libc::atexit(on_exit) };
     });
@@ -73,6 +76,17 @@ pub(super) fn stay(note: &File) {
 /// This thread runs no engine any more.
 pub(super) fn leave() {
     NOTE.set(NONE);
+}
+
+/// A call of a C engine runs on a thread of its own: it carries the note of the one that starts it.
+fn inherit() -> OnThread {
+    let note = NOTE.get();
+    // SAFETY: a descriptor that stands in NOTE is open.
+    let note = (note != NONE).then(|| unsafe { BorrowedFd::borrow_raw(note) });
+    // A descriptor of its own, since the call may outlive the lane.
+    let own = note.and_then(|note| note.try_clone_to_owned().ok());
+    let own = own.map(|own| Arc::new(File::from(own)));
+    Box::new(move || Box::new(own.as_ref().map(enter)))
 }
 
 fn install(signal: c_int, before: &OnceLock<libc::sigaction>) {

@@ -293,7 +293,11 @@ impl Stack {
         if stage.engine.as_ref().is_some_and(|engine| engine.lost_a_thread()) {
             error.message += "; its thread hangs";
         }
-        self.put_in_quarantine(&stage.id, operation, &error.message);
+        let engine = stage.engine.as_ref();
+        match engine.is_some_and(|engine| engine.lost_one_call(operation, &error)) {
+            true => tracing::warn!(engine = stage.id, operation, %error, "a call is lost"),
+            false => self.put_in_quarantine(&stage.id, operation, &error.message),
+        }
         match self.on_error {
             OnEngineError::Fallback => Ok(()),
             OnEngineError::Fail => Err(SlotError::engine(&stage.id, operation, error)),

@@ -33,7 +33,7 @@ use super::roster::RosterError;
 use super::setup::Setup;
 use super::stack::Stack;
 use crate::config::{Config, ConfigError, SwapSettings};
-use crate::engine::{EngineSpec, SlotError, Source};
+use crate::engine::{EngineSpec, Isolation, SlotError, Source};
 
 pub(super) use self::canary::{Lease, Watch};
 pub(super) use self::follow::Followed;
@@ -328,9 +328,11 @@ impl Slots {
     }
 }
 
-/// What loading an engine takes; `None` where nothing is loaded for it.
+/// What loading an engine into this process takes; `None` where nothing is: a process of its own takes
+/// its library along when it ends.
 fn file_bytes(engine: &EngineSpec) -> Option<u64> {
     match &engine.source {
+        Source::File(_) if engine.isolation == Isolation::Process => None,
         Source::File(path) => Some(std::fs::metadata(path).map_or(0, |file| file.len())),
         Source::Bundled | Source::Linked(_) => None,
     }

@@ -2,7 +2,7 @@
 //! killed blames nobody. Each dies in a process of its own: this test, started again.
 
 use std::os::unix::process::ExitStatusExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -14,6 +14,7 @@ use ctxhost::law::LawSettings;
 use ctxhost::runtime::shadow::ledger::Ledger;
 use ctxhost::runtime::shadow::{Shadows, Surroundings};
 use ctxhost_tests::chaos_library;
+use ctxhost_tests::native::native_library;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::json;
@@ -29,6 +30,13 @@ const SEAT: &str = "CTXHOST_TEST_SEAT";
 
 /// More than a loaded machine needs for what takes a second.
 const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Modes of the engine in C begin so.
+const IN_C: &str = "c: ";
+
+fn in_c() -> PathBuf {
+    native_library("tests/fixtures/c/wicked.c", &[])
+}
 
 fn book(state: &Path) -> FailureBook {
     FailureBook::below(state, QuarantineRules::default(), Clock::default())
@@ -46,7 +54,10 @@ fn legacy() -> EngineSpec {
 }
 
 fn chaos(mode: &str) -> EngineSpec {
-    EngineSpec::file("chaos", &chaos_library(), json!({ "mode": mode }))
+    match mode.strip_prefix(IN_C) {
+        Some(mode) => EngineSpec::file("wicked", &in_c(), json!({ "mode": mode })),
+        None => EngineSpec::file("chaos", &chaos_library(), json!({ "mode": mode })),
+    }
 }
 
 fn open(mode: &str, state: &Path) -> Slot {
@@ -80,6 +91,7 @@ fn start(mode: &str, state: &Path, at_load: &str) -> Child {
 fn start_in(seat: &str, mode: &str, state: &Path, at_load: &str) -> Child {
     // Built here, so that a child does not wait for cargo.
     chaos_library();
+    in_c();
     Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "crash::dies_where_it_is_told_to", "--nocapture"])
         .env(MODE, mode)
@@ -101,7 +113,8 @@ fn after_one(mode: &str) -> (String, String) {
     let state = tempfile::tempdir().unwrap();
     die(mode, state.path());
     let record = book(state.path()).records().unwrap().remove(0);
-    assert_eq!((record.id.as_str(), record.crashes, record.held), ("chaos", 1, false));
+    let id = if mode.starts_with(IN_C) { "wicked" } else { "chaos" };
+    assert_eq!((record.id.as_str(), record.crashes, record.held), (id, 1, false));
     (record.operation, record.reason)
 }
 
@@ -146,6 +159,8 @@ async fn one_that_crashes_in_the_shadow_is_held_too_and_what_merely_fails_there_
 fn each_way_to_die_is_told_with_its_place() {
     let abort = "signal 6 (SIGABRT)".to_owned();
     assert_eq!(after_one("abort"), ("calls".into(), abort.clone()));
+    // On the thread of its own that each of its calls has.
+    assert_eq!(after_one("c: abort"), ("calls".into(), abort.clone()));
     assert_eq!(after_one("stack-overflow").0, "calls");
     assert_eq!(after_one("exit-create"), ("create".into(), "a call of exit".into()));
     let state = tempfile::tempdir().unwrap();
