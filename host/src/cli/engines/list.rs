@@ -187,7 +187,7 @@ impl EngineLine {
     fn state(&self, effective: bool) -> String {
         let serves = match self.stage {
             _ if !effective => None,
-            Some((stage, of)) if of > 1 => Some(format!("effective, stage {stage} of {of}")),
+            Some((stage, of)) if of > 1 => Some(format!("effective, place {stage} of {of}")),
             _ => Some("effective".to_owned()),
         };
         let canary = self.canary.as_ref().map(|share| format!("canary {share}"));
