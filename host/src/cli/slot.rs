@@ -86,13 +86,18 @@ impl Set {
         let place = Place::find(config_path)?;
         refuse_path(&engine, &place.path)?;
         let serving = place.serving();
-        if is_same(&engine, &place.engine()) {
-            let message = format!("{engine:?} is in the slot already, for every session");
-            return Err(Failure::caller(message));
+        if serving.is_nobody() {
+            serving.explained(output);
+            let failure = Failure::caller("nobody serves in the slot, so there is no rest");
+            return Err(failure.hint("`ctxhost use ID` puts an engine there first"));
         }
         if is_same(&engine, serving.effective()) {
             serving.explained(output);
             return Err(Failure::caller(format!("{engine:?} serves every session already")));
+        }
+        if is_same(&engine, &place.engine()) {
+            let message = format!("{engine:?} is in the slot already");
+            return Err(Failure::caller(message));
         }
         opening::find_all(&place.config, &engine)?;
         // Loading it proves that a host can, with its settings.

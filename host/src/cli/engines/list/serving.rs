@@ -17,7 +17,7 @@ const NOBODY: &str = "none";
 #[derive(Serialize)]
 pub(in crate::cli) struct Serving {
     configured: String,
-    /// `None` where no engine serves, because the operator wants failures.
+    /// `None` where no engine serves: the operator wants failures, or the slot names one that is not there.
     effective: Option<String>,
     /// Why another one than the configured.
     reason: Option<String>,
@@ -47,7 +47,10 @@ impl Serving {
                 Some(why) => reasons.push(why),
             }
         }
+        let is_known = |id: &&str| engines.iter().any(|engine| engine.id == **id);
         let effective = match config.plugins.on_engine_error {
+            // A name that leads nowhere is a mistake: nobody stands in for it.
+            _ if !row.iter().all(is_known) => None,
             OnEngineError::Fail if !reasons.is_empty() => None,
             // Where a stage of several is missing, the others go on without it.
             _ if serving.is_empty() => Some(LEGACY.to_owned()),
@@ -61,9 +64,14 @@ impl Serving {
         }
     }
 
-    /// Who serves: `none` where the operator wants failures.
+    /// Who serves; `none` where nobody does.
     pub(in crate::cli) fn effective(&self) -> &str {
         self.effective.as_deref().unwrap_or(NOBODY)
+    }
+
+    /// Whether nobody does.
+    pub(in crate::cli) fn is_nobody(&self) -> bool {
+        self.effective.is_none()
     }
 
     /// Says beside the output why another one serves than the config names, where that is so.
@@ -99,7 +107,7 @@ pub(in crate::cli) fn unfit(config: &Config, name: &str) -> Option<String> {
 /// Why an engine does not serve, as far as reading tells.
 pub(super) fn why_not(id: &str, engines: &[EngineLine]) -> Option<String> {
     let Some(engine) = engines.iter().find(|engine| engine.id == id) else {
-        return Some(format!("there is no engine {id:?}"));
+        return Some(format!("there is no engine {id:?}, so no host starts"));
     };
     let held = engine.failures.as_ref().filter(|_| engine.quarantined);
     held.map(|record| format!("it is in quarantine: {}", record.story()))
