@@ -400,7 +400,7 @@ fn an_engine_that_crashes_its_hosts_is_held_until_it_is_released() {
     assert_eq!(said, "chaos is not in quarantine\n");
     let (code, said) = place.run(&["engines", "release", "choas"]);
     assert_eq!(code, Some(2), "{said}");
-    assert!(said.contains("no engine \"choas\" (installed: boundary, chaos, "), "{said}");
+    assert!(said.contains("no engine \"choas\"; did you mean \"chaos\"?"), "{said}");
     assert_eq!(place.run(&["use", "chaos"]).0, None, "and may crash again");
     assert_eq!(place.config(), before, "with nothing changed");
 
