@@ -129,7 +129,7 @@ fn the_file_is_checked_before_a_worker_starts() {
     spec.sha256 = Some("0".repeat(64));
     let error = LiveEngine::open(&spec, &patient()).expect_err("pinned to others").to_string();
     let found = inspect(&chaos_library()).unwrap().sha256;
-    assert!(error.contains(&found), "{error}");
+    assert!(error.contains(&found[..12]), "{error}");
 }
 
 #[test]
