@@ -7,6 +7,8 @@
 mod access;
 #[path = "gateway/binary.rs"]
 mod binary;
+#[path = "gateway/compaction.rs"]
+mod compaction;
 #[path = "gateway/dashboard.rs"]
 mod dashboard;
 #[path = "gateway/identity.rs"]
@@ -15,6 +17,8 @@ mod identity;
 mod limits;
 #[path = "gateway/models.rs"]
 mod models;
+#[path = "gateway/neutral.rs"]
+mod neutral;
 #[path = "gateway/overflow.rs"]
 mod overflow;
 #[path = "gateway/run.rs"]

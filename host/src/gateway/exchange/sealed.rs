@@ -127,7 +127,7 @@ fn hex(bytes: &[u8]) -> String {
 
 /// The bytes of hex digits; `None` for anything else.
 fn bytes(hex: &str) -> Option<Vec<u8>> {
-    if hex.len() % 2 != 0 || !hex.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+    if !hex.len().is_multiple_of(2) || !hex.bytes().all(|byte| byte.is_ascii_hexdigit()) {
         return None;
     }
     let pairs = (0..hex.len()).step_by(2).map(|at| hex.get(at..at + 2));
