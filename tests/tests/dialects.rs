@@ -2,10 +2,14 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
+#[path = "dialects/client.rs"]
+mod client;
 #[path = "dialects/conversations.rs"]
 mod conversations;
 #[path = "dialects/encoded.rs"]
 mod encoded;
+#[path = "dialects/exchange.rs"]
+mod exchange;
 #[path = "dialects/heard.rs"]
 mod heard;
 #[path = "dialects/sent.rs"]

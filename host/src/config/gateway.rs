@@ -11,7 +11,7 @@ use super::{Config, ConfigError, places};
 use crate::provider::DialectName;
 
 /// `[gateway]`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct GatewaySettings {
     /// Address and port. Default `127.0.0.1:8787`: of this machine alone.
@@ -54,6 +54,9 @@ pub struct GatewaySettings {
     /// How often a request is made smaller that its upstream found too large. Default 3: what does not
     /// fit then has something in it that nobody may leave out.
     pub too_large_tries: u32,
+    /// The largest share of a window that an answer may hold free. Default 0.75: clients ask for the
+    /// longest answer of the model, whatever its window.
+    pub reserve_max_share: f64,
     /// Conversations that stay in memory; older ones are read again from their files. Default 256.
     pub conversations: usize,
     /// How long one stays there that nobody goes on with, in milliseconds. Default 900,000: a quarter of
@@ -81,6 +84,7 @@ impl Default for GatewaySettings {
             hold_ms: 2_000,
             drain_ms: 30_000,
             too_large_tries: 3,
+            reserve_max_share: 0.75,
             conversations: 256,
             conversation_idle_ms: 900_000,
         }

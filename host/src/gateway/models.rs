@@ -11,7 +11,7 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use super::limits;
 use super::tap::Passing;
-use super::traffic::{self, House};
+use super::traffic::{self, House, Window};
 use super::upstream::{Envelope, Upstream};
 use crate::provider::DialectName;
 
@@ -72,7 +72,7 @@ pub(super) async fn answer(
 fn with_windows(
     dialect: DialectName,
     list: &[u8],
-    window: &dyn Fn(&str) -> Option<u64>,
+    window: &dyn Fn(&str) -> Option<Window>,
 ) -> Option<Bytes> {
     let mut list: Value = serde_json::from_slice(list).ok()?;
     let mut changed = false;
@@ -86,14 +86,18 @@ fn with_windows(
 }
 
 /// Under the names that clients of the dialect look for.
-fn put(dialect: DialectName, model: &mut Value, window: &dyn Fn(&str) -> Option<u64>) -> bool {
+fn put(dialect: DialectName, model: &mut Value, window: &dyn Fn(&str) -> Option<Window>) -> bool {
     let Some(model) = model.as_object_mut() else { return false };
     let name = |key: &str| model.get(key).and_then(Value::as_str).map(str::to_owned);
     let name = name("id").or_else(|| name("name"));
     let name = name.as_deref().map(|name| name.trim_start_matches("models/"));
     let Some(window) = name.and_then(window) else { return false };
+    let is_said = fields(dialect).iter().any(|field| model.contains_key(*field));
+    if is_said && !window.is_certain {
+        return false;
+    }
     for field in fields(dialect) {
-        model.insert((*field).to_owned(), window.into());
+        model.insert((*field).to_owned(), window.tokens.into());
     }
     true
 }
@@ -152,8 +156,9 @@ fn entry(dialect: DialectName, name: &str) -> Value {
 mod tests {
     use super::*;
 
-    fn window(model: &str) -> Option<u64> {
-        (model == "known").then_some(32_000)
+    fn window(model: &str) -> Option<Window> {
+        let is_certain = model == "known";
+        (is_certain || model == "guessed").then_some(Window { tokens: 32_000, is_certain })
     }
 
     #[test]
@@ -169,7 +174,8 @@ mod tests {
 
     #[test]
     fn a_list_of_strangers_keeps_its_bytes() {
-        for list in [&br#"{"data": [{"id": "other"}]}"#[..], b"[]", b"no json"] {
+        let said = br#"{"id": "guessed", "max_input_tokens": 7}"#;
+        for list in [&br#"{"data": [{"id": "other"}]}"#[..], said, b"[]", b"no json"] {
             assert_eq!(with_windows(DialectName::AnthropicMessages, list, &window), None);
         }
     }

@@ -82,15 +82,6 @@ impl GatewayOptions {
     }
 }
 
-fn exchange_settings(settings: &GatewaySettings) -> ExchangeSettings {
-    ExchangeSettings {
-        conversations: settings.conversations,
-        conversation_idle_ms: settings.conversation_idle_ms,
-        too_large_tries: settings.too_large_tries,
-        ..ExchangeSettings::default()
-    }
-}
-
 /// A gateway that is bound to its port. Requests wait until it serves.
 pub struct Gateway {
     listener: TcpListener,
@@ -124,7 +115,7 @@ impl Gateway {
         let upstreams = Upstreams::of(&options.config, &options.upstreams)?;
         let runtime = runtime(&options).await?;
         let exchange = Exchange::new(runtime.clone(), &options.config, &options.state);
-        let exchange = Arc::new(exchange.with_settings(exchange_settings(&settings)));
+        let exchange = Arc::new(exchange.with_settings(numbers(&settings)));
         let listener = TcpListener::bind(wanted);
         let unbound = |cause| GatewayError::Bind { address: wanted.to_string(), cause };
         let listener = listener.await.map_err(unbound)?;
@@ -334,6 +325,15 @@ fn acceptor(
     let given = options.tls.as_ref().map(|(cert, key)| (cert.as_path(), key.as_path()));
     let files: Option<(&Path, &Path)> = given.or_else(of_config);
     files.map(|(cert, key)| tls::acceptor(cert, key)).transpose()
+}
+
+fn numbers(settings: &GatewaySettings) -> ExchangeSettings {
+    ExchangeSettings {
+        conversations: settings.conversations,
+        conversation_idle_ms: settings.conversation_idle_ms,
+        too_large_tries: settings.too_large_tries,
+        reserve_max_share: settings.reserve_max_share,
+    }
 }
 
 async fn resolved(wanted: &str) -> Result<SocketAddr, GatewayError> {

@@ -1,6 +1,6 @@
 //! Settings of the gateway: how it listens, whom it asks, how much it takes.
 
-use super::{Allowed, MS, Setting, setting};
+use super::{Allowed, MS, SHARE, Setting, setting};
 
 /// In the order in which people read about them.
 pub(super) const SETTINGS: &[Setting] = &[
@@ -100,6 +100,12 @@ pub(super) const SETTINGS: &[Setting] = &[
         "requests",
         Allowed::Whole(0),
         "how often a request is made smaller that its upstream found too large; what does not fit then has something in it that nobody may leave out",
+    ),
+    setting(
+        "gateway.reserve_max_share",
+        SHARE,
+        Allowed::Number(0.05, 0.95),
+        "the largest share of a window that an answer may hold free; clients ask for the longest answer of a model, whatever its window, and a conversation needs room as well",
     ),
     setting(
         "gateway.conversations",

@@ -123,6 +123,9 @@ fn required(key: &str) -> &'static [&'static str] {
     match key {
         key if key.ends_with("one_hour_cache") || key.ends_with("context_editing") => &[ANTHROPIC],
         "summariser.provider" => &[PROVIDER, MODEL],
+        "gateway.tls_cert" | "gateway.tls_key" => {
+            &["gateway.tls_cert = \"y\"", "gateway.tls_key = \"y\""]
+        }
         key if key.starts_with("summariser") => &["summariser.base_url = \"http://x\"", MODEL],
         key if key.starts_with("providers") => &[PROVIDER],
         _ => &[],

@@ -258,8 +258,8 @@ impl Desk {
     pub(super) fn window_of_name(&self, model: &str) -> Option<u64> {
         let of = |provider| windows::window(&self.runtime, &self.config, provider, model);
         let certain =
-            ["anthropic", "openai", "google"].map(of).into_iter().find(|it| it.is_certain);
-        certain.map(|window| window.tokens).or_else(|| windows::known(model))
+            ["anthropic", "openai", "google"].map(of).into_iter().filter(|it| it.is_certain);
+        certain.map(|window| window.tokens).min().or_else(|| windows::known(model))
     }
 }
 

@@ -1,0 +1,520 @@
+//! Requests on their way through the gateway, without a socket: who they belong to, what is sent of them.
+
+use std::path::Path;
+
+use axum::body::Bytes;
+use ctxhost::config::Config;
+use ctxhost::gateway::exchange::{Answer, Door, Exchange, Forward, Incoming, Taken};
+use ctxhost::provider::message::Usage;
+use ctxhost::provider::{ProviderError, Reason};
+use ctxhost::runtime::{Runtime, RuntimeBuilder};
+use ctxhost_engine_api::transcript::tokens;
+use ctxhost_tests::rules::{self, Wire};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::client::{Client, MAX_OUTPUT_TOKENS, WIRES};
+
+const WINDOW_TOKENS: u64 = 20_000;
+
+/// A gateway without a server.
+struct Gateway {
+    exchange: Exchange,
+    runtime: Runtime,
+}
+
+impl Gateway {
+    async fn open(state: &Path, window_tokens: u64) -> Gateway {
+        let models = ["claude-sonnet-4-5", "gpt-5", "gemini-2.5-flash"];
+        let window = |model| format!("[models.\"{model}\"]\nwindow_tokens = {window_tokens}\n");
+        let text: String = models.map(window).concat();
+        Gateway::with(state, &text).await
+    }
+
+    async fn with(state: &Path, text: &str) -> Gateway {
+        let config = Config::parse("ctxhost.toml", text).unwrap();
+        let builder = RuntimeBuilder::of(&config).engine("legacy").without_builtin_tools();
+        let runtime = builder.store_folder(state.join("engines")).build().await.unwrap();
+        Gateway { exchange: Exchange::new(runtime.clone(), &config, state), runtime }
+    }
+
+    async fn close(self) {
+        drop(self.exchange);
+        self.runtime.finish().await;
+    }
+
+    async fn forward(&self, request: &Incoming) -> Forward {
+        match self.exchange.take(request).await {
+            Taken::Forward(forward) => forward,
+            Taken::Answer(answer) => panic!("answered: {}", text(&answer.body)),
+        }
+    }
+
+    async fn ask(&self, client: &Client) -> Forward {
+        self.forward(&client.request()).await
+    }
+}
+
+fn text(body: &Bytes) -> &str {
+    std::str::from_utf8(body).unwrap()
+}
+
+fn refusal(limit_tokens: Option<u64>, observed_tokens: Option<u64>) -> ProviderError {
+    ProviderError {
+        reason: Reason::ContextOverflow,
+        provider: "upstream".into(),
+        model: "model".into(),
+        status: Some(400),
+        code: String::new(),
+        message: "too large".into(),
+        retry_after_ms: None,
+        observed_tokens,
+        limit_tokens,
+        began: false,
+    }
+}
+
+/// The numbers of a file that nobody could shorten without a loss.
+fn file(number: usize, chars: usize) -> String {
+    let line = |at: usize| format!("let value_{number}_{at} = compute({});\n", at * 31 + number);
+    (0..)
+        .map(line)
+        .scan(0, |sum, line| {
+            *sum += line.len();
+            (*sum <= chars).then_some(line)
+        })
+        .collect()
+}
+
+fn assert_lawful(client: &Client, body: &Bytes) {
+    let json: Value = serde_json::from_slice(body).unwrap();
+    let broken = rules::check(client.wire, &client.path(), &client.headers, &json);
+    let told: Vec<String> = broken.iter().map(ToString::to_string).collect();
+    assert!(told.is_empty(), "{:?}: {}\n{json}", client.wire, told.join("\n"));
+}
+
+/// One turn with a file in it.
+fn work(client: &mut Client, turn: usize, chars: usize) {
+    client.say(&format!("Please look at file {turn} and say what it computes."));
+    client.read(&[file(turn, chars)]);
+}
+
+#[tokio::test]
+async fn what_fits_is_sent_as_it_came() {
+    for wire in WIRES {
+        let state = tempfile::tempdir().unwrap();
+        let gateway = Gateway::open(state.path(), 200_000).await;
+        let mut client = Client::new(wire);
+        let mut sessions = Vec::new();
+        for turn in 0..4 {
+            client.say(&format!("words {turn}"));
+            sessions.push(assert_untouched(&gateway, &client).await);
+            client.read(&[file(turn, 500), file(turn + 10, 300)]);
+            sessions.push(assert_untouched(&gateway, &client).await);
+            client.answer(&format!("answer {turn}"));
+        }
+        sessions.dedup();
+        assert_eq!(sessions.len(), 1, "{wire:?}: {sessions:?}");
+        gateway.close().await;
+    }
+}
+
+async fn assert_untouched(gateway: &Gateway, client: &Client) -> String {
+    let request = client.request();
+    let forward = gateway.forward(&request).await;
+    assert_eq!(forward.body, request.body, "{:?}", client.wire);
+    assert_eq!((forward.truth.engine.as_str(), forward.truth.compaction), ("legacy", "none"));
+    assert_eq!(forward.truth.tokens, forward.truth.before_tokens);
+    assert!(forward.truth.tokens.unwrap() > 0);
+    forward.truth.session
+}
+
+#[tokio::test]
+async fn ten_windows_fit_and_a_restart_changes_no_byte() {
+    for wire in WIRES {
+        let state = tempfile::tempdir().unwrap();
+        let mut gateway = Gateway::open(state.path(), WINDOW_TOKENS).await;
+        let mut client = Client::new(wire);
+        let (mut compactions, mut turn, mut restarts) = (0, 0, 0);
+        while tokens::estimate(&client.body()) < 10 * WINDOW_TOKENS {
+            work(&mut client, turn, 12_000);
+            let forward = gateway.ask(&client).await;
+            assert_lawful(&client, &forward.body);
+            let size = tokens::estimate(text(&forward.body));
+            assert!(size <= WINDOW_TOKENS - MAX_OUTPUT_TOKENS, "{wire:?} turn {turn}: {size}");
+            let newest = format!("value_{turn}_0 ");
+            assert!(text(&forward.body).contains(&newest), "{wire:?} turn {turn}");
+            compactions += usize::from(forward.truth.compaction == "applied");
+            if turn == 12 || turn == 40 {
+                gateway.close().await;
+                gateway = Gateway::open(state.path(), WINDOW_TOKENS).await;
+                let again = gateway.ask(&client).await;
+                assert_eq!(text(&again.body), text(&forward.body), "{wire:?}: after a restart");
+                assert_eq!(again.truth.session, forward.truth.session);
+                restarts += 1;
+            }
+            client.answer(&format!("It computes value {turn}."));
+            turn += 1;
+        }
+        assert!(compactions > 3 && restarts == 2, "{wire:?}: {compactions} in {turn} turns");
+        gateway.close().await;
+    }
+}
+
+#[tokio::test]
+async fn retries_edits_and_side_calls() {
+    let state = tempfile::tempdir().unwrap();
+    let gateway = Gateway::open(state.path(), 200_000).await;
+    for wire in WIRES {
+        let mut client = Client::new(wire);
+        client.say(&format!("The first words of {wire:?}."));
+        let first = gateway.ask(&client).await.truth;
+        client.answer("Yes.");
+        client.say("More.");
+        let before = client.clone();
+        assert_eq!(gateway.ask(&client).await.truth.session, first.session, "{wire:?}: goes on");
+        let again = gateway.ask(&client).await.truth;
+        assert_eq!(again.session, first.session, "{wire:?}: a retry");
+        client.answer("Certainly.");
+        client.say("Even more.");
+        let longer = gateway.ask(&client).await.truth;
+        assert_eq!(longer.session, first.session);
+        // A title for the conversation: nothing in common with it.
+        let mut side = Client::new(wire);
+        side.say("Write a title of three words.");
+        let title = gateway.ask(&side).await.truth;
+        assert_ne!(title.session, first.session, "{wire:?}: a side call");
+        // The person goes back and says something else.
+        let mut edited = before.clone();
+        edited.items.truncate(before.items.len() - 1);
+        edited.say("Something else.");
+        let fork = gateway.ask(&edited).await.truth;
+        assert_ne!(fork.session, first.session, "{wire:?}: an edit");
+        assert!(fork.before_tokens.unwrap() < longer.before_tokens.unwrap());
+        edited.answer("Done.");
+        edited.say("And on.");
+        assert_eq!(gateway.ask(&edited).await.truth.session, fork.session, "{wire:?}");
+        // Both branches live on.
+        client.answer("Fine.");
+        client.say("Go on.");
+        assert_eq!(gateway.ask(&client).await.truth.session, first.session, "{wire:?}");
+    }
+    gateway.close().await;
+}
+
+#[tokio::test]
+async fn a_named_session_is_found_by_its_name_alone() {
+    let state = tempfile::tempdir().unwrap();
+    let gateway = Gateway::open(state.path(), 200_000).await;
+    let session = async |name: &str| {
+        let mut client = Client::new(Wire::Anthropic).with_header("x-ctxhost-session", name);
+        client.say("The same words.");
+        gateway.ask(&client).await.truth.session
+    };
+    assert_eq!(session("one").await, session("one").await);
+    assert_ne!(session("one").await, session("two").await);
+    let mut unnamed = Client::new(Wire::Anthropic);
+    unnamed.say("The same words.");
+    assert_ne!(gateway.ask(&unnamed).await.truth.session, session("one").await);
+    gateway.close().await;
+}
+
+#[tokio::test]
+async fn a_name_that_is_none_is_refused_in_the_clients_words() {
+    let state = tempfile::tempdir().unwrap();
+    let gateway = Gateway::open(state.path(), 200_000).await;
+    for (wire, place) in [
+        (Wire::Anthropic, "/error/type"),
+        (Wire::OpenAiChat, "/error/type"),
+        (Wire::Responses, "/error/code"),
+        (Wire::Gemini, "/error/status"),
+    ] {
+        let mut client = Client::new(wire).with_header("x-ctxhost-session", "../../etc");
+        client.say("Hello.");
+        let Taken::Answer(answer) = gateway.exchange.take(&client.request()).await else {
+            panic!("{wire:?}: forwarded")
+        };
+        let body: Value = serde_json::from_slice(&answer.body).unwrap();
+        assert_eq!(answer.status, 400);
+        assert!(body.pointer(place).is_some_and(Value::is_string), "{wire:?}: {body}");
+        assert!(text(&answer.body).contains("x-ctxhost-session"));
+    }
+    gateway.close().await;
+}
+
+#[tokio::test]
+async fn what_nobody_can_read_goes_on_as_it_came() {
+    let state = tempfile::tempdir().unwrap();
+    let gateway = Gateway::open(state.path(), 200_000).await;
+    for body in [
+        "",
+        "{",
+        "[]",
+        r#"{"messages":[]}"#,
+        r#"{"messages":[17]}"#,
+        "\u{0}",
+        r#"{"input":"one text"}"#,
+    ] {
+        for client in WIRES.map(Client::new) {
+            let body = Bytes::copy_from_slice(body.as_bytes());
+            let request = Incoming { body: body.clone(), ..client.request() };
+            let forward = gateway.forward(&request).await;
+            assert_eq!((forward.body, forward.truth.engine.as_str()), (body, "none"));
+        }
+    }
+    gateway.close().await;
+}
+
+#[tokio::test]
+async fn an_upstream_with_a_smaller_window_is_believed() {
+    for wire in WIRES {
+        let state = tempfile::tempdir().unwrap();
+        let gateway = Gateway::open(state.path(), 200_000).await;
+        let mut client = Client::new(wire);
+        for turn in 0..12 {
+            work(&mut client, turn, 12_000);
+            client.answer("Done.");
+        }
+        client.say("What did you find?");
+        let forward = gateway.ask(&client).await;
+        assert_eq!(forward.body, client.request().body);
+        let size = tokens::estimate(text(&forward.body));
+        let failure = refusal(Some(WINDOW_TOKENS), Some(size));
+        let taken = gateway.exchange.too_large(forward.ticket, &failure).await;
+        let Some(Taken::Forward(smaller)) = taken else { panic!("{wire:?}: {taken:?}") };
+        assert_lawful(&client, &smaller.body);
+        let size = tokens::estimate(text(&smaller.body));
+        assert!(size <= WINDOW_TOKENS - MAX_OUTPUT_TOKENS, "{wire:?}: {size}");
+        assert_eq!(smaller.truth.compaction, "applied", "{wire:?}");
+        assert_eq!(gateway.exchange.window(client.model()), Some(WINDOW_TOKENS));
+        // Nobody has to be told twice.
+        client.answer("Much.");
+        client.say("And then?");
+        let next = gateway.ask(&client).await;
+        assert!(tokens::estimate(text(&next.body)) <= WINDOW_TOKENS - MAX_OUTPUT_TOKENS);
+        gateway.close().await;
+    }
+}
+
+#[tokio::test]
+async fn an_upstream_that_is_never_content_is_told_of_as_its_own_client_expects() {
+    let overflow = |wire, answer: &Answer| {
+        let body: Value = serde_json::from_slice(&answer.body).unwrap_or_default();
+        match wire {
+            Wire::Anthropic => {
+                body["error"]["message"].as_str().unwrap().starts_with("prompt is too long: ")
+            }
+            Wire::Gemini => {
+                body["error"]["message"].as_str().unwrap().contains("input token count")
+            }
+            _ => body["error"]["code"] == json!("context_length_exceeded"),
+        }
+    };
+    for wire in WIRES {
+        let state = tempfile::tempdir().unwrap();
+        let gateway = Gateway::open(state.path(), WINDOW_TOKENS).await;
+        let mut client = Client::new(wire);
+        for turn in 0..3 {
+            work(&mut client, turn, 8_000);
+            client.answer("Done.");
+        }
+        client.say("What did you find?");
+        let mut forward = gateway.ask(&client).await;
+        let mut sizes = vec![forward.body.len()];
+        let answer = loop {
+            let taken = gateway.exchange.too_large(forward.ticket, &refusal(None, None)).await;
+            match taken.unwrap() {
+                Taken::Forward(next) => forward = next,
+                Taken::Answer(answer) => break answer,
+            }
+            assert_lawful(&client, &forward.body);
+            sizes.push(forward.body.len());
+        };
+        assert!(sizes.len() <= 4 && sizes.is_sorted_by(|a, b| a > b), "{wire:?}: {sizes:?}");
+        assert_eq!(answer.status, 400);
+        assert!(overflow(wire, &answer), "{wire:?}: {}", text(&answer.body));
+        gateway.close().await;
+    }
+}
+
+#[tokio::test]
+async fn codex_hears_of_an_overflow_in_the_stream() {
+    let state = tempfile::tempdir().unwrap();
+    let gateway = Gateway::open(state.path(), WINDOW_TOKENS).await;
+    let mut client = Client::new(Wire::Responses).with_header("x-codex-window-id", "thread:0");
+    // No text of ours could be shortened to this.
+    client.say("Go.");
+    let forward = gateway.ask(&client).await;
+    let failure = refusal(Some(20), None);
+    let mut taken = gateway.exchange.too_large(forward.ticket, &failure).await;
+    while let Some(Taken::Forward(forward)) = taken {
+        taken = gateway.exchange.too_large(forward.ticket, &failure).await;
+    }
+    let Some(Taken::Answer(answer)) = taken else { panic!("{taken:?}") };
+    assert_eq!((answer.status.as_u16(), answer.content_type), (200, "text/event-stream"));
+    assert!(text(&answer.body).starts_with("event: response.failed\ndata: {"));
+    assert!(text(&answer.body).contains("context_length_exceeded"));
+    gateway.close().await;
+}
+
+#[tokio::test]
+async fn a_client_that_compacts_by_itself_is_left_to_it() {
+    let state = tempfile::tempdir().unwrap();
+    let gateway = Gateway::open(state.path(), WINDOW_TOKENS).await;
+    let mut client = Client::new(Wire::Anthropic).with_header("x-claude-code-session-id", "1f");
+    client.say("Begin.");
+    assert_eq!(gateway.ask(&client).await.truth.compaction, "none");
+    client.answer("Begun.");
+    let before = client.clone();
+    client.say("Your task is to create a detailed summary of the conversation so far.");
+    assert_eq!(gateway.ask(&client).await.truth.compaction, "client");
+    let mut after = before;
+    after.items.clear();
+    after.say("This session is being continued from a previous conversation. Begun.");
+    let left = gateway.ask(&after).await.truth;
+    assert_eq!(left.compaction, "client");
+    // What its summary asked for is nothing that it goes on with.
+    after.answer("On.");
+    after.say("Go on.");
+    let next = gateway.ask(&after).await.truth;
+    assert_eq!((next.compaction, next.session), ("client", left.session));
+    gateway.close().await;
+}
+
+#[tokio::test]
+async fn counting_keeps_nothing_and_counts_what_would_be_sent() {
+    let state = tempfile::tempdir().unwrap();
+    let gateway = Gateway::open(state.path(), WINDOW_TOKENS).await;
+    let mut client = Client::new(Wire::Anthropic);
+    let mut last = None;
+    for turn in 0..8 {
+        work(&mut client, turn, 12_000);
+        last = Some(gateway.ask(&client).await);
+        client.answer("Done.");
+    }
+    client.say("How much is it?");
+    let mut request = client.request();
+    request.door = Door::CountTokens;
+    let counted = gateway.forward(&request).await;
+    assert!(counted.body.len() < request.body.len() / 2, "{} bytes", counted.body.len());
+    assert_lawful(&client, &counted.body);
+    assert!(text(&counted.body).contains("How much is it?"));
+    // The words were not kept, so other words go on with the same conversation.
+    client.items.pop();
+    client.say("Never mind.");
+    let next = gateway.ask(&client).await;
+    assert_eq!(next.truth.session, last.unwrap().truth.session);
+    assert!(!text(&next.body).contains("How much is it?"));
+    gateway.close().await;
+}
+
+#[tokio::test]
+async fn two_clients_race_on_one_conversation() {
+    let state = tempfile::tempdir().unwrap();
+    let gateway = Gateway::open(state.path(), WINDOW_TOKENS).await;
+    let mut client = Client::new(Wire::OpenAiChat);
+    for turn in 0..6 {
+        work(&mut client, turn, 12_000);
+        client.answer("Done.");
+    }
+    client.say("Begin.");
+    gateway.ask(&client).await;
+    client.answer("Begun.");
+    let racer = |words: String| {
+        let mut client = client.clone();
+        client.say(&words);
+        client
+    };
+    let racers: Vec<Client> = (0..8).map(|nth| racer(format!("Racer {nth}."))).collect();
+    let asked = racers.iter().map(|racer| gateway.ask(racer));
+    let forwards = futures_util::future::join_all(asked).await;
+    let mut sessions = std::collections::BTreeSet::new();
+    for (nth, (racer, forward)) in racers.iter().zip(forwards).enumerate() {
+        assert_lawful(racer, &forward.body);
+        for other in 0..8 {
+            let words = format!("Racer {other}.");
+            assert_eq!(text(&forward.body).contains(&words), nth == other, "{nth} and {other}");
+        }
+        sessions.insert(forward.truth.session);
+    }
+    assert_eq!(sessions.len(), 8);
+    gateway.close().await;
+}
+
+#[tokio::test]
+async fn what_was_counted_is_learned_and_files_are_their_owners() {
+    let state = tempfile::tempdir().unwrap();
+    let gateway = Gateway::open(state.path(), WINDOW_TOKENS).await;
+    let mut events = gateway.runtime.subscribe();
+    let mut client = Client::new(Wire::Anthropic);
+    client.say("Begin.");
+    let forward = gateway.ask(&client).await;
+    let usage = Usage { input: 4_000, output: 10, ..Usage::default() };
+    gateway.exchange.answered(forward.ticket, Some(usage));
+    client.answer("Begun.");
+    client.say("More.");
+    let session = gateway.ask(&client).await.truth.session;
+    gateway.close().await;
+    let mut names = Vec::new();
+    while let Ok(event) = events.try_recv() {
+        assert_eq!(*event.session, *session);
+        names.push(format!("{:?}", event.what).split([' ', '(', '{']).next().unwrap().to_owned());
+    }
+    for name in ["Assembled", "Answered", "TurnEnded"] {
+        assert!(names.contains(&name.to_owned()), "{names:?}");
+    }
+    let folder = state.path().join("gateway/sessions");
+    let keys: Vec<_> = std::fs::read_dir(&folder).unwrap().flatten().map(|it| it.path()).collect();
+    let key = keys.iter().find(|path| path.is_dir()).unwrap();
+    let file = key.join(format!("{session}.jsonl"));
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        let mode = |path: &Path| path.metadata().unwrap().permissions().mode() & 0o777;
+        assert_eq!((mode(&folder), mode(key), mode(&file)), (0o700, 0o700, 0o600));
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Whatever a client does with its history, what it sends is lawful, fits, and is the same once more.
+    #[test]
+    fn any_walk_through_a_conversation(
+        wire in prop::sample::select(WIRES.to_vec()),
+        steps in prop::collection::vec((0..6_u8, 0..9_000_usize), 1..14),
+    ) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async move {
+            let state = tempfile::tempdir().unwrap();
+            let mut gateway = Gateway::open(state.path(), WINDOW_TOKENS).await;
+            let mut client = Client::new(wire);
+            let mut moments: Vec<Client> = Vec::new();
+            for (nth, (step, size)) in steps.into_iter().enumerate() {
+                match step {
+                    // Back to an earlier moment, and other words.
+                    0 if !moments.is_empty() => client = moments[size % moments.len()].clone(),
+                    1 => {
+                        gateway.close().await;
+                        gateway = Gateway::open(state.path(), WINDOW_TOKENS).await;
+                    }
+                    _ => {}
+                }
+                client.say(&format!("Words {nth}: {}", "and so on ".repeat(size / 200)));
+                if step > 2 {
+                    let files: Vec<String> = (0..step as usize - 2).map(|at| file(nth * 10 + at, size)).collect();
+                    client.read(&files);
+                }
+                let forward = gateway.ask(&client).await;
+                assert_lawful(&client, &forward.body);
+                let size = tokens::estimate(text(&forward.body));
+                assert!(size <= WINDOW_TOKENS - MAX_OUTPUT_TOKENS, "{size}");
+                let again = gateway.ask(&client).await;
+                assert_eq!(text(&again.body), text(&forward.body));
+                client.answer(&format!("Answer {nth}."));
+                moments.push(client.clone());
+            }
+            gateway.close().await;
+        });
+    }
+}

@@ -1,0 +1,50 @@
+//! `ctxhost serve` itself: it says where it is, serves, and ends when it is told to.
+
+use std::io::{BufRead as _, BufReader};
+use std::process::{Child, Stdio};
+
+use ctxhost_tests::ctxhost;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use crate::stage::{Upstream, body_for, client, plain};
+
+struct Served {
+    child: Child,
+    url: String,
+    said: String,
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn served(state: &std::path::Path, arguments: &[&str]) -> Served {
+    let mut command = ctxhost();
+    command.args(["serve", "--listen", "127.0.0.1:0"]).args(arguments).current_dir(state);
+    command.env("CTXHOST_STATE_DIR", state).env_remove("CTXHOST_TOKEN").stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    let (said, more) = (lines.next().unwrap().unwrap(), lines.next().unwrap().unwrap());
+    let url = said.split_whitespace().find(|word| word.starts_with("http")).unwrap().to_owned();
+    Served { child, url, said: format!("{said}\n{more}") }
+}
+
+#[tokio::test]
+async fn it_says_where_it_is_and_ends_when_told() {
+    let upstream = Upstream::start(|_| plain(200, "application/json", "{}")).await;
+    let state = tempfile::tempdir().unwrap();
+    let mut served = served(state.path(), &["--upstream", &upstream.url]);
+    assert!(served.said.contains("engine legacy"), "{}", served.said);
+    assert!(served.said.contains(&format!("OPENAI_BASE_URL={}/v1", served.url)), "{}", served.said);
+    let url = format!("{}/v1/messages", served.url);
+    let answer = client().post(url).body(body_for("/v1/messages")).send().await.unwrap();
+    assert_eq!(answer.status(), 200);
+    assert_eq!(upstream.last().body, body_for("/v1/messages"));
+    kill(Pid::from_raw(served.child.id() as i32), Signal::SIGTERM).unwrap();
+    let ended = tokio::task::spawn_blocking(move || served.child.wait().unwrap().code());
+    assert_eq!(ended.await.unwrap(), Some(0));
+}

@@ -1,0 +1,108 @@
+//! How much is taken, in the words of each dialect.
+
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use serde_json::Value;
+
+use crate::stage::{Gate, Upstream, client, plain, serve};
+
+async fn json(answer: reqwest::Response) -> (u16, Value) {
+    let status = answer.status().as_u16();
+    (status, serde_json::from_str(&answer.text().await.unwrap()).unwrap())
+}
+
+#[tokio::test]
+async fn a_body_that_is_too_large_is_refused_in_the_clients_words() {
+    let upstream = Upstream::start(|_| plain(200, "application/json", "{}")).await;
+    let gate = Gate::before(&upstream.url, "gateway.max_body_bytes = 2000").await;
+    let ask = |path: &str, body: String| client().post(gate.at(path)).body(body).send();
+    let large = || "x".repeat(2_001);
+    let (status, error) = json(ask("/v1/messages", large()).await.unwrap()).await;
+    assert_eq!((status, &error["error"]["type"]), (413, &"request_too_large".into()));
+    let (status, error) = json(ask("/v1/responses", large()).await.unwrap()).await;
+    assert_eq!((status, &error["error"]["type"]), (413, &"invalid_request_error".into()));
+    let path = "/v1beta/models/m:generateContent";
+    let (status, error) = json(ask(path, large()).await.unwrap()).await;
+    assert_eq!((status, &error["error"]["status"]), (413, &"INVALID_ARGUMENT".into()));
+    // The same without a word of its length.
+    let pieces =
+        futures_util::stream::iter((0..3).map(|_| Ok::<_, std::io::Error>("x".repeat(900))));
+    let body = reqwest::Body::wrap_stream(pieces);
+    let answer = client().post(gate.at("/v1/messages")).body(body).send().await.unwrap();
+    assert_eq!(answer.status(), 413);
+    assert_eq!(upstream.count(), 0);
+    assert_eq!(ask("/v1/messages", "x".repeat(2_000)).await.unwrap().status(), 200);
+}
+
+#[tokio::test]
+async fn headers_that_are_too_large_are_refused() {
+    let upstream = Upstream::start(|_| plain(200, "application/json", "{}")).await;
+    let gate = Gate::before(&upstream.url, "gateway.max_header_bytes = 10000").await;
+    let ask = |length: usize| {
+        client()
+            .post(gate.at("/v1/messages"))
+            .header("x-long", "x".repeat(length))
+            .body("{}")
+            .send()
+    };
+    assert_eq!(ask(11_000).await.unwrap().status(), 431);
+    assert_eq!(ask(5_000).await.unwrap().status(), 200);
+}
+
+#[tokio::test]
+async fn a_client_that_sends_half_a_body_is_not_waited_for() {
+    let upstream = Upstream::start(|_| plain(200, "application/json", "{}")).await;
+    let gate = Gate::before(&upstream.url, "gateway.client_timeout_ms = 50").await;
+    let pieces = async_half();
+    let request = client().post(gate.at("/v1/chat/completions")).body(pieces);
+    let (status, error) = json(request.send().await.unwrap()).await;
+    assert_eq!((status, error["error"]["message"].is_string()), (408, true));
+    assert_eq!(upstream.count(), 0);
+}
+
+fn async_half() -> reqwest::Body {
+    use futures_util::StreamExt as _;
+    let half = futures_util::stream::iter([Ok::<_, std::io::Error>("{\"messages\":")]);
+    reqwest::Body::wrap_stream(half.chain(futures_util::stream::pending()))
+}
+
+#[tokio::test]
+async fn more_requests_than_there_are_places_are_told_to_come_again() {
+    let house = Router::new().fallback(|| async {
+        plain(
+            200,
+            "text/event-stream",
+            Body::from_stream(futures_util::stream::pending::<Result<&str, std::io::Error>>()),
+        )
+    });
+    let gate = Gate::before(&serve(house).await, "gateway.max_requests = 1").await;
+    // Its headers come, its body does not: the place is taken.
+    let holding = client().get(gate.at("/v1/anything")).send().await.unwrap();
+    let refused = client().post(gate.at("/v1/messages")).body("{}").send().await.unwrap();
+    assert_eq!(refused.headers()["retry-after"], "1");
+    let (status, error) = json(refused).await;
+    assert_eq!((status, &error["error"]["type"]), (503, &"overloaded_error".into()));
+    assert_eq!(client().get(gate.at("/readyz")).send().await.unwrap().status(), 503);
+    drop(holding);
+    while client().get(gate.at("/readyz")).send().await.unwrap().status() != 200 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+#[tokio::test]
+async fn more_connections_than_there_are_places_wait_at_the_door() {
+    let upstream = Upstream::start(|_| plain(200, "application/json", "{}")).await;
+    let gate = Gate::before(&upstream.url, "gateway.max_connections = 1").await;
+    let (first, second) = (client(), client());
+    first.get(gate.at("/healthz")).send().await.unwrap();
+    let waiting = tokio::spawn(second.get(gate.at("/healthz")).send());
+    // The first connection is still open, so this one is asked for an answer by nobody.
+    for _ in 0..20 {
+        tokio::task::yield_now().await;
+    }
+    assert!(!waiting.is_finished());
+    drop(first);
+    assert_eq!(waiting.await.unwrap().unwrap().status(), 200);
+}

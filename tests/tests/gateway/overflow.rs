@@ -1,0 +1,171 @@
+//! Requests that are too large: what the upstream refuses is asked again in a smaller form, and the
+//! client does not notice.
+
+use ctxhost::provider::Reason;
+use ctxhost::provider::failure::{Classifier, refusal_of};
+use ctxhost_tests::rules::Wire;
+use ctxhost_tests::scripted::{Answered, Model, OverflowForm, ScriptedServer, Step, Steps};
+use serde_json::{Value, json};
+
+use crate::stage::{Gate, client};
+
+/// What the upstream really has, and what the config believes.
+const TRUE_WINDOW: u64 = 20_000;
+const BELIEVED: &str = "[models.m]\nwindow_tokens = 200000\n[models.gemini-3-pro]\nwindow_tokens = 200000\n";
+
+const WIRES: [Wire; 4] = [Wire::Anthropic, Wire::OpenAiChat, Wire::Responses, Wire::Gemini];
+
+fn server(wire: Wire, overflow: OverflowForm) -> ScriptedServer {
+    let model = Model { overflow, ..Model::new(TRUE_WINDOW) };
+    ScriptedServer::start(wire, model).script(Steps::new([vec![Step::say("Here you are.")]]))
+}
+
+fn path(wire: Wire, is_stream: bool) -> &'static str {
+    match (wire, is_stream) {
+        (Wire::Anthropic, _) => "/v1/messages",
+        (Wire::OpenAiChat, _) => "/v1/chat/completions",
+        (Wire::Responses, _) => "/v1/responses",
+        (_, true) => "/v1beta/models/gemini-3-pro:streamGenerateContent?alt=sse",
+        (_, false) => "/v1beta/models/gemini-3-pro:generateContent",
+    }
+}
+
+/// A request with these texts, of the person and of the model by turns.
+fn request(wire: Wire, texts: &[String], is_stream: bool) -> Value {
+    let each = |person: &str, model: &str, of: &dyn Fn(&str, &str, bool) -> Value| -> Value {
+        let texts = texts.iter().enumerate();
+        texts.map(|(n, text)| of(if n % 2 == 0 { person } else { model }, text, n % 2 == 0)).collect()
+    };
+    let plain = |role: &str, text: &str, _: bool| json!({"role": role, "content": text});
+    match wire {
+        Wire::Anthropic => json!({"model": "m", "max_tokens": 500, "stream": is_stream,
+            "messages": each("user", "assistant", &plain)}),
+        Wire::OpenAiChat => {
+            let mut body = json!({"model": "m", "max_tokens": 500, "stream": is_stream,
+                "messages": each("user", "assistant", &plain)});
+            if is_stream {
+                body["stream_options"] = json!({"include_usage": true});
+            }
+            body
+        }
+        Wire::Responses => json!({"model": "m", "max_output_tokens": 500, "stream": is_stream, "store": false,
+            "include": ["reasoning.encrypted_content"],
+            "input": each("user", "assistant", &|role, text, by_person| {
+                let kind = if by_person { "input_text" } else { "output_text" };
+                json!({"type": "message", "role": role, "content": [{"type": kind, "text": text}]})
+            })}),
+        _ => json!({"generationConfig": {"maxOutputTokens": 500},
+            "contents": each("user", "model", &|role, text, _| json!({"role": role, "parts": [{"text": text}]}))}),
+    }
+}
+
+fn key(wire: Wire) -> (&'static str, &'static str) {
+    match wire {
+        Wire::Anthropic => ("x-api-key", "k"),
+        Wire::Gemini => ("x-goog-api-key", "k"),
+        _ => ("authorization", "Bearer k"),
+    }
+}
+
+async fn ask(gate: &Gate, wire: Wire, body: &Value, is_stream: bool) -> reqwest::Response {
+    let (name, value) = key(wire);
+    let request = client().post(gate.at(path(wire, is_stream))).header(name, value);
+    let request = request.header("anthropic-version", "2023-06-01");
+    let request = request.header("content-type", "application/json").body(body.to_string());
+    request.send().await.unwrap()
+}
+
+/// A conversation far larger than the window: each text some 500 tokens.
+fn long_conversation() -> Vec<String> {
+    let text = |n: usize| format!("Part {n} of the plan. {}", "The parser reads the ledger. ".repeat(60));
+    (0..81).map(text).collect()
+}
+
+#[tokio::test]
+async fn a_refusal_of_any_form_is_answered_by_a_smaller_request() {
+    for wire in WIRES {
+        let forms = [
+            OverflowForm::Plain,
+            OverflowForm::Other,
+            OverflowForm::TooLarge,
+            OverflowForm::MidStream { after_text: false },
+        ];
+        for form in forms {
+            let is_stream = matches!(form, OverflowForm::MidStream { .. });
+            let server = server(wire, form);
+            let gate = Gate::before(&server.url(), BELIEVED).await;
+            let body = request(wire, &long_conversation(), is_stream);
+            let answer = ask(&gate, wire, &body, is_stream).await;
+            let told = |name: &str| answer.headers().get(name).map(|it| it.to_str().unwrap().to_owned());
+            let (compaction, engine) = (told("x-ctxhost-compaction"), told("x-ctxhost-engine"));
+            let status = answer.status();
+            let text = answer.text().await.unwrap();
+            assert_eq!(status, 200, "{wire:?} {form:?}: {text}");
+            assert_eq!(compaction.as_deref(), Some("applied"), "{wire:?} {form:?}");
+            assert_eq!(engine.as_deref(), Some("legacy"), "{wire:?} {form:?}");
+            assert!(!text.contains("error\":{") && text.contains("Here"), "{wire:?} {form:?}: {text}");
+            let asked: Vec<_> = server.requests().into_iter().map(|seen| seen.answered).collect();
+            assert!(matches!(asked[0], Answered::Overflow(_)), "{wire:?} {form:?}: {asked:?}");
+            assert!(matches!(asked.last(), Some(Answered::Answer { .. })), "{wire:?} {form:?}: {asked:?}");
+            assert_eq!(server.broken(), [], "{wire:?} {form:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_cannot_be_made_smaller_is_refused_in_words_the_client_knows() {
+    let classifier = Classifier::shared(&[]).unwrap();
+    for wire in WIRES {
+        let server = server(wire, OverflowForm::Plain);
+        let gate = Gate::before(&server.url(), BELIEVED).await;
+        let one = vec!["The parser reads the ledger. ".repeat(6_000)];
+        let answer = ask(&gate, wire, &request(wire, &one, false), false).await;
+        let status = answer.status().as_u16();
+        let text = answer.text().await.unwrap();
+        assert!(status == 400 || status == 413, "{wire:?}: {status} {text}");
+        let reason = classifier.classify(&refusal_of(Some(status), &text)).reason;
+        assert_eq!(reason, Reason::ContextOverflow, "{wire:?}: {text}");
+    }
+}
+
+/// What the model said in a whole answer.
+fn said(wire: Wire, answer: &Value) -> String {
+    let text = match wire {
+        Wire::Anthropic => answer.pointer("/content/0/text"),
+        Wire::OpenAiChat => answer.pointer("/choices/0/message/content"),
+        Wire::Responses => answer.pointer("/output/0/content/0/text"),
+        _ => answer.pointer("/candidates/0/content/parts/0/text"),
+    };
+    text.and_then(Value::as_str).unwrap_or_else(|| panic!("{wire:?}: {answer}")).to_owned()
+}
+
+#[tokio::test]
+async fn a_conversation_of_four_windows_goes_on_over_a_restart() {
+    for wire in WIRES {
+        let steps = (0..60).map(|n| vec![Step::say(format!("Noted, {n}: {}", "I go on. ".repeat(40)))]);
+        let model = Model::new(TRUE_WINDOW);
+        let server = ScriptedServer::start(wire, model).script(Steps::new(steps));
+        let mut gate = Gate::before(&server.url(), BELIEVED).await;
+        let mut texts = Vec::new();
+        for turn in 0..40 {
+            texts.push(format!("Step {turn}. {}", "The parser reads the ledger again. ".repeat(180)));
+            let answer = ask(&gate, wire, &request(wire, &texts, false), false).await;
+            let status = answer.status();
+            let text = answer.text().await.unwrap();
+            assert_eq!(status, 200, "{wire:?} {turn}: {text}");
+            texts.push(said(wire, &serde_json::from_str(&text).unwrap()));
+            if turn == 20 {
+                gate.end.cancel();
+                let Gate { task, state, .. } = gate;
+                task.await.unwrap();
+                gate = Gate::again(&server.url(), BELIEVED, state).await;
+            }
+        }
+        assert_eq!(server.broken(), [], "{wire:?}");
+        let sent: u64 = texts.iter().map(|text| text.len() as u64).sum();
+        assert!(sent as f64 / 3.5 > 3.5 * TRUE_WINDOW as f64, "a conversation of {sent} bytes");
+        // Not every turn pays for a compaction.
+        let answered = server.requests().into_iter().filter(|it| matches!(it.answered, Answered::Overflow(_)));
+        assert!(answered.count() <= 4, "{wire:?}");
+    }
+}
