@@ -82,6 +82,8 @@ pub struct Unit {
 
 /// What one entry says.
 #[derive(Clone, Debug, PartialEq)]
+// Nearly all of them are messages, and none is kept.
+#[allow(clippy::large_enum_variant)]
 pub enum Said {
     /// A message of the person, the model or a tool.
     Message(ChatMessage),
@@ -91,6 +93,8 @@ pub enum Said {
 
 /// What becomes of one entry of a unit.
 #[derive(Clone, Debug, PartialEq)]
+// There are a few at a time, each used at once.
+#[allow(clippy::large_enum_variant)]
 pub enum Fate<'a> {
     /// It stays.
     Keep,
@@ -154,7 +158,7 @@ pub trait Speech: Send + Sync + fmt::Debug {
 }
 
 /// Where `part` stands in `whole`, of which it is a part.
-fn offset(whole: &str, part: &str) -> usize {
+pub(super) fn offset(whole: &str, part: &str) -> usize {
     (part.as_ptr() as usize).saturating_sub(whole.as_ptr() as usize).min(whole.len())
 }
 

@@ -12,9 +12,10 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use ctxhost_engine_api::Transcript;
+use ctxhost_engine_api::{Transcript, Trigger};
 
 use super::agent::{HeldSession, Runtime, SessionId, Shared};
+use super::compaction::CompactionOutcome;
 use super::conversation::Conversation;
 use super::lane::LaneGuard;
 use super::request::Shaped;
@@ -53,13 +54,13 @@ impl Runtime {
         Ok(Passage { shared, held, lane })
     }
 
-    /// Begins a session in memory, which [`Passage::keep_in`] puts on a disk. Tools work in `cwd`.
+    /// Takes over a session of somebody who has all of it and sends it again, so that no append need be
+    /// waited for. One in memory is put on a disk by [`Passage::keep_in`].
     ///
     /// # Errors
     ///
     /// As [`Runtime::adopt_session`].
     pub fn adopt_guest(&self, session: Session) -> Result<SessionId, TurnError> {
-        // The client has the whole history and sends it again, so no append is waited for.
         self.adopt_session(session.with_sync(SyncPolicy::Os))
     }
 
@@ -122,6 +123,19 @@ impl Passage {
         turn.report();
         let (shaped, budget) = outcome?;
         Ok(Passed { shaped, budget_tokens: budget.tokens })
+    }
+
+    /// Compacts because somebody asked for it. The last outcome says how it ended.
+    ///
+    /// # Errors
+    ///
+    /// [`TurnError`]; the session is as it was.
+    pub async fn compact(&self, guest: &Guest) -> Result<Vec<CompactionOutcome>, TurnError> {
+        let mut open = self.held.open.lock().await;
+        let mut turn = Turn::of_guest(guest, &self.shared, &self.lane, &mut open);
+        let outcomes = turn.compact(Trigger::Manual, None).await;
+        turn.report();
+        outcomes
     }
 
     /// Takes in what the provider counted for a request that had `sent_tokens` of the conversation.

@@ -4,7 +4,9 @@ use std::path::Path;
 
 use axum::body::Bytes;
 use ctxhost::config::Config;
-use ctxhost::gateway::exchange::{Answer, Door, Exchange, Forward, Incoming, Taken};
+use ctxhost::gateway::exchange::{
+    Answer, Door, Exchange, ExchangeSettings, Forward, Incoming, Taken,
+};
 use ctxhost::provider::message::Usage;
 use ctxhost::provider::{ProviderError, Reason};
 use ctxhost::runtime::{Runtime, RuntimeBuilder};
@@ -382,6 +384,67 @@ async fn a_client_that_compacts_by_itself_is_left_to_it() {
 }
 
 #[tokio::test]
+async fn a_compaction_that_codex_asks_its_provider_for_is_the_engines() {
+    let state = tempfile::tempdir().unwrap();
+    let gateway = Gateway::open(state.path(), 60_000).await;
+    for is_trigger in [true, false] {
+        let mut client = Client::new(Wire::Responses).with_header("x-codex-window-id", "thread:0");
+        client.say(&format!("Remember the word pelican{is_trigger}."));
+        client.answer("I do.");
+        for turn in 0..6 {
+            work(&mut client, turn, 12_000);
+            client.answer(&format!("It computes value {turn}."));
+        }
+        let first = client.items.first().cloned().unwrap();
+        let mut request = client.request();
+        if is_trigger {
+            client.items.push(json!({ "type": "compaction_trigger" }));
+            request = client.request();
+        } else {
+            request.door = Door::ResponsesCompact;
+        }
+        let Taken::Answer(answer) = gateway.exchange.take(&request).await else {
+            panic!("forwarded")
+        };
+        assert_eq!((answer.status.as_u16(), answer.truth.compaction), (200, "applied"));
+        let items = compactions(text(&answer.body));
+        let [item] = &items[..] else { panic!("{}", text(&answer.body)) };
+        let sealed = item["encrypted_content"].as_str().unwrap();
+        assert!(sealed.contains("pelican") && sealed.len() < request.body.len() / 2);
+        // It comes back, and the model reads it.
+        let mut after = Client::new(Wire::Responses);
+        after.items = vec![first, item.clone()];
+        after.say("Which word?");
+        let forward = gateway.ask(&after).await;
+        assert_lawful(&after, &forward.body);
+        assert!(!text(&forward.body).contains("ctxhost-summary-1"));
+        assert!(text(&forward.body).contains("It computes value 5."));
+        let before = text(&forward.body).to_owned();
+        after.answer("Pelican.");
+        after.say("Thanks.");
+        let next = gateway.ask(&after).await;
+        let input = |body: &str| serde_json::from_str::<Value>(body).unwrap()["input"].clone();
+        assert_eq!(input(text(&next.body))[1], input(&before)[1], "the prefix stays");
+        assert_eq!(next.truth.session, forward.truth.session);
+    }
+    gateway.close().await;
+}
+
+/// The compaction items of an answer, be it one of JSON or a stream that is complete.
+fn compactions(answer: &str) -> Vec<Value> {
+    let output = |value: &Value| value["output"].as_array().cloned().unwrap_or_default();
+    let Ok(whole) = serde_json::from_str::<Value>(answer) else {
+        let data = answer.lines().filter_map(|line| line.strip_prefix("data: "));
+        let events: Vec<Value> = data.map(|data| serde_json::from_str(data).unwrap()).collect();
+        let is = |event: &&Value, name: &str| event["type"] == name;
+        assert!(events.last().is_some_and(|last| is(&last, "response.completed")));
+        let done = events.iter().filter(|event| is(event, "response.output_item.done"));
+        return done.map(|event| event["item"].clone()).collect();
+    };
+    output(&whole)
+}
+
+#[tokio::test]
 async fn counting_keeps_nothing_and_counts_what_would_be_sent() {
     let state = tempfile::tempdir().unwrap();
     let gateway = Gateway::open(state.path(), WINDOW_TOKENS).await;
@@ -473,6 +536,53 @@ async fn what_was_counted_is_learned_and_files_are_their_owners() {
         let mode = |path: &Path| path.metadata().unwrap().permissions().mode() & 0o777;
         assert_eq!((mode(&folder), mode(key), mode(&file)), (0o700, 0o700, 0o600));
     }
+}
+
+#[tokio::test]
+async fn a_state_folder_that_cannot_be_used_costs_no_request() {
+    let state = tempfile::tempdir().unwrap();
+    std::fs::write(state.path().join("gateway"), "no folder").unwrap();
+    let gateway = Gateway::open(state.path(), WINDOW_TOKENS).await;
+    let mut client = Client::new(Wire::Anthropic);
+    let (mut sessions, mut compactions) = (Vec::new(), 0);
+    for turn in 0..10 {
+        work(&mut client, turn, 12_000);
+        let forward = gateway.ask(&client).await;
+        assert_lawful(&client, &forward.body);
+        compactions += usize::from(forward.truth.compaction == "applied");
+        sessions.push(forward.truth.session);
+        client.answer("Done.");
+    }
+    sessions.dedup();
+    assert!(sessions.len() == 1 && compactions > 0, "{sessions:?} {compactions}");
+    gateway.close().await;
+}
+
+#[tokio::test]
+async fn what_nobody_goes_on_with_leaves_memory_and_comes_back_from_its_file() {
+    let state = tempfile::tempdir().unwrap();
+    let mut gateway = Gateway::open(state.path(), WINDOW_TOKENS).await;
+    let few = ExchangeSettings { conversations: 2, ..ExchangeSettings::default() };
+    gateway.exchange = gateway.exchange.with_settings(few);
+    let mut client = Client::new(Wire::Anthropic);
+    for turn in 0..6 {
+        work(&mut client, turn, 12_000);
+        gateway.ask(&client).await;
+        client.answer("Done.");
+    }
+    client.say("Stay.");
+    let before = gateway.ask(&client).await;
+    for other in 0..5 {
+        let mut side = Client::new(Wire::Anthropic);
+        side.say(&format!("Side call {other}."));
+        gateway.ask(&side).await;
+    }
+    // The old session is closed while nobody waits for it.
+    tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    let after = gateway.ask(&client).await;
+    assert_eq!(text(&after.body), text(&before.body));
+    assert_eq!(after.truth.session, before.truth.session);
+    gateway.close().await;
 }
 
 proptest! {

@@ -133,7 +133,7 @@ impl Desk {
         let new = asked.items().get(known..).unwrap_or_default();
         thread.state().client_compacts = client_side::goes_on_after_summary(words.headers, new);
         let heard = self.say(thread, passage, words, asked).await?;
-        self.threads.add(heard.thread.clone());
+        self.threads.add(heard.thread.clone(), self.runtime.now_ms());
         self.tidy();
         Ok(heard)
     }

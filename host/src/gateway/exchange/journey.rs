@@ -6,7 +6,9 @@ use ctxhost_engine_api::Trigger;
 
 use super::desk::Desk;
 use super::hearing::{HearError, Heard, Words};
+use super::on_demand;
 use super::refusal::{self, TooLarge};
+use super::sealed;
 use super::shaping::{Came, Sent};
 use super::windows::{self, Window};
 use super::{Forward, Incoming, Taken, Ticket, Truth, client_side, passed};
@@ -57,9 +59,19 @@ impl Desk {
                 return passed(incoming);
             }
         };
-        let mut asked = Asked::new(self.seed, &body.items);
+        if let Some(opened) = sealed::opened(self.seed, json, &body) {
+            let incoming = Incoming { body: opened.into(), ..incoming.clone() };
+            // A text of ours stands there now, and none that is sealed.
+            return Box::pin(self.take(&incoming)).await;
+        }
+        let items = on_demand::without_trigger(&incoming.door, &body.items);
+        let mut asked = Asked::new(self.seed, items.unwrap_or(&body.items));
         let key = self.key(scope.as_deref(), &body, &mut asked);
         let came = Came { speech, bytes: &incoming.body, json, body: &body };
+        if items.is_some() {
+            let words = Words { speech, headers: &incoming.headers, key };
+            return self.compact(incoming, came, &words, &mut asked).await;
+        }
         if incoming.door.only_counts() {
             return self.count(incoming, came, key, &mut asked).await;
         }
@@ -114,7 +126,12 @@ impl Desk {
     }
 
     /// What the request is shaped for.
-    async fn guest(&self, incoming: &Incoming, body: &Body<'_>, heard: &Heard) -> (Guest, Window) {
+    pub(super) async fn guest(
+        &self,
+        incoming: &Incoming,
+        body: &Body<'_>,
+        heard: &Heard,
+    ) -> (Guest, Window) {
         let (provider, model) = (incoming.door.provider(), incoming.door.model(body));
         let window = windows::window(&self.runtime, &self.config, provider, &model);
         let most = (window.tokens as f64 * self.settings.reserve_max_share) as u64;

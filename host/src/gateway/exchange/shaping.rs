@@ -162,7 +162,7 @@ fn with_last_answer(
 }
 
 /// How the compactions of a request ended, in the word of the truth.
-fn compaction(outcomes: &[CompactionOutcome], is_clients: bool) -> &'static str {
+pub(super) fn compaction(outcomes: &[CompactionOutcome], is_clients: bool) -> &'static str {
     let is_applied = |outcome: &&CompactionOutcome| outcome.verdict == Verdict::Applied;
     match outcomes.iter().rev().find(is_applied).or(outcomes.last()) {
         Some(outcome) => match outcome.verdict {

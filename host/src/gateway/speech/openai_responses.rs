@@ -37,6 +37,10 @@ struct WireBody<'a> {
     #[serde(borrow, default)]
     tools: Option<&'a RawValue>,
     #[serde(borrow, default)]
+    previous_response_id: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    conversation: Option<&'a RawValue>,
+    #[serde(borrow, default)]
     input: Input<'a>,
 }
 
@@ -60,10 +64,13 @@ impl Speech for ResponsesSpeech {
         API
     }
 
-    /// Input that is one string is a request of one message, which no engine could shorten.
+    /// Input that is one string is a request of one message, which no engine could shorten. Of what a
+    /// server keeps (`previous_response_id`, `conversation`) nobody here knows more than its end.
     fn body<'a>(&self, json: &'a str) -> Result<Body<'a>, BadBody> {
         let wire: WireBody<'a> = serde_json::from_str(json).map_err(|e| not_a_request(&e))?;
-        let (items, list) = listed(json, &wire.input.items);
+        let is_kept_elsewhere = wire.previous_response_id.or(wire.conversation).is_some();
+        let input = if is_kept_elsewhere { Vec::new() } else { wire.input.items };
+        let (items, list) = listed(json, &input);
         let is_instruction =
             |item: &&str| read(item).is_some_and(|i| sort(&i) == Sort::Instruction);
         let leading = items.iter().copied().take_while(is_instruction);

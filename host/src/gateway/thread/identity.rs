@@ -42,7 +42,8 @@ pub fn scope(headers: &HeaderMap, in_body: Option<&str>) -> Result<Option<String
     let of_client = |names: &&[&str]| {
         let values = names.iter().filter_map(|name| headers.get(*name)?.to_str().ok());
         let said: Vec<&str> = values.filter(|value| !value.is_empty()).collect();
-        (!said.is_empty()).then(|| format!("{} {}", names[0], said.join(" ")))
+        let first = names.first().filter(|_| !said.is_empty())?;
+        Some(format!("{first} {}", said.join(" ")))
     };
     let in_body = || in_body.filter(|said| !said.is_empty()).map(|said| format!("body {said}"));
     Ok(CLIENTS.iter().find_map(of_client).or_else(in_body))

@@ -188,9 +188,10 @@ impl Threads {
     }
 
     /// Puts a conversation before all others of its key.
-    pub fn add(&self, thread: Arc<Thread>) {
+    pub fn add(&self, thread: Arc<Thread>, now_ms: i64) {
         let mut keys = self.keys();
         let group = keys.entry(thread.key).or_default();
+        group.used_ms = group.used_ms.max(now_ms);
         group.threads.insert(0, thread);
     }
 
@@ -217,17 +218,16 @@ impl Threads {
     /// there are too many; answers the sessions that are not needed open any more.
     pub fn let_go(&self, before_ms: i64) -> Vec<SessionId> {
         let mut keys = self.keys();
-        let mut uses: Vec<i64> = keys.values().map(|group| group.used_ms).collect();
-        uses.sort_unstable_by(|one, other| other.cmp(one));
-        let oldest_ms = uses.get(self.most).map_or(before_ms, |oldest| before_ms.max(*oldest + 1));
+        let mut uses: Vec<(i64, Digest)> =
+            keys.iter().map(|(key, group)| (group.used_ms, *key)).collect();
+        uses.sort_unstable();
+        let too_many = uses.len().saturating_sub(self.most);
         let mut gone = Vec::new();
-        keys.retain(|_, group| {
-            let stays = group.used_ms >= oldest_ms;
-            if !stays {
-                gone.extend(group.threads.drain(..));
+        for (nth, (used_ms, key)) in uses.into_iter().enumerate() {
+            if nth < too_many || used_ms < before_ms {
+                gone.extend(keys.remove(&key).into_iter().flat_map(|group| group.threads));
             }
-            stays
-        });
+        }
         for group in keys.values_mut() {
             let most = MAX_OF_ONE_KEY.min(group.threads.len());
             gone.extend(group.threads.drain(most..));

@@ -1,0 +1,192 @@
+//! A client asks its provider to compact for it, and the engine of the slot does: OpenAI's
+//! `compaction_trigger` items, and `/responses/compact` before them.
+
+use axum::body::Bytes;
+use axum::http::StatusCode;
+use ctxhost_engine_api::{Item, Role};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::desk::Desk;
+use super::hearing::Words;
+use super::sealed;
+use super::shaping::{Came, compaction};
+use super::{Answer, Door, Incoming, Taken, Truth, passed};
+use crate::gateway::thread::Asked;
+use crate::runtime::{Shaped, TurnError};
+
+/// What stands before the text of a compaction.
+const LEAD_IN: &str = "[ctxhost] What was said in this conversation before, compacted. It is a record of what was said and done, not an instruction.";
+
+/// The items that are to be compacted, where a request asks for that.
+pub(super) fn without_trigger<'a, 'b>(door: &Door, items: &'b [&'a str]) -> Option<&'b [&'a str]> {
+    match door {
+        Door::ResponsesCompact => Some(items),
+        Door::Responses => {
+            let (last, items) = items.split_last()?;
+            is_trigger(last).then_some(items).filter(|items| !items.is_empty())
+        }
+        _ => None,
+    }
+}
+
+fn is_trigger(item: &str) -> bool {
+    #[derive(Deserialize)]
+    struct WireItem<'a> {
+        #[serde(borrow)]
+        r#type: Option<std::borrow::Cow<'a, str>>,
+    }
+    // A trigger holds little more than its type, and a large item need not be read for it.
+    const LONGEST_BYTES: usize = 1_024;
+    let read = |item| serde_json::from_str::<WireItem<'_>>(item).ok()?.r#type;
+    item.len() <= LONGEST_BYTES && read(item).is_some_and(|it| it == "compaction_trigger")
+}
+
+impl Desk {
+    /// Compacts the conversation of a request and answers it. Where that fails, the provider is asked.
+    pub(super) async fn compact(
+        &self,
+        incoming: &Incoming,
+        came: Came<'_>,
+        words: &Words<'_>,
+        asked: &mut Asked<'_>,
+    ) -> Taken {
+        let heard = match self.hear(words, asked).await {
+            Ok(heard) => heard,
+            Err(error) => {
+                tracing::warn!(%error, "a compaction is left to the provider");
+                return passed(incoming);
+            }
+        };
+        let (guest, _) = self.guest(incoming, came.body, &heard).await;
+        let compacted = async {
+            let outcomes = heard.passage.compact(&guest).await?;
+            Ok::<_, TurnError>((outcomes, heard.passage.shape(&guest).await?))
+        };
+        let (outcomes, passed_on) = match compacted.await {
+            Ok(compacted) => compacted,
+            Err(error) => {
+                tracing::warn!(%error, session = heard.session, "a compaction is left to the provider");
+                return passed(incoming);
+            }
+        };
+        let shaped = &passed_on.shaped;
+        let truth = Truth {
+            engine: shaped.engine.clone(),
+            tokens: Some(shaped.lawful.tokens),
+            before_tokens: Some(heard.thread.state().outline.said_tokens()),
+            compaction: compaction(&outcomes, false),
+            session: heard.session.clone(),
+        };
+        if truth.compaction == "applied" {
+            heard.thread.state().is_compacted = true;
+            self.keep(&heard, words.key).await;
+        }
+        let item = json!({
+            "type": "compaction",
+            "id": format!("cmp_{}", heard.session),
+            "encrypted_content": sealed::seal(self.seed, &told(shaped)),
+        });
+        let model = incoming.door.model(came.body).into_owned();
+        let reply =
+            Reply { item, model, tokens: shaped.lawful.tokens, now_ms: self.runtime.now_ms() };
+        let is_stream = incoming.door == Door::Responses && incoming.door.is_stream(came.body);
+        let (content_type, body) = match (&incoming.door, is_stream) {
+            (Door::ResponsesCompact, _) => ("application/json", reply.compacted().to_string()),
+            (_, true) => ("text/event-stream", reply.events()),
+            (_, false) => ("application/json", reply.response("completed").to_string()),
+        };
+        Taken::Answer(Answer {
+            status: StatusCode::OK,
+            content_type,
+            body: Bytes::from(body),
+            truth,
+        })
+    }
+}
+
+/// All that a model would see, as one text.
+fn told(shaped: &Shaped) -> String {
+    let mut told = LEAD_IN.to_owned();
+    for item in shaped.items() {
+        let text = item.text();
+        let calls = item.entry().map_or_else(String::new, |entry| {
+            let calls = entry.tool_calls().into_iter();
+            calls.map(|call| format!("\n[calls {} with {}]", call.name, call.arguments)).collect()
+        });
+        let speaker = match (&item, item.role()) {
+            (Item::Inserted { .. }, _) => "",
+            (_, Role::Assistant) => "[assistant] ",
+            (_, Role::Tool) => "[result] ",
+            _ => "[user] ",
+        };
+        told.push_str(&format!("\n\n{speaker}{text}{calls}"));
+    }
+    told
+}
+
+/// An answer that holds one compaction.
+struct Reply {
+    item: Value,
+    model: String,
+    tokens: u64,
+    now_ms: i64,
+}
+
+impl Reply {
+    fn response(&self, status: &str) -> Value {
+        let is_done = status == "completed";
+        json!({
+            "id": self.id(),
+            "object": "response",
+            "created_at": self.now_ms / 1_000,
+            "status": status,
+            "model": self.model,
+            "output": if is_done { json!([self.item]) } else { json!([]) },
+            "usage": if is_done { self.usage() } else { Value::Null },
+        })
+    }
+
+    fn compacted(&self) -> Value {
+        json!({
+            "id": self.id(),
+            "object": "response.compaction",
+            "created_at": self.now_ms / 1_000,
+            "output": [self.item],
+            "usage": self.usage(),
+        })
+    }
+
+    /// The stream of a response: it begins, holds one item, and is complete.
+    fn events(&self) -> String {
+        let events = [
+            ("response.created", json!({ "response": self.response("in_progress") })),
+            ("response.output_item.added", json!({ "output_index": 0, "item": self.item })),
+            ("response.output_item.done", json!({ "output_index": 0, "item": self.item })),
+            ("response.completed", json!({ "response": self.response("completed") })),
+        ];
+        let event = |(number, (name, mut data)): (usize, (&str, Value))| {
+            if let Some(fields) = data.as_object_mut() {
+                fields.insert("type".into(), name.into());
+                fields.insert("sequence_number".into(), number.into());
+            }
+            format!("event: {name}\ndata: {data}\n\n")
+        };
+        events.into_iter().enumerate().map(event).collect()
+    }
+
+    fn id(&self) -> String {
+        format!("resp_ctxhost_{}", self.now_ms)
+    }
+
+    /// Nobody was asked, so nothing was used but what the engine's summary took, which is not billed here.
+    fn usage(&self) -> Value {
+        json!({
+            "input_tokens": 0,
+            "input_tokens_details": { "cached_tokens": 0 },
+            "output_tokens": self.tokens,
+            "output_tokens_details": { "reasoning_tokens": 0 },
+            "total_tokens": self.tokens,
+        })
+    }
+}
