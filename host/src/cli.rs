@@ -17,6 +17,7 @@ mod fetch;
 mod fsck;
 mod gc;
 mod install;
+mod log;
 mod moment;
 mod named;
 mod new;
@@ -25,6 +26,7 @@ mod output;
 mod render;
 mod replay;
 mod restore;
+mod run;
 mod serve;
 mod sessions;
 mod setup;
@@ -61,6 +63,7 @@ struct Arguments {
 enum Command {
     Replay(replay::Replay),
     Chat(chat::Chat),
+    Run(run::Run),
     Serve(serve::Serve),
     /// The sessions that `chat` keeps.
     #[command(subcommand)]
@@ -106,11 +109,14 @@ enum Command {
 /// Runs the command that the process was started with.
 pub fn run() -> ExitCode {
     let arguments = Arguments::parse();
-    start_log();
+    if !arguments.command.starts_log() {
+        log::start();
+    }
     let mut output = Output::new(arguments.color);
     let outcome = match arguments.command {
         Command::Replay(command) => command.run(arguments.config.as_deref(), &mut output),
         Command::Chat(command) => command.run(arguments.config.as_deref(), &mut output),
+        Command::Run(command) => command.run(arguments.config.as_deref(), &mut output),
         Command::Serve(command) => command.run(arguments.config.as_deref(), &mut output),
         Command::Sessions(command) => command.run(arguments.config.as_deref(), &mut output),
         Command::Compact(command) => command.run(arguments.config.as_deref(), &mut output),
@@ -144,16 +150,9 @@ pub fn run() -> ExitCode {
     }
 }
 
-/// What engines and the host have to say goes to standard error, so that standard output stays data.
-/// Reports say themselves what went wrong on the way, so only what they cannot say is shown unasked.
-fn start_log() {
-    let filter = tracing_subscriber::EnvFilter::try_from_env("CTXHOST_LOG")
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("error"));
-    // A second start in one process is a test's; the first log stays.
-    let _ = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(std::io::stderr)
-        .without_time()
-        .with_target(false)
-        .try_init();
+impl Command {
+    /// Whether it starts the log by itself, because the config says what is traced.
+    fn starts_log(&self) -> bool {
+        matches!(self, Command::Run(_) | Command::Serve(_))
+    }
 }

@@ -32,6 +32,7 @@ mod shadow;
 mod slots;
 mod swap;
 mod tables;
+mod telemetry;
 
 pub use accounting::AccountingSettings;
 pub use agent::AgentSettings;
@@ -49,6 +50,7 @@ pub use session::{MediaPlace, RetentionSettings, SessionSettings};
 pub use shadow::ShadowSettings;
 pub use swap::SwapSettings;
 pub use tables::{ModelDefaults, ModelSettings, SummariserSettings};
+pub use telemetry::TelemetrySettings;
 
 use places::Places;
 
@@ -104,6 +106,8 @@ pub struct Config {
     pub mcp: BTreeMap<String, McpSettings>,
     /// How the gateway listens, and whom it asks.
     pub gateway: GatewaySettings,
+    /// What a running gateway tells about itself.
+    pub telemetry: TelemetrySettings,
     origin: Origin,
 }
 
@@ -139,6 +143,7 @@ struct Written {
     tools: ToolSettings,
     mcp: BTreeMap<String, McpSettings>,
     gateway: GatewaySettings,
+    telemetry: TelemetrySettings,
 }
 
 /// Where the size of a window comes from, the strongest last.
@@ -278,6 +283,7 @@ impl Written {
             tools: self.tools.with_paths_from(&folder),
             mcp: servers.map(|(name, it)| (name, it.with_paths_from(&folder))).collect(),
             gateway: self.gateway.with_paths_from(&folder),
+            telemetry: self.telemetry,
             origin,
         }
     }

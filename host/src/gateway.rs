@@ -9,10 +9,12 @@
 mod access;
 mod beginning;
 mod complaint;
+pub mod dashboard;
 mod door;
 mod error;
 pub mod exchange;
 mod limits;
+pub mod metrics;
 mod models;
 mod route;
 mod server;
@@ -22,6 +24,7 @@ pub mod thread;
 mod tls;
 mod traffic;
 mod upstream;
+pub mod watch;
 
 pub use error::GatewayError;
 pub use server::{Gateway, GatewayOptions};

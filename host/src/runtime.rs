@@ -54,7 +54,7 @@ pub mod workspace;
 
 pub use agent::{BuildError, Occupancy, Runtime, RuntimeBuilder, SessionId};
 pub use by_hand::{ByHand, compact_by_hand};
-pub use compaction::{CompactionOutcome, Verdict};
+pub use compaction::{CompactionOutcome, FoldedEntry, Verdict};
 pub use conversation::Conversation;
 pub use passage::{Passage, Passed};
 pub use request::{Ask, Compacting, RuntimeError, Shaped, Shaper};

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use tokio_util::sync::CancellationToken;
 
 use super::failure::Failure;
+use super::log;
 use super::output::Output;
 use super::setup;
 use crate::config::is_address;
@@ -70,6 +71,7 @@ impl Serve {
         output: &mut Output,
     ) -> Result<ExitCode, Failure> {
         let config = setup::find_config(config_path, &std::env::current_dir()?, output)?;
+        let _traces = log::start_traced(&config.telemetry)?;
         let options = self.options(GatewayOptions::of(&config, state_folder()));
         let asks_for_token = options.token.is_some();
         let threads = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
@@ -104,10 +106,12 @@ impl Serve {
 fn greeting(gateway: &Gateway, asks_for_token: bool) -> String {
     let url = gateway.url();
     let engine = gateway.runtime().engine();
+    let link = gateway.watch().link();
     let token = if asks_for_token { "  token asked for" } else { "" };
     format!(
         "ctxhost: listening {url}  engine {engine}{token}\n  \
-         ANTHROPIC_BASE_URL={url}  OPENAI_BASE_URL={url}/v1  GOOGLE_GEMINI_BASE_URL={url}"
+         ANTHROPIC_BASE_URL={url}  OPENAI_BASE_URL={url}/v1  GOOGLE_GEMINI_BASE_URL={url}\n  \
+         dashboard {url}{link}"
     )
 }
 

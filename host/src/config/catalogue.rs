@@ -8,6 +8,7 @@ mod gateway;
 mod providers;
 mod slot;
 mod swap;
+mod telemetry;
 mod tools;
 
 use std::sync::LazyLock;
@@ -134,6 +135,7 @@ pub static SETTINGS: LazyLock<Vec<Setting>> = LazyLock::new(|| {
         agent::SETTINGS,
         providers::SETTINGS,
         gateway::SETTINGS,
+        telemetry::SETTINGS,
         tools::SETTINGS,
     ]
     .concat()

@@ -165,6 +165,7 @@ fn resolved(config: &Config, path: &[String]) -> Value {
         "tools" => serde_json::to_value(&config.tools),
         "mcp" => serde_json::to_value(&config.mcp),
         "gateway" => serde_json::to_value(&config.gateway),
+        "telemetry" => serde_json::to_value(&config.telemetry),
         _ => return Value::Null,
     };
     let lookup = |value: Value, name: &String| value.get(name).cloned().unwrap_or(Value::Null);

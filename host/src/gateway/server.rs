@@ -32,6 +32,7 @@ use super::exchange::{Exchange, ExchangeSettings};
 use super::tls;
 use super::traffic::{self, House};
 use super::upstream::Upstreams;
+use super::watch::Watch;
 use crate::config::{Config, GatewaySettings};
 use crate::media::MediaHome;
 use crate::runtime::setup::failure_book;
@@ -116,6 +117,7 @@ impl Gateway {
         let runtime = runtime(&options).await?;
         let exchange = Exchange::new(runtime.clone(), &options.config, &options.state);
         let exchange = Arc::new(exchange.with_settings(numbers(&settings)));
+        let watch = Watch::start(&runtime, &options.config.telemetry);
         let listener = TcpListener::bind(wanted);
         let unbound = |cause| GatewayError::Bind { address: wanted.to_string(), cause };
         let listener = listener.await.map_err(unbound)?;
@@ -129,8 +131,15 @@ impl Gateway {
             is_closing: AtomicBool::new(false),
             windows: options.config.models.clone(),
             settings,
+            watch,
         });
-        let routes = routes(&house, options.routes, options.open_routes);
+        // What is counted holds no word of a conversation, but it is nobody's business elsewhere.
+        let counts = house.watch.counts();
+        let (guarded, open) = match address.ip().is_loopback() {
+            true => (options.routes, options.open_routes.merge(counts)),
+            false => (options.routes.merge(counts), options.open_routes),
+        };
+        let routes = routes(&house, guarded, open.merge(house.watch.dashboard()));
         Ok(Gateway { listener, address, acceptor, house, runtime, routes })
     }
 
@@ -148,6 +157,11 @@ impl Gateway {
     /// The runtime that holds its engines and sessions.
     pub fn runtime(&self) -> &Runtime {
         &self.runtime
+    }
+
+    /// Who looks on: what is counted, and what the dashboard shows.
+    pub fn watch(&self) -> &Watch {
+        &self.house.watch
     }
 
     /// Serves until `end` is cancelled, and then until the answers that are on their way are whole, at
@@ -255,6 +269,7 @@ fn routes(house: &Arc<House>, guarded: Router, open: Router) -> Router {
         .with_state(house.clone())
         .merge(guarded)
         .layer(middleware::from_fn_with_state(house.clone(), ask_for_token));
+    let guarded = house.watch.around(guarded);
     Router::new()
         .route("/", get(|| async { "ctxhost\n" }))
         .route("/health", get(health))

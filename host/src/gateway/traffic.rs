@@ -27,8 +27,10 @@ use super::exchange::{Answer, Door, Exchange, Forward, Incoming, Taken, Ticket, 
 use super::limits::{self, Unread};
 use super::tap::{Counting, Passing};
 use super::upstream::{Envelope, Trouble, Upstream, Upstreams};
+use super::watch::Watch;
 use super::{models, route};
 use crate::config::{GatewaySettings, ModelSettings};
+use crate::provider::message::Usage;
 use crate::provider::{DialectName, ProviderError, Reason};
 
 /// What every request needs.
@@ -44,6 +46,8 @@ pub(super) struct House {
     pub(super) is_closing: AtomicBool,
     /// The windows that the config knows.
     pub(super) windows: BTreeMap<String, ModelSettings>,
+    /// Who looks on.
+    pub(super) watch: Watch,
 }
 
 /// How often a request is asked again at most, whatever the exchange says: each time its body is sent.
@@ -234,8 +238,14 @@ impl Way<'_> {
             return passing;
         }
         let counting = Counting::of(self.door.dialect(), is_stream(headers));
-        let exchange = self.house.exchange.clone();
-        passing.counting(counting, Box::new(move |usage| exchange.answered(ticket, usage)))
+        let (house, door) = (self.house.clone(), self.door.clone());
+        let at_end = move |usage: Option<Usage>| {
+            if let Some(usage) = &usage {
+                house.watch.used(&door, usage);
+            }
+            house.exchange.answered(ticket, usage);
+        };
+        passing.counting(counting, Box::new(at_end))
     }
 }
 

@@ -1,11 +1,13 @@
 //! What happens in a runtime, as it happens: every face shows the same events in its own way.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use ctxhost_engine_api::{ContextMode, SubagentEnd};
 use serde_json::Value;
 
 use super::compaction::CompactionOutcome;
+use super::request::Shaped;
 use crate::provider::message::Usage;
 use crate::provider::{ProviderError, Reason};
 
@@ -36,6 +38,12 @@ pub enum What {
         budget_tokens: u64,
         /// The model it is for, as `provider/id`.
         model: String,
+        /// What the live conversation takes, of which it was made, as entries count.
+        live_tokens: u64,
+        /// Plans that the law refused on the way.
+        illegal: u64,
+        /// Time inside engines, for this request alone: that of compactions stands with them.
+        took: Duration,
     },
     /// More of the answer.
     Text(String),
@@ -189,6 +197,21 @@ pub enum What {
 }
 
 impl What {
+    /// A request was shaped for a model, named as `provider/id`, that may take so much.
+    pub(super) fn assembled(shaped: &Shaped, budget_tokens: u64, model: String) -> What {
+        let compacting: Duration = shaped.compactions.iter().map(|outcome| outcome.took).sum();
+        What::Assembled {
+            engine: shaped.engine.clone(),
+            fallback: shaped.fallback.clone(),
+            tokens: shaped.lawful.tokens,
+            budget_tokens,
+            model,
+            live_tokens: shaped.view.total_tokens(),
+            illegal: shaped.refused,
+            took: shaped.took.saturating_sub(compacting),
+        }
+    }
+
     /// A request failed and something is done about it.
     pub(super) fn recovering(error: &ProviderError, action: impl Into<String>) -> What {
         What::Recovering { reason: error.reason, action: action.into() }

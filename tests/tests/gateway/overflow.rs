@@ -11,7 +11,8 @@ use crate::stage::{Gate, client};
 
 /// What the upstream really has, and what the config believes.
 const TRUE_WINDOW: u64 = 20_000;
-const BELIEVED: &str = "[models.m]\nwindow_tokens = 200000\n[models.gemini-3-pro]\nwindow_tokens = 200000\n";
+const BELIEVED: &str =
+    "[models.m]\nwindow_tokens = 200000\n[models.gemini-3-pro]\nwindow_tokens = 200000\n";
 
 const WIRES: [Wire; 4] = [Wire::Anthropic, Wire::OpenAiChat, Wire::Responses, Wire::Gemini];
 
@@ -34,7 +35,9 @@ fn path(wire: Wire, is_stream: bool) -> &'static str {
 fn request(wire: Wire, texts: &[String], is_stream: bool) -> Value {
     let each = |person: &str, model: &str, of: &dyn Fn(&str, &str, bool) -> Value| -> Value {
         let texts = texts.iter().enumerate();
-        texts.map(|(n, text)| of(if n % 2 == 0 { person } else { model }, text, n % 2 == 0)).collect()
+        texts
+            .map(|(n, text)| of(if n % 2 == 0 { person } else { model }, text, n % 2 == 0))
+            .collect()
     };
     let plain = |role: &str, text: &str, _: bool| json!({"role": role, "content": text});
     match wire {
@@ -48,12 +51,14 @@ fn request(wire: Wire, texts: &[String], is_stream: bool) -> Value {
             }
             body
         }
-        Wire::Responses => json!({"model": "m", "max_output_tokens": 500, "stream": is_stream, "store": false,
+        Wire::Responses => {
+            json!({"model": "m", "max_output_tokens": 500, "stream": is_stream, "store": false,
             "include": ["reasoning.encrypted_content"],
             "input": each("user", "assistant", &|role, text, by_person| {
                 let kind = if by_person { "input_text" } else { "output_text" };
                 json!({"type": "message", "role": role, "content": [{"type": kind, "text": text}]})
-            })}),
+            })})
+        }
         _ => json!({"generationConfig": {"maxOutputTokens": 500},
             "contents": each("user", "model", &|role, text, _| json!({"role": role, "parts": [{"text": text}]}))}),
     }
@@ -77,7 +82,8 @@ async fn ask(gate: &Gate, wire: Wire, body: &Value, is_stream: bool) -> reqwest:
 
 /// A conversation far larger than the window: each text some 500 tokens.
 fn long_conversation() -> Vec<String> {
-    let text = |n: usize| format!("Part {n} of the plan. {}", "The parser reads the ledger. ".repeat(60));
+    let text =
+        |n: usize| format!("Part {n} of the plan. {}", "The parser reads the ledger. ".repeat(60));
     (0..81).map(text).collect()
 }
 
@@ -96,17 +102,24 @@ async fn a_refusal_of_any_form_is_answered_by_a_smaller_request() {
             let gate = Gate::before(&server.url(), BELIEVED).await;
             let body = request(wire, &long_conversation(), is_stream);
             let answer = ask(&gate, wire, &body, is_stream).await;
-            let told = |name: &str| answer.headers().get(name).map(|it| it.to_str().unwrap().to_owned());
+            let told =
+                |name: &str| answer.headers().get(name).map(|it| it.to_str().unwrap().to_owned());
             let (compaction, engine) = (told("x-ctxhost-compaction"), told("x-ctxhost-engine"));
             let status = answer.status();
             let text = answer.text().await.unwrap();
             assert_eq!(status, 200, "{wire:?} {form:?}: {text}");
             assert_eq!(compaction.as_deref(), Some("applied"), "{wire:?} {form:?}");
             assert_eq!(engine.as_deref(), Some("legacy"), "{wire:?} {form:?}");
-            assert!(!text.contains("error\":{") && text.contains("Here"), "{wire:?} {form:?}: {text}");
+            assert!(
+                !text.contains("error\":{") && text.contains("Here"),
+                "{wire:?} {form:?}: {text}"
+            );
             let asked: Vec<_> = server.requests().into_iter().map(|seen| seen.answered).collect();
             assert!(matches!(asked[0], Answered::Overflow(_)), "{wire:?} {form:?}: {asked:?}");
-            assert!(matches!(asked.last(), Some(Answered::Answer { .. })), "{wire:?} {form:?}: {asked:?}");
+            assert!(
+                matches!(asked.last(), Some(Answered::Answer { .. })),
+                "{wire:?} {form:?}: {asked:?}"
+            );
             assert_eq!(server.broken(), [], "{wire:?} {form:?}");
         }
     }
@@ -142,13 +155,17 @@ fn said(wire: Wire, answer: &Value) -> String {
 #[tokio::test]
 async fn a_conversation_of_four_windows_goes_on_over_a_restart() {
     for wire in WIRES {
-        let steps = (0..60).map(|n| vec![Step::say(format!("Noted, {n}: {}", "I go on. ".repeat(40)))]);
+        let steps =
+            (0..60).map(|n| vec![Step::say(format!("Noted, {n}: {}", "I go on. ".repeat(40)))]);
         let model = Model::new(TRUE_WINDOW);
         let server = ScriptedServer::start(wire, model).script(Steps::new(steps));
         let mut gate = Gate::before(&server.url(), BELIEVED).await;
         let mut texts = Vec::new();
         for turn in 0..40 {
-            texts.push(format!("Step {turn}. {}", "The parser reads the ledger again. ".repeat(180)));
+            texts.push(format!(
+                "Step {turn}. {}",
+                "The parser reads the ledger again. ".repeat(180)
+            ));
             let answer = ask(&gate, wire, &request(wire, &texts, false), false).await;
             let status = answer.status();
             let text = answer.text().await.unwrap();
@@ -165,7 +182,8 @@ async fn a_conversation_of_four_windows_goes_on_over_a_restart() {
         let sent: u64 = texts.iter().map(|text| text.len() as u64).sum();
         assert!(sent as f64 / 3.5 > 3.5 * TRUE_WINDOW as f64, "a conversation of {sent} bytes");
         // Not every turn pays for a compaction.
-        let answered = server.requests().into_iter().filter(|it| matches!(it.answered, Answered::Overflow(_)));
+        let answered =
+            server.requests().into_iter().filter(|it| matches!(it.answered, Answered::Overflow(_)));
         assert!(answered.count() <= 4, "{wire:?}");
     }
 }

@@ -129,13 +129,7 @@ impl Turn<'_> {
         self.show_shadows(ask, budget, &shaped);
         self.count_shaped(&shaped);
         self.compacted(&shaped.compactions);
-        self.tell(What::Assembled {
-            engine: shaped.engine.clone(),
-            fallback: shaped.fallback.clone(),
-            tokens: shaped.lawful.tokens,
-            budget_tokens: budget.tokens,
-            model: self.walk.model().to_string(),
-        });
+        self.tell(What::assembled(&shaped, budget.tokens, self.walk.model().to_string()));
         self.engine.clone_from(&shaped.engine);
         shared.known.touched(&self.conversation.reference().id, ask.now_ms);
         Ok(shaped)

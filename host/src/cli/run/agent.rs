@@ -1,0 +1,276 @@
+//! How agents are told where their models are: variables, arguments, or a word to the person.
+//!
+//! What is told is an address and nothing else: keys, models and all settings stay the agent's own.
+
+use std::ffi::{OsStr, OsString};
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+/// What stands behind the gateway's address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Base {
+    /// Nothing: the client puts `/v1/messages` or `/v1beta/models` behind it by itself.
+    Root,
+    /// `/v1`: the client puts `/chat/completions` behind it.
+    V1,
+}
+
+/// The variables that official SDKs and most agents read. All children get all of them: an agent may
+/// start another one.
+const VARIABLES: &[(&str, Base)] = &[
+    ("ANTHROPIC_BASE_URL", Base::Root),
+    ("ANTHROPIC_API_BASE", Base::Root),
+    ("OPENAI_BASE_URL", Base::V1),
+    ("OPENAI_API_BASE", Base::V1),
+    ("GOOGLE_GEMINI_BASE_URL", Base::Root),
+];
+
+/// The address under a name that scripts can rely on.
+const ADDRESS: &str = "CTXHOST_URL";
+
+/// Variables that name hosts which are reached without a proxy. A gateway on the loopback is one.
+const NO_PROXY: [&str; 2] = ["NO_PROXY", "no_proxy"];
+
+/// Agents that read their address from a file of their own: the name of the program, and where it stands.
+const BY_FILE: &[(&str, &str)] = &[
+    ("openclaw", "models.providers.<name>.baseUrl in openclaw.json"),
+    ("hermes", "model.base_url in its config.yaml"),
+    ("pi", "baseUrl in models.json"),
+    ("cline", "`cline auth --baseurl`"),
+    ("copilot", "COPILOT_PROVIDER_BASE_URL and COPILOT_PROVIDER_TYPE"),
+];
+
+/// A command with what it needs to find the gateway.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Told {
+    /// The program and its arguments.
+    pub(super) command: Vec<OsString>,
+    /// What is set in its environment, beside what stands there already.
+    pub(super) variables: Vec<(String, String)>,
+    /// What the person has to know or do.
+    pub(super) remark: Option<String>,
+}
+
+/// Tells a command that its models are at `address`, such as `http://127.0.0.1:40123`.
+///
+/// `env` is the environment that the command would get without us.
+pub(super) fn tell(
+    command: Vec<OsString>,
+    address: &str,
+    env: impl Fn(&str) -> Option<String>,
+) -> Told {
+    let mut variables = vec![(ADDRESS.to_owned(), address.to_owned())];
+    variables.extend(VARIABLES.iter().map(|(name, base)| ((*name).to_owned(), base.of(address))));
+    let unproxied = NO_PROXY.iter().map(|name| ((*name).to_owned(), without_proxy(env(name))));
+    variables.extend(unproxied);
+    let name = program(&command);
+    let mut told = Told { command, variables, remark: None };
+    match name.as_str() {
+        "codex" => told.codex(address, env("OPENAI_API_KEY").is_some()),
+        "opencode" => told.opencode(address, env("OPENCODE_CONFIG_CONTENT")),
+        name => told.by_file(name, address),
+    }
+    told
+}
+
+/// The addresses of other models that an environment names: the gateway asks them in our place.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Named {
+    /// For the Anthropic dialect.
+    pub(super) anthropic: Option<String>,
+    /// For both OpenAI dialects.
+    pub(super) openai: Option<String>,
+    /// For Gemini.
+    pub(super) gemini: Option<String>,
+}
+
+impl Named {
+    /// What an environment names.
+    pub(super) fn in_env(env: impl Fn(&str) -> Option<String>) -> Named {
+        let first = |names: [&str; 2]| {
+            names.iter().find_map(|name| env(name)).filter(|address| !address.trim().is_empty())
+        };
+        Named {
+            anthropic: first(["ANTHROPIC_BASE_URL", "ANTHROPIC_API_BASE"]),
+            openai: first(["OPENAI_BASE_URL", "OPENAI_API_BASE"]),
+            gemini: first(["GOOGLE_GEMINI_BASE_URL", "GOOGLE_GEMINI_BASE_URL"]),
+        }
+    }
+}
+
+impl Base {
+    fn of(self, address: &str) -> String {
+        match self {
+            Base::Root => address.to_owned(),
+            Base::V1 => format!("{address}/v1"),
+        }
+    }
+}
+
+impl Told {
+    /// Codex reads no variable, but takes any line of its config as an argument. Its own provider reads
+    /// no key of the environment, only its login; who has a key there gets a provider that does.
+    fn codex(&mut self, address: &str, has_key: bool) {
+        let lines = match has_key {
+            false => vec![format!("openai_base_url=\"{address}/v1\"")],
+            true => vec![
+                "model_provider=\"ctxhost\"".to_owned(),
+                format!(
+                    "model_providers.ctxhost={{ name = \"ctxhost\", base_url = \"{address}/v1\", \
+                     wire_api = \"responses\", env_key = \"OPENAI_API_KEY\" }}"
+                ),
+            ],
+        };
+        let arguments = lines.into_iter().flat_map(|line| ["-c".into(), line.into()]);
+        self.command.splice(1..1, arguments.collect::<Vec<OsString>>());
+    }
+
+    /// opencode takes a config in a variable. What stands there already is kept.
+    fn opencode(&mut self, address: &str, before: Option<String>) {
+        let before = before.unwrap_or_else(|| "{}".into());
+        let Ok(mut config @ Value::Object(_)) = json5::from_str::<Value>(&before) else {
+            let words = "OPENCODE_CONFIG_CONTENT is no object, so opencode was not told";
+            self.remark =
+                Some(format!("{words}; set provider.<name>.options.baseURL to {address}/v1"));
+            return;
+        };
+        let addresses = [("anthropic", "/v1"), ("openai", "/v1"), ("google", "/v1beta")];
+        for (name, path) in addresses {
+            let url = json!(format!("{address}{path}"));
+            merge(&mut config, json!({ "provider": { name: { "options": { "baseURL": url } } } }));
+        }
+        self.variables.push(("OPENCODE_CONFIG_CONTENT".into(), config.to_string()));
+    }
+
+    fn by_file(&mut self, name: &str, address: &str) {
+        let known = BY_FILE.iter().find(|(program, _)| *program == name);
+        self.remark = known.map(|(program, place)| {
+            format!(
+                "{program} reads no variable of ours: set {place} to {address} \
+                 (--listen keeps the address the same)"
+            )
+        });
+    }
+}
+
+/// The name of a program: the last part of its path, without an ending.
+fn program(command: &[OsString]) -> String {
+    let path = command.first().map(Path::new);
+    let name = path.and_then(Path::file_stem).and_then(OsStr::to_str);
+    name.unwrap_or_default().to_owned()
+}
+
+/// A list of hosts that are reached directly, with the loopback among them.
+fn without_proxy(before: Option<String>) -> String {
+    let before = before.filter(|hosts| !hosts.trim().is_empty());
+    let hosts = before.into_iter().chain(["127.0.0.1,localhost,::1".to_owned()]);
+    hosts.collect::<Vec<_>>().join(",")
+}
+
+/// Puts the fields of an object over those of another one, at every depth.
+fn merge(into: &mut Value, from: Value) {
+    match (into, from) {
+        (Value::Object(into), Value::Object(from)) => {
+            for (name, value) in from {
+                merge(into.entry(name).or_insert(Value::Null), value);
+            }
+        }
+        (into, from) => *into = from,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ADDRESS: &str = "http://127.0.0.1:40123";
+
+    fn told(command: &[&str], env: &[(&str, &str)]) -> Told {
+        let find = |name: &str| {
+            env.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned())
+        };
+        tell(command.iter().map(OsString::from).collect(), ADDRESS, find)
+    }
+
+    fn variable<'a>(told: &'a Told, name: &str) -> Option<&'a str> {
+        told.variables.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+    }
+
+    #[test]
+    fn every_child_gets_the_variables_of_the_sdks() {
+        let told = told(&["/usr/bin/claude", "-p", "hello"], &[]);
+        assert_eq!(told.command, ["/usr/bin/claude", "-p", "hello"].map(OsString::from));
+        assert_eq!(variable(&told, "ANTHROPIC_BASE_URL"), Some(ADDRESS));
+        assert_eq!(variable(&told, "GOOGLE_GEMINI_BASE_URL"), Some(ADDRESS));
+        assert_eq!(variable(&told, "OPENAI_BASE_URL"), Some("http://127.0.0.1:40123/v1"));
+        assert_eq!(variable(&told, "OPENAI_API_BASE"), Some("http://127.0.0.1:40123/v1"));
+        assert_eq!(told.remark, None);
+    }
+
+    #[test]
+    fn a_proxy_of_the_person_does_not_stand_between() {
+        let told = told(&["x"], &[("NO_PROXY", "intern.example"), ("no_proxy", "")]);
+        assert_eq!(variable(&told, "NO_PROXY"), Some("intern.example,127.0.0.1,localhost,::1"));
+        assert_eq!(variable(&told, "no_proxy"), Some("127.0.0.1,localhost,::1"));
+    }
+
+    #[test]
+    fn codex_gets_a_provider_as_arguments_before_its_own() {
+        let told = told(&["codex", "exec", "hello"], &[("OPENAI_API_KEY", "k")]);
+        let command: Vec<&str> = told.command.iter().map(|it| it.to_str().unwrap()).collect();
+        let ["codex", "-c", "model_provider=\"ctxhost\"", "-c", provider, "exec", "hello"] =
+            command[..]
+        else {
+            panic!("{command:?}")
+        };
+        // Codex reads the value as TOML.
+        let read: toml::Table = toml::from_str(provider).unwrap();
+        let provider = &read["model_providers"]["ctxhost"];
+        assert_eq!(provider["base_url"].as_str(), Some("http://127.0.0.1:40123/v1"));
+        assert_eq!(provider["env_key"].as_str(), Some("OPENAI_API_KEY"));
+    }
+
+    #[test]
+    fn codex_with_a_login_keeps_its_own_provider() {
+        let told = told(&["codex"], &[]);
+        let line = "openai_base_url=\"http://127.0.0.1:40123/v1\"";
+        assert_eq!(told.command, ["codex", "-c", line].map(OsString::from));
+    }
+
+    #[test]
+    fn opencode_keeps_what_its_variable_says() {
+        let before =
+            r#"{"model": "openai/x", "provider": {"openai": {"options": {"apiKey": "k"}}}}"#;
+        let told = told(&["opencode"], &[("OPENCODE_CONFIG_CONTENT", before)]);
+        let config: Value =
+            serde_json::from_str(variable(&told, "OPENCODE_CONFIG_CONTENT").unwrap()).unwrap();
+        assert_eq!(config["model"], "openai/x");
+        let openai = &config["provider"]["openai"]["options"];
+        assert_eq!(openai["apiKey"], "k");
+        assert_eq!(openai["baseURL"], "http://127.0.0.1:40123/v1");
+        assert_eq!(
+            config["provider"]["google"]["options"]["baseURL"],
+            "http://127.0.0.1:40123/v1beta"
+        );
+    }
+
+    #[test]
+    fn who_reads_a_file_is_named_with_the_place_in_it() {
+        let told = told(&["openclaw"], &[]);
+        assert!(
+            told.remark.unwrap().contains("baseUrl in openclaw.json to http://127.0.0.1:40123")
+        );
+    }
+
+    #[test]
+    fn addresses_of_the_environment_are_asked_in_our_place() {
+        let env = |name: &str| match name {
+            "OPENAI_API_BASE" => Some("http://ollama:11434/v1".to_owned()),
+            "ANTHROPIC_BASE_URL" => Some(" ".to_owned()),
+            _ => None,
+        };
+        let openai = Some("http://ollama:11434/v1".to_owned());
+        assert_eq!(Named::in_env(env), Named { openai, ..Named::default() });
+    }
+}

@@ -1,0 +1,90 @@
+//! The dashboard: one page that shows and changes nothing, let in by a token that works once.
+//!
+//! Page, style and script come from the program itself. Nothing is loaded from elsewhere, and the
+//! browser is told to allow nothing else.
+
+mod pass;
+
+use std::sync::Arc;
+
+use axum::extract::{Request, State};
+use axum::http::header::{
+    CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, COOKIE, LOCATION, REFERRER_POLICY,
+    SET_COOKIE, X_CONTENT_TYPE_OPTIONS,
+};
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use axum::{Json, Router};
+
+use super::watch::Board;
+pub use pass::Pass;
+
+/// Where the dashboard stands.
+pub const PATH: &str = "/ui";
+
+const PAGE: &str = include_str!("dashboard/page.html");
+const STYLE: &str = include_str!("dashboard/page.css");
+const SCRIPT: &str = include_str!("dashboard/page.js");
+
+/// What the browser may do: show this page, ask this server. No form, no frame, no other origin.
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src data:; \
+     connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+
+/// What somebody sees who comes without a token.
+const REFUSED: &str = "This dashboard opens with the link that ctxhost printed when it started, once. \
+     Start ctxhost again for another one.\n";
+
+/// Everything below [`PATH`].
+pub(super) fn routes(board: Arc<Board>, pass: Arc<Pass>) -> Router {
+    let state = |State(board): State<Arc<Board>>| async move { Json(board.all()) };
+    let text = |kind, body| get(move || async move { ([(CONTENT_TYPE, kind)], body) });
+    Router::new()
+        .route(PATH, text("text/html; charset=utf-8", PAGE))
+        .route("/ui/page.css", text("text/css; charset=utf-8", STYLE))
+        .route("/ui/page.js", text("text/javascript; charset=utf-8", SCRIPT))
+        .route("/ui/state", get(state))
+        .layer(middleware::from_fn(move |request, next| admit(pass.clone(), request, next)))
+        .with_state(board)
+}
+
+/// Lets a browser in that has the token or was let in before.
+async fn admit(pass: Arc<Pass>, request: Request, next: Next) -> Response {
+    let mut response = if is_known(&pass, request.headers()) {
+        next.run(request).await
+    } else {
+        match token(request.uri().query()).and_then(|token| pass.admit(token)) {
+            Some(cookie) => welcome(&cookie),
+            None => (StatusCode::UNAUTHORIZED, REFUSED).into_response(),
+        }
+    };
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY));
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    headers.insert(REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
+}
+
+/// To the page without the token in its address, with a cookie instead.
+fn welcome(cookie: &str) -> Response {
+    let cookie = format!("{}={cookie}; Path={PATH}; HttpOnly; SameSite=Strict", pass::COOKIE_NAME);
+    // `SameSite=Strict` cookies are not sent along with a redirect that another site began, and a link
+    // in a terminal is none.
+    (StatusCode::SEE_OTHER, [(LOCATION, PATH), (SET_COOKIE, cookie.as_str())]).into_response()
+}
+
+fn is_known(pass: &Pass, headers: &HeaderMap) -> bool {
+    let cookies = headers.get_all(COOKIE).iter().filter_map(|value| value.to_str().ok());
+    let pairs = cookies.flat_map(|line| line.split(';')).filter_map(|pair| pair.split_once('='));
+    let mut ours = pairs.filter(|(name, _)| name.trim() == pass::COOKIE_NAME);
+    ours.any(|(_, value)| pass.knows(value.trim()))
+}
+
+fn token(query: Option<&str>) -> Option<&str> {
+    query?.split('&').find_map(|pair| pair.strip_prefix("token="))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,170 @@
+//! What is counted stands in the text, under the names that dashboards of others ask for.
+
+use std::sync::Arc;
+
+use ctxhost_engine_api::Trigger;
+
+use super::*;
+
+fn assembled(engine: &str, fallback: Option<&str>) -> What {
+    What::Assembled {
+        engine: engine.into(),
+        fallback: fallback.map(Into::into),
+        tokens: 700,
+        budget_tokens: 1_000,
+        model: "x/y".into(),
+        live_tokens: 1_000,
+        illegal: 2,
+        took: Duration::from_micros(300),
+    }
+}
+
+fn compaction(verdict: Verdict) -> What {
+    What::Compaction(Arc::new(CompactionOutcome {
+        trigger: Trigger::Overflow,
+        engine: "mask".into(),
+        verdict,
+        before_tokens: 900,
+        after_tokens: 400,
+        folded: Vec::new(),
+        summary: "a secret word".into(),
+        said: String::new(),
+        survival: None,
+        fallback: None,
+        ahead: false,
+        took: Duration::ZERO,
+    }))
+}
+
+#[track_caller]
+fn check(metrics: &Metrics, lines: &[&str]) {
+    let text = metrics.text();
+    let missing: Vec<_> =
+        lines.iter().filter(|line| !text.lines().any(|it| it == **line)).collect();
+    assert!(missing.is_empty(), "{missing:?} not in\n{text}");
+}
+
+#[test]
+fn a_zero_is_seen_before_a_one() {
+    let metrics = Metrics::new("mask");
+    check(
+        &metrics,
+        &[
+            r#"ctxhost_engine_effective{slot="context_engine",configured="mask",effective="mask"} 1"#,
+            r#"ctxhost_fallback_total{engine="mask"} 0"#,
+            r#"ctxhost_illegal_output_total{engine="mask"} 0"#,
+            "ctxhost_saved_tokens_total 0",
+            "# EOF",
+        ],
+    );
+}
+
+#[test]
+fn who_shapes_requests_stands_there_alone() {
+    let metrics = Metrics::new("mask");
+    metrics.heard(&assembled("legacy", Some("it panicked")), 0);
+    let legacy =
+        r#"ctxhost_engine_effective{slot="context_engine",configured="mask",effective="legacy"} 1"#;
+    check(
+        &metrics,
+        &[
+            legacy,
+            r#"ctxhost_fallback_total{engine="mask"} 1"#,
+            r#"ctxhost_illegal_output_total{engine="mask"} 2"#,
+            r#"ctxhost_engine_duration_seconds_count{engine="legacy"} 1"#,
+        ],
+    );
+    assert_eq!(metrics.text().matches("ctxhost_engine_effective{").count(), 1);
+    metrics.heard(
+        &What::EngineChanged { engine: "window".into(), before: "mask".into(), generation: 2 },
+        0,
+    );
+    metrics.heard(&assembled("window", None), 0);
+    check(
+        &metrics,
+        &[
+            r#"ctxhost_engine_effective{slot="context_engine",configured="window",effective="window"} 1"#,
+            r#"ctxhost_fallback_total{engine="window"} 0"#,
+        ],
+    );
+    assert_eq!(metrics.text().matches("ctxhost_engine_effective{").count(), 1);
+}
+
+#[test]
+fn compactions_are_counted_by_what_became_of_them() {
+    let metrics = Metrics::new("mask");
+    metrics.heard(&compaction(Verdict::Applied), 500);
+    metrics.heard(&compaction(Verdict::Rejected { reason: "grew".into() }), 500);
+    metrics.heard(&compaction(Verdict::Rejected { reason: "grew".into() }), 500);
+    check(
+        &metrics,
+        &[
+            r#"ctxhost_compaction_total{engine="mask",trigger="overflow",outcome="applied"} 1"#,
+            r#"ctxhost_compaction_total{engine="mask",trigger="overflow",outcome="rejected"} 2"#,
+        ],
+    );
+    assert_eq!(metrics.sums().compactions, 1);
+    assert!(!metrics.text().contains("secret"));
+}
+
+#[test]
+fn what_is_saved_is_what_was_not_sent_of_the_whole_conversation() {
+    let metrics = Metrics::new("mask");
+    metrics.heard(&assembled("mask", None), 0);
+    metrics.heard(&assembled("mask", None), 500);
+    assert_eq!(metrics.sums().saved_tokens, 300 + 300 + 500);
+}
+
+#[test]
+fn answers_are_counted_by_dialect_and_status() {
+    let metrics = Metrics::new("mask");
+    let usage = Usage { input: 10, output: 3, cache_read: 90, cache_write: 7, ..Usage::default() };
+    metrics.began();
+    check(&metrics, &["ctxhost_in_flight 1"]);
+    metrics.headed("openai-completions", 200, Duration::from_millis(20));
+    metrics.used("openai-completions", &usage);
+    metrics.ended("openai-completions", Duration::from_millis(700), true);
+    metrics.began();
+    metrics.headed("openai-completions", 529, Duration::from_millis(20));
+    metrics.ended("openai-completions", Duration::from_millis(20), false);
+    check(
+        &metrics,
+        &[
+            "ctxhost_in_flight 0",
+            r#"ctxhost_request_total{dialect="openai-completions",status="200"} 1"#,
+            r#"ctxhost_request_total{dialect="openai-completions",status="529"} 1"#,
+            r#"ctxhost_broken_off_total{dialect="openai-completions"} 1"#,
+            r#"ctxhost_first_byte_duration_seconds_bucket{le="0.05",dialect="openai-completions"} 2"#,
+            r#"ctxhost_request_duration_seconds_bucket{le="0.5",dialect="openai-completions"} 1"#,
+            r#"ctxhost_request_duration_seconds_count{dialect="openai-completions"} 2"#,
+            r#"ctxhost_input_tokens_total{dialect="openai-completions"} 10"#,
+            r#"ctxhost_output_tokens_total{dialect="openai-completions"} 3"#,
+            r#"ctxhost_cache_read_tokens_total{dialect="openai-completions"} 90"#,
+            r#"ctxhost_cache_write_tokens_total{dialect="openai-completions"} 7"#,
+        ],
+    );
+}
+
+#[test]
+fn the_document_names_all_that_is_counted() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/gateway/watching.md");
+    let document = std::fs::read_to_string(path).unwrap();
+    let metrics = Metrics::new("mask");
+    metrics.heard(&assembled("mask", None), 0);
+    metrics.heard(&compaction(Verdict::Applied), 0);
+    metrics.headed("openai-completions", 200, Duration::ZERO);
+    metrics.used("openai-completions", &Usage::default());
+    metrics.ended("openai-completions", Duration::ZERO, false);
+    let text = metrics.text();
+    let families = text.lines().filter_map(|line| line.strip_prefix("# TYPE "));
+    let mut count = 0;
+    for family in families {
+        let (name, kind) = family.split_once(' ').unwrap();
+        let name = if kind == "counter" { format!("`{name}_total`") } else { format!("`{name}`") };
+        assert!(document.contains(&name), "{name} does not stand in docs/gateway/watching.md");
+        count += 1;
+    }
+    let rows = document.lines().filter(|line| line.starts_with("| `ctxhost_"));
+    let told: usize = rows.map(|row| row.matches("`ctxhost_").count()).sum();
+    assert_eq!(count, told, "more is told than is counted");
+}

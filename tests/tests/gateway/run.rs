@@ -1,0 +1,273 @@
+//! `ctxhost run`: the agent finds the gateway, is left alone otherwise, and nothing stays behind.
+
+use std::io::{BufRead as _, BufReader};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::sync::{Arc, Mutex};
+
+use axum::Router;
+use axum::body::Bytes;
+use axum::routing::post;
+use ctxhost_tests::ctxhost;
+use ctxhost_tests::rules::Wire;
+use ctxhost_tests::scripted::{Model, ScriptedServer};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+/// The test below that is no test but the agent of others, and the variable that says how many turns it has.
+const AGENT: &str = "run::an_agent";
+const TURNS: &str = "AGENT_TURNS";
+/// The words of each turn; few where it is not set.
+const WORDS: &str = "AGENT_WORDS";
+
+/// A home, a state folder and a folder for temporary files, all empty.
+struct Place(TempDir);
+
+impl Place {
+    fn new() -> Place {
+        let place = Place(tempfile::tempdir().unwrap());
+        for folder in ["home", "state", "tmp", "work"] {
+            std::fs::create_dir(place.0.path().join(folder)).unwrap();
+        }
+        place
+    }
+
+    fn path(&self, folder: &str) -> std::path::PathBuf {
+        self.0.path().join(folder)
+    }
+
+    /// `ctxhost <options> run -- <agent>`, with no address and no key in its environment.
+    fn run(&self, options: &[&str], agent: &[&str]) -> Command {
+        let mut command = ctxhost();
+        for name in
+            ["ANTHROPIC_BASE_URL", "OPENAI_BASE_URL", "OPENAI_API_BASE", "GOOGLE_GEMINI_BASE_URL"]
+        {
+            command.env_remove(name);
+        }
+        command
+            .env("HOME", self.path("home"))
+            .env("CTXHOST_STATE_DIR", self.path("state"))
+            .env("TMPDIR", self.path("tmp"))
+            .current_dir(self.path("work"))
+            .args(options)
+            .args(["run", "--"])
+            .args(agent);
+        command
+    }
+
+    /// A config that has all requests sent to one server, and what else is to stand in it.
+    fn config(&self, rest: &str) -> String {
+        let path = self.path("work").join("ctxhost.toml");
+        std::fs::write(&path, rest).unwrap();
+        path.display().to_string()
+    }
+
+    #[track_caller]
+    fn is_clean(&self) {
+        for folder in ["home", "state", "tmp"] {
+            let left: Vec<_> = files(&self.path(folder));
+            assert!(left.is_empty(), "{folder}: {left:?}");
+        }
+    }
+}
+
+fn files(folder: &Path) -> Vec<std::path::PathBuf> {
+    std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect()
+}
+
+fn said(output: &Output) -> (Option<i32>, String, String) {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (output.status.code(), text(&output.stdout), text(&output.stderr))
+}
+
+fn value<'a>(environment: &'a str, name: &str) -> &'a str {
+    let line = environment.lines().find_map(|line| line.strip_prefix(&format!("{name}=")));
+    line.unwrap_or_else(|| panic!("{name} is not set:\n{environment}"))
+}
+
+#[test]
+fn the_agent_is_told_where_the_gateway_is_and_its_exit_code_is_ours() {
+    let place = Place::new();
+    let output = place.run(&[], &["sh", "-c", "env; exit 7"]).output().unwrap();
+    let (code, environment, stderr) = said(&output);
+    assert_eq!(code, Some(7), "{stderr}");
+    let url = value(&environment, "CTXHOST_URL").to_owned();
+    assert!(url.starts_with("http://127.0.0.1:"), "{url}");
+    assert_eq!(value(&environment, "ANTHROPIC_BASE_URL"), url);
+    assert_eq!(value(&environment, "GOOGLE_GEMINI_BASE_URL"), url);
+    assert_eq!(value(&environment, "OPENAI_BASE_URL"), format!("{url}/v1"));
+    assert!(value(&environment, "NO_PROXY").ends_with("127.0.0.1,localhost,::1"));
+    let receipt = "ctxhost: 0 requests, 0 compactions, 0 tokens saved, engine legacy";
+    assert_eq!(stderr.lines().last(), Some(receipt), "{stderr}");
+    // Nobody listens there any more.
+    assert!(TcpStream::connect(url.trim_start_matches("http://")).is_err());
+    place.is_clean();
+}
+
+#[test]
+fn an_agent_that_cannot_be_started_is_said_to_be_as_shells_do() {
+    let place = Place::new();
+    let (code, _, stderr) = said(&place.run(&[], &["no-such-agent"]).output().unwrap());
+    assert_eq!(code, Some(127), "{stderr}");
+    assert!(stderr.contains("error: no-such-agent was not started"), "{stderr}");
+    let no_program = place.path("work").display().to_string();
+    let (code, _, stderr) = said(&place.run(&[], &[&no_program]).output().unwrap());
+    assert_eq!(code, Some(126), "{stderr}");
+    place.is_clean();
+}
+
+#[test]
+fn an_agent_that_a_signal_ends_is_told_by_the_code() {
+    let place = Place::new();
+    let (code, _, stderr) = said(&place.run(&[], &["sh", "-c", "kill -9 $$"]).output().unwrap());
+    assert_eq!(code, Some(128 + 9), "{stderr}");
+    place.is_clean();
+}
+
+#[test]
+fn signals_go_on_to_the_agent_and_the_gateway_outlives_it() {
+    for (signal, name) in
+        [(Signal::SIGTERM, "TERM"), (Signal::SIGINT, "INT"), (Signal::SIGUSR1, "USR1")]
+    {
+        let place = Place::new();
+        // It says what it got once its own work is done, and ends by itself.
+        let script = format!(
+            "trap 'echo got {name}; exit 3' {name}; echo ready; while :; do sleep 0.05; done"
+        );
+        let mut command = place.run(&[], &["sh", "-c", &script]);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut running = command.spawn().unwrap();
+        let mut lines = BufReader::new(running.stdout.take().unwrap()).lines();
+        assert_eq!(lines.next().unwrap().unwrap(), "ready");
+        kill(Pid::from_raw(i32::try_from(running.id()).unwrap()), signal).unwrap();
+        assert_eq!(lines.next().unwrap().unwrap(), format!("got {name}"));
+        let (code, _, stderr) = said(&running.wait_with_output().unwrap());
+        assert_eq!(code, Some(3), "{stderr}");
+        assert!(stderr.contains("ctxhost: 0 requests"), "{stderr}");
+        place.is_clean();
+    }
+}
+
+#[test]
+fn an_address_of_the_environment_is_asked_and_requests_are_counted() {
+    let upstream = ScriptedServer::start(Wire::Anthropic, Model::new(200_000));
+    let place = Place::new();
+    let output = agent(&place, &[], 3).env("ANTHROPIC_BASE_URL", upstream.url()).output().unwrap();
+    let (code, _, stderr) = said(&output);
+    assert_eq!(code, Some(0), "{stderr}");
+    assert_eq!(upstream.requests().len(), 3);
+    assert_eq!(upstream.broken(), []);
+    let receipt = stderr.lines().last().unwrap();
+    assert!(receipt.starts_with("ctxhost: 3 requests, 0 compactions, "), "{stderr}");
+    place.is_clean();
+}
+
+#[test]
+fn a_conversation_beyond_the_window_goes_on_and_the_receipt_tells_what_was_saved() {
+    const TURNS: usize = 30;
+    // 6,000 characters a turn: 180,000 in all, against a window that takes 112,000.
+    let upstream = ScriptedServer::start(Wire::Anthropic, Model::new(32_000));
+    let place = Place::new();
+    let config = place.config("[models.claude-x]\nwindow_tokens = 32000\n");
+    let mut command = agent(&place, &["--config", &config], TURNS);
+    command.env(WORDS, "1000").env("ANTHROPIC_BASE_URL", upstream.url());
+    let (code, _, stderr) = said(&command.output().unwrap());
+    assert_eq!(code, Some(0), "{stderr}");
+    assert_eq!(upstream.broken(), []);
+    let receipt = stderr.lines().last().unwrap();
+    let figures: Vec<u64> = receipt
+        .split(|c: char| !c.is_ascii_digit() && c != ',')
+        .map(|word| word.replace(',', ""))
+        .filter_map(|word| word.parse().ok())
+        .collect();
+    let [requests, compactions, saved_tokens] = figures[..] else { panic!("{receipt}") };
+    assert_eq!(requests, TURNS as u64, "{stderr}");
+    assert!(compactions > 0 && saved_tokens > 10_000, "{stderr}");
+    assert!(receipt.ends_with("tokens saved, engine legacy"), "{receipt}");
+    place.is_clean();
+}
+
+#[test]
+fn requests_are_traced_where_a_collector_is_named() {
+    let upstream = ScriptedServer::start(Wire::Anthropic, Model::new(200_000));
+    let collector = Collector::start();
+    let place = Place::new();
+    let config = place.config(&format!("[telemetry]\notlp_endpoint = \"{}\"\n", collector.url));
+    let mut command = agent(&place, &["--config", &config], 2);
+    let (code, _, stderr) =
+        said(&command.env("ANTHROPIC_BASE_URL", upstream.url()).output().unwrap());
+    assert_eq!(code, Some(0), "{stderr}");
+    let sent = collector.text();
+    for word in ["service.name", "ctxhost", "anthropic-messages", "compaction"] {
+        assert!(sent.contains(word), "{word} was not sent: {sent:?}");
+    }
+    assert!(!sent.contains("Say something"), "no word of the conversation leaves the machine");
+    // A collector that is away costs nobody anything.
+    drop(collector);
+    let (code, _, stderr) =
+        said(&command.env("ANTHROPIC_BASE_URL", upstream.url()).output().unwrap());
+    assert_eq!(code, Some(0), "{stderr}");
+}
+
+/// A run of the agent below.
+fn agent(place: &Place, options: &[&str], turns: usize) -> Command {
+    let itself = std::env::current_exe().unwrap().display().to_string();
+    let words = [itself.as_str(), AGENT, "--exact", "--ignored", "--nocapture"];
+    let mut command = place.run(options, &words);
+    command.env(TURNS, turns.to_string());
+    command
+}
+
+#[tokio::test]
+#[ignore = "the agent that other tests run"]
+async fn an_agent() {
+    let url = std::env::var("ANTHROPIC_BASE_URL").unwrap();
+    let turns: usize = std::env::var(TURNS).unwrap().parse().unwrap();
+    let words: usize = std::env::var(WORDS).ok().and_then(|it| it.parse().ok()).unwrap_or(1);
+    let client = reqwest::Client::new();
+    let mut messages = Vec::new();
+    for turn in 0..turns {
+        let content = format!("Say something, {turn}.{}", " words".repeat(words));
+        messages.push(json!({ "role": "user", "content": content }));
+        let body = json!({ "model": "claude-x", "max_tokens": 1_000, "messages": messages });
+        let request = client.post(format!("{url}/v1/messages")).json(&body);
+        let request = request.header("x-api-key", "k").header("anthropic-version", "2023-06-01");
+        let answer = request.send().await.unwrap();
+        assert_eq!(answer.status(), 200);
+        let answer: Value = answer.json().await.unwrap();
+        messages.push(json!({ "role": "assistant", "content": answer["content"] }));
+    }
+}
+
+/// A collector of traces: it keeps what it is sent.
+struct Collector {
+    url: String,
+    sent: Arc<Mutex<Vec<u8>>>,
+    _runtime: tokio::runtime::Runtime,
+}
+
+impl Collector {
+    fn start() -> Collector {
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
+        let runtime = runtime.unwrap();
+        let sent = Arc::new(Mutex::new(Vec::new()));
+        let kept = sent.clone();
+        let keep = move |body: Bytes| {
+            kept.lock().unwrap().extend_from_slice(&body);
+            async {}
+        };
+        let routes = Router::new().route("/v1/traces", post(keep));
+        let listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0")).unwrap();
+        let url = format!("http://{}/v1/traces", listener.local_addr().unwrap());
+        runtime.spawn(async move { axum::serve(listener, routes).await });
+        Collector { url, sent, _runtime: runtime }
+    }
+
+    fn text(&self) -> String {
+        String::from_utf8_lossy(&self.sent.lock().unwrap()).into_owned()
+    }
+}
