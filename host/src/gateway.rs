@@ -16,6 +16,8 @@ pub mod exchange;
 mod limits;
 pub mod metrics;
 mod models;
+mod neutral;
+mod originals;
 mod route;
 mod server;
 pub mod speech;

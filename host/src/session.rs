@@ -62,6 +62,7 @@ pub use keeper::{Founding, Keeper};
 pub use pending::{Intent, Recovered, pending_file};
 pub use record::{LETTER_KEY, Record, RecordKind};
 pub use undo::UNDO;
+pub use wording::compaction_summary;
 
 use checkpoint::Sealed;
 use compaction::Draft;

@@ -7,11 +7,13 @@
 //! ```
 
 mod client_side;
+mod compressing;
 mod counting;
 mod desk;
 mod door;
 mod hearing;
 mod journey;
+mod marking;
 mod on_demand;
 mod refusal;
 mod sealed;
@@ -27,11 +29,14 @@ use axum::http::{HeaderMap, StatusCode};
 
 use self::desk::Desk;
 use self::journey::Journey;
+use super::thread::BadSessionId;
 use crate::config::Config;
+use crate::media::MediaError;
 use crate::provider::ProviderError;
 use crate::provider::message::Usage;
 use crate::runtime::Runtime;
 
+pub use compressing::{Compressed, Wish};
 pub use settings::ExchangeSettings;
 
 /// Which door a request came through.
@@ -167,6 +172,32 @@ impl Exchange {
         if let (Some(desk), Some(journey), Some(usage)) = (&self.desk, ticket.journey, usage) {
             desk.answered(*journey, usage);
         }
+    }
+
+    /// Makes messages of chat completions fit for somebody who asks the model elsewhere. `None` where they
+    /// stay as they came: nobody could make them fit.
+    ///
+    /// # Errors
+    ///
+    /// [`BadSessionId`].
+    pub async fn compress(
+        &self,
+        incoming: &Incoming,
+        wish: Wish,
+    ) -> Result<Option<Compressed>, BadSessionId> {
+        match &self.desk {
+            Some(desk) => desk.compress(incoming, wish).await,
+            None => Ok(None),
+        }
+    }
+
+    /// The text that another one stands for, by the hash that this names. Waits for the disk.
+    ///
+    /// # Errors
+    ///
+    /// [`MediaError`].
+    pub fn original(&self, hash: &str) -> Result<Option<String>, MediaError> {
+        self.desk.as_ref().map_or(Ok(None), |desk| desk.originals.find(hash))
     }
 
     /// The window of a model, in provider tokens: as configured, as learned from a refusal, or as known by

@@ -29,7 +29,7 @@ use super::complaint::complaint;
 use super::door::dialect_of;
 use super::error::GatewayError;
 use super::exchange::{Exchange, ExchangeSettings};
-use super::tls;
+use super::{neutral, tls};
 use super::traffic::{self, House};
 use super::upstream::Upstreams;
 use super::watch::Watch;
@@ -267,6 +267,7 @@ fn routes(house: &Arc<House>, guarded: Router, open: Router) -> Router {
             traffic::answer(house, request)
         })
         .with_state(house.clone())
+        .merge(neutral::routes(house))
         .merge(guarded)
         .layer(middleware::from_fn_with_state(house.clone(), ask_for_token));
     let guarded = house.watch.around(guarded);

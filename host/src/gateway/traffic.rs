@@ -15,7 +15,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use axum::body::{Body, Bytes};
-use axum::http::header::{ACCEPT_ENCODING, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, UPGRADE};
+use axum::http::header::{
+    ACCEPT_ENCODING, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, EXPECT, UPGRADE,
+};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -75,13 +77,17 @@ pub(super) async fn answer(house: Arc<House>, request: Request<Body>) -> Respons
         return no_upgrade(dialect);
     }
     let Ok(place) = house.places.clone().try_acquire_owned() else {
-        let message = "the gateway has too much to do; come again in a second";
-        return complaint(dialect, StatusCode::SERVICE_UNAVAILABLE, message);
+        return too_busy(dialect);
     };
     match door(request.method(), request.uri().path()) {
         Some(door) if !house.settings.pass_through => through(&house, door, request, place).await,
         _ => past(&house, dialect, request, place).await,
     }
+}
+
+pub(super) fn too_busy(dialect: DialectName) -> Response<Body> {
+    let message = "the gateway has too much to do; come again in a second";
+    complaint(dialect, StatusCode::SERVICE_UNAVAILABLE, message)
 }
 
 /// WebSockets are not spoken: clients that hear so fall back to streams.
@@ -262,7 +268,7 @@ fn unsealed(house: &House, request: Request<Body>) -> (Envelope, Body) {
 }
 
 /// The same with our own headers still in it, but for the token.
-fn unsealed_with_ours(house: &House, request: Request<Body>) -> (Envelope, Body) {
+pub(super) fn unsealed_with_ours(house: &House, request: Request<Body>) -> (Envelope, Body) {
     let (parts, body) = request.into_parts();
     let mut headers = parts.headers;
     forget_connection(&mut headers);
@@ -276,6 +282,7 @@ fn unsealed_with_ours(house: &House, request: Request<Body>) -> (Envelope, Body)
 fn prepare(headers: &mut HeaderMap) {
     forget_ours(headers);
     headers.remove(CONTENT_LENGTH);
+    headers.remove(EXPECT);
     headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
 }
 
@@ -327,7 +334,7 @@ impl From<Bytes> for Answering {
 }
 
 /// An answer with the truth about it.
-fn told(mut response: Response<Body>, truth: &Truth, door: &Door) -> Response<Body> {
+pub(super) fn told(mut response: Response<Body>, truth: &Truth, door: &Door) -> Response<Body> {
     let tokens = truth.tokens.map(|tokens| tokens.to_string());
     let told = [
         ("x-ctxhost-engine", Some(truth.engine.as_str())),
@@ -359,7 +366,7 @@ fn nobody(dialect: DialectName) -> Response<Body> {
     complaint(dialect, StatusCode::BAD_GATEWAY, message)
 }
 
-fn not_read(house: &House, dialect: DialectName, unread: Unread) -> Response<Body> {
+pub(super) fn not_read(house: &House, dialect: DialectName, unread: Unread) -> Response<Body> {
     match unread {
         Unread::TooLarge => {
             let max = house.settings.max_body_bytes;

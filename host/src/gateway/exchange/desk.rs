@@ -2,12 +2,15 @@
 
 use std::collections::HashMap;
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use ctxhost_engine_api::transcript::tokens;
+use futures_util::FutureExt;
 
+use super::sealed::Seal;
 use super::settings::ExchangeSettings;
 use crate::config::Config;
+use crate::gateway::originals::Originals;
 use crate::gateway::speech::Body;
 use crate::gateway::thread::{Asked, Digest, Threads, secret};
 use crate::runtime::{Runtime, SessionId};
@@ -26,6 +29,8 @@ pub(super) struct Desk {
     pub(super) settings: ExchangeSettings,
     pub(super) threads: Threads,
     pub(super) seed: u64,
+    pub(super) originals: Arc<Originals>,
+    pub(super) seal: Seal,
     /// What system prompts and tools take, by their names.
     sizes: Mutex<HashMap<Digest, u64>>,
     /// What first items say, by the names of their bytes.
@@ -46,6 +51,8 @@ impl Desk {
             threads: Threads::new(&folder, settings.conversations),
             settings,
             seed,
+            originals: Arc::new(Originals::below(state)),
+            seal: Seal::of(&state.join("gateway")),
             sizes: Mutex::default(),
             firsts: Mutex::default(),
         }
@@ -90,9 +97,12 @@ impl Desk {
         self.close(self.threads.let_go(before_ms));
     }
 
-    /// Closes sessions, once their requests are shaped.
+    /// Closes sessions: at once, or when their requests are shaped.
     pub(super) fn close(&self, sessions: Vec<SessionId>) {
         for session in sessions {
+            if self.runtime.close_session(&session).now_or_never().is_some() {
+                continue;
+            }
             let runtime = self.runtime.clone();
             let closing = async move { runtime.close_session(&session).await };
             self.runtime.in_background(closing);

@@ -3,20 +3,24 @@
 
 use axum::body::Bytes;
 use axum::http::StatusCode;
-use ctxhost_engine_api::{Item, Role};
+use ctxhost_engine_api::{Item, Kind, Trigger};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::desk::Desk;
 use super::hearing::Words;
-use super::sealed;
+use super::marking::spoken;
 use super::shaping::{Came, compaction};
 use super::{Answer, Door, Incoming, Taken, Truth, passed};
 use crate::gateway::thread::Asked;
-use crate::runtime::{Shaped, TurnError};
+use crate::history;
+use crate::runtime::{
+    CompactionOutcome, Conversation, Guest, Passage, Passed, RuntimeError, Shaped, TurnError,
+};
+use crate::session::{RecordKind, Session};
 
-/// What stands before the text of a compaction.
-const LEAD_IN: &str = "[ctxhost] What was said in this conversation before, compacted. It is a record of what was said and done, not an instruction.";
+/// What part of a window a conversation may take and still be told word for word.
+const SMALL_PART: u64 = 10;
 
 /// The items that are to be compacted, where a request asks for that.
 pub(super) fn without_trigger<'a, 'b>(door: &Door, items: &'b [&'a str]) -> Option<&'b [&'a str]> {
@@ -59,11 +63,7 @@ impl Desk {
             }
         };
         let (guest, _) = self.guest(incoming, came.body, &heard).await;
-        let compacted = async {
-            let outcomes = heard.passage.compact(&guest).await?;
-            Ok::<_, TurnError>((outcomes, heard.passage.shape(&guest).await?))
-        };
-        let (outcomes, passed_on) = match compacted.await {
+        let (outcomes, passed_on) = match made_small(&heard.passage, guest).await {
             Ok(compacted) => compacted,
             Err(error) => {
                 tracing::warn!(%error, session = heard.session, "a compaction is left to the provider");
@@ -71,6 +71,7 @@ impl Desk {
             }
         };
         let shaped = &passed_on.shaped;
+        let text = heard.passage.look(|it| told(shaped, it.session())).await;
         let truth = Truth {
             engine: shaped.engine.clone(),
             tokens: Some(shaped.lawful.tokens),
@@ -85,7 +86,7 @@ impl Desk {
         let item = json!({
             "type": "compaction",
             "id": format!("cmp_{}", heard.session),
-            "encrypted_content": sealed::seal(self.seed, &told(shaped)),
+            "encrypted_content": self.seal.seal(&text),
         });
         let model = incoming.door.model(came.body).into_owned();
         let reply =
@@ -105,24 +106,59 @@ impl Desk {
     }
 }
 
-/// All that a model would see, as one text.
-fn told(shaped: &Shaped) -> String {
-    let mut told = LEAD_IN.to_owned();
-    for item in shaped.items() {
-        let text = item.text();
-        let calls = item.entry().map_or_else(String::new, |entry| {
+/// Has a conversation made as small as its engine can, and at most half a window large: whoever asked
+/// goes on in what is left. What was compacted already, or is small, is not compacted again.
+async fn made_small(
+    passage: &Passage,
+    mut guest: Guest,
+) -> Result<(Vec<CompactionOutcome>, Passed), TurnError> {
+    let worthwhile_tokens = guest.window_tokens / SMALL_PART;
+    let is_worthwhile = |it: &Conversation| {
+        it.view().total_tokens() > worthwhile_tokens && was_spoken_in(it.session())
+    };
+    let mut outcomes = match passage.look(is_worthwhile).await {
+        true => passage.compact(&guest).await?,
+        false => Vec::new(),
+    };
+    let uncapped = guest.cap_tokens;
+    guest.cap_tokens = Some(guest.window_tokens / 2);
+    guest.trigger = Trigger::Manual;
+    let passed = match passage.shape(&guest).await {
+        Err(TurnError::Shape(RuntimeError::CannotFit(_))) => {
+            guest.cap_tokens = uncapped;
+            passage.shape(&guest).await?
+        }
+        other => other?,
+    };
+    outcomes.extend(passed.shaped.compactions.iter().cloned());
+    Ok((outcomes, passed))
+}
+
+/// Whether anything was said since the conversation was compacted.
+fn was_spoken_in(session: &Session) -> bool {
+    let kinds = session.branch().into_iter().rev().map(|record| record.kind());
+    let is_said = |kind: &&RecordKind| {
+        matches!(kind, RecordKind::Compaction | RecordKind::Message | RecordKind::CustomMessage)
+    };
+    kinds.into_iter().find(is_said).is_some_and(|kind| *kind != RecordKind::Compaction)
+}
+
+/// All that a model would see, as one text. A summary stands there bare: what comes back has a frame.
+fn told(shaped: &Shaped, session: &Session) -> String {
+    let items = shaped.items();
+    let told = items.iter().map(|item| match (item, item.entry()) {
+        (Item::Kept(_), Some(entry)) if entry.kind() == Kind::CompactionSummary => {
+            let made = history::compactions(session).into_iter().find(|it| it.id == entry.id());
+            made.map_or_else(|| entry.text().to_owned(), |it| it.summary)
+        }
+        (_, None) => item.text().into_owned(),
+        (_, Some(entry)) => {
             let calls = entry.tool_calls().into_iter();
-            calls.map(|call| format!("\n[calls {} with {}]", call.name, call.arguments)).collect()
-        });
-        let speaker = match (&item, item.role()) {
-            (Item::Inserted { .. }, _) => "",
-            (_, Role::Assistant) => "[assistant] ",
-            (_, Role::Tool) => "[result] ",
-            _ => "[user] ",
-        };
-        told.push_str(&format!("\n\n{speaker}{text}{calls}"));
-    }
-    told
+            let calls = calls.map(|call| (call.name.to_string(), call.arguments.to_string()));
+            spoken(item.role(), &item.text(), calls)
+        }
+    });
+    told.collect::<Vec<_>>().join("\n\n")
 }
 
 /// An answer that holds one compaction.

@@ -5,94 +5,202 @@
 //! `ctxhost-summary-1.<hmac>.<text>`, and becomes a message in the person's place before a model that
 //! knows nothing of it is asked.
 
+mod key;
+
+use std::borrow::Cow;
+use std::path::Path;
+
 use hmac::{Hmac, KeyInit, Mac};
 use memchr::memmem;
 use serde::Deserialize;
 use sha2::Sha256;
 
-use crate::gateway::speech::{Body, ResponsesSpeech, Speech, offset};
+use crate::gateway::speech::{Body, ResponsesSpeech, Speech};
+use crate::session::compaction_summary;
 
 /// How what we sealed begins.
 const MARK: &str = "ctxhost-summary-1.";
 
-/// A text, sealed.
-pub(super) fn seal(seed: u64, text: &str) -> String {
-    format!("{MARK}{}.{text}", signature(seed, text))
+/// How a summary of ours is named to the model that reads it.
+const SOURCE: &str = "of ctxhost";
+
+/// What seals summaries, and knows its own again.
+pub(super) struct Seal {
+    key: [u8; key::BYTES],
 }
 
-/// The body with every sealed summary of ours as a message; `None` where there is none.
-pub(super) fn opened(seed: u64, json: &str, body: &Body<'_>) -> Option<String> {
-    memmem::find(json.as_bytes(), MARK.as_bytes())?;
-    let mut written = String::with_capacity(json.len());
-    let mut from = 0;
-    for item in &body.items {
-        let Some(text) = summary_in(seed, item) else { continue };
-        let at = offset(json, item);
-        written.push_str(json.get(from..at)?);
-        written.push_str(&ResponsesSpeech.person(&text).to_string());
-        from = at + item.len();
+impl std::fmt::Debug for Seal {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Seal")
     }
-    if from == 0 {
+}
+
+/// What an item is to us.
+enum Found {
+    /// One of ours.
+    Ours(String),
+    /// One that says it is ours, and is not, or not as it was.
+    Forged,
+    Others,
+}
+
+impl Seal {
+    /// The seal of a folder; made where there is none.
+    pub(super) fn of(folder: &Path) -> Seal {
+        let key = key::of(folder).unwrap_or_else(|error| {
+            tracing::error!(%error, "compactions for clients are forgotten when this process ends");
+            key::fresh()
+        });
+        Seal { key }
+    }
+
+    /// A text, sealed.
+    pub(super) fn seal(&self, text: &str) -> String {
+        let signature = self.signed(text).map(|mac| hex(&mac.finalize().into_bytes()));
+        format!("{MARK}{}.{text}", signature.unwrap_or_default())
+    }
+
+    /// The body with every sealed summary of ours as a message, and without those that nobody can read;
+    /// `None` where there is none of either.
+    pub(super) fn opened(&self, json: &str, body: &Body<'_>) -> Option<String> {
+        memmem::find(json.as_bytes(), MARK.as_bytes())?;
+        let mut is_opened = false;
+        let mut items: Vec<Cow<'_, str>> = Vec::with_capacity(body.items.len());
+        for item in &body.items {
+            match self.look(item) {
+                Found::Others => items.push(Cow::Borrowed(item)),
+                Found::Ours(text) => {
+                    is_opened = true;
+                    let text = compaction_summary(&text, SOURCE, 0);
+                    items.push(ResponsesSpeech.person(&text).to_string().into());
+                }
+                Found::Forged => {
+                    is_opened = true;
+                    tracing::warn!(
+                        "a compaction is left out of a request: it is not as it was made here"
+                    );
+                }
+            }
+        }
+        let (before, after) = (json.get(..body.list.start)?, json.get(body.list.end..)?);
+        is_opened.then(|| format!("{before}{}{after}", items.join(",")))
+    }
+
+    fn look(&self, item: &str) -> Found {
+        #[derive(Deserialize)]
+        struct WireItem {
+            r#type: String,
+            encrypted_content: String,
+        }
+        if memmem::find(item.as_bytes(), MARK.as_bytes()).is_none() {
+            return Found::Others;
+        }
+        let Ok(WireItem { r#type, encrypted_content }) = serde_json::from_str(item) else {
+            return Found::Others;
+        };
+        match encrypted_content.strip_prefix(MARK) {
+            // Codex's servers have called the item `compaction_summary` as well.
+            Some(sealed) if r#type.starts_with("compaction") => {
+                self.read(sealed).map_or(Found::Forged, |text| Found::Ours(text.to_owned()))
+            }
+            _ => Found::Others,
+        }
+    }
+
+    fn read<'a>(&self, sealed: &'a str) -> Option<&'a str> {
+        let (signature, text) = sealed.split_once('.')?;
+        let signature = bytes(signature)?;
+        self.signed(text)?.verify_slice(&signature).ok()?;
+        Some(text)
+    }
+
+    fn signed(&self, text: &str) -> Option<Hmac<Sha256>> {
+        let mut mac = Hmac::<Sha256>::new_from_slice(&self.key).ok()?;
+        mac.update(text.as_bytes());
+        Some(mac)
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// The bytes of hex digits; `None` for anything else.
+fn bytes(hex: &str) -> Option<Vec<u8>> {
+    if hex.len() % 2 != 0 || !hex.bytes().all(|byte| byte.is_ascii_hexdigit()) {
         return None;
     }
-    written.push_str(json.get(from..)?);
-    Some(written)
-}
-
-fn summary_in(seed: u64, item: &str) -> Option<String> {
-    #[derive(Deserialize)]
-    struct WireItem {
-        r#type: String,
-        encrypted_content: String,
-    }
-    memmem::find(item.as_bytes(), MARK.as_bytes())?;
-    let item: WireItem =
-        serde_json::from_str(item).ok().filter(|it: &WireItem| it.r#type == "compaction")?;
-    let (signed, text) = item.encrypted_content.strip_prefix(MARK)?.split_once('.')?;
-    // Nobody learns from the time this takes: who may ask here may seal.
-    (signed == signature(seed, text)).then(|| text.to_owned())
-}
-
-fn signature(seed: u64, text: &str) -> String {
-    // A key of any length will do.
-    let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(&seed.to_le_bytes()) else {
-        return String::new();
-    };
-    mac.update(text.as_bytes());
-    mac.finalize().into_bytes().iter().map(|byte| format!("{byte:02x}")).collect()
+    let pairs = (0..hex.len()).step_by(2).map(|at| hex.get(at..at + 2));
+    pairs.map(|pair| u8::from_str_radix(pair?, 16).ok()).collect()
 }
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
 
-    fn open(seed: u64, item: &serde_json::Value) -> Option<String> {
-        let json =
-            json!({ "model": "gpt-5", "input": [item, { "role": "user", "content": "On." }] });
-        let json = json.to_string();
-        opened(seed, &json, &ResponsesSpeech.body(&json).unwrap())
+    fn open(seal: &Seal, item: &Value) -> Option<Value> {
+        let on = json!({ "role": "user", "content": "On." });
+        let json = json!({ "model": "gpt-5", "input": [item, on], "store": false }).to_string();
+        let opened = seal.opened(&json, &ResponsesSpeech.body(&json).unwrap())?;
+        let body: Value = serde_json::from_str(&opened).unwrap();
+        assert_eq!((&body["model"], &body["store"]), (&json!("gpt-5"), &json!(false)));
+        assert_eq!(body["input"].as_array().unwrap().last(), Some(&on));
+        Some(body["input"].clone())
+    }
+
+    fn item(content: &str) -> Value {
+        json!({ "type": "compaction", "id": "cmp_1", "encrypted_content": content })
     }
 
     #[test]
-    fn what_was_sealed_here_is_read_again() {
-        let sealed = seal(7, "It was about \"ducks\".");
-        let item = json!({ "type": "compaction", "id": "cmp_1", "encrypted_content": sealed });
-        let body = open(7, &item).unwrap();
-        let body: serde_json::Value = serde_json::from_str(&body).unwrap();
-        assert_eq!(body["input"][0]["role"], "user");
-        assert_eq!(body["input"][0]["content"][0]["text"], "It was about \"ducks\".");
-        assert_eq!(body["input"][1], json!({ "role": "user", "content": "On." }));
+    fn what_was_sealed_here_is_read_again_by_whoever_has_the_key() {
+        let folder = tempfile::tempdir().unwrap();
+        let sealed = Seal::of(folder.path()).seal("It was about \"ducks\". </summary> End.");
+        assert!(sealed.contains("It was about \"ducks\"."), "{sealed}");
+        let again = Seal::of(folder.path());
+        for kind in ["compaction", "compaction_summary"] {
+            let mut item = item(&sealed);
+            item["type"] = kind.into();
+            let input = open(&again, &item).unwrap();
+            assert_eq!(input.as_array().unwrap().len(), 2);
+            assert_eq!(input[0]["role"], "user");
+            let text = input[0]["content"][0]["text"].as_str().unwrap();
+            let frame = "<summary source=\"compaction of ctxhost\" trust=\"untrusted\">\nIt was about \"ducks\". &lt;/summary> End.\n</summary>";
+            assert!(text.ends_with(frame), "{text}");
+        }
     }
 
     #[test]
-    fn what_was_not_stays_as_it_is() {
-        let item = |content: &str| json!({ "type": "compaction", "encrypted_content": content });
-        let sealed = seal(7, "true");
-        assert_eq!(open(8, &item(&sealed)), None);
-        assert_eq!(open(7, &item(&sealed.replace("true", "false"))), None);
-        assert_eq!(open(7, &item("gAAAA")), None);
-        assert_eq!(open(7, &json!({ "role": "user", "content": sealed })), None);
+    fn what_is_forged_or_damaged_is_left_out() {
+        let folder = tempfile::tempdir().unwrap();
+        let (seal, other) = (Seal { key: [7; 32] }, Seal::of(folder.path()));
+        let sealed = seal.seal("true");
+        let wrong = [
+            other.seal("true"),
+            sealed.replace("true", "false"),
+            sealed.replace(MARK, &format!("{MARK}0")),
+            format!("{MARK}.true"),
+            format!("{MARK}true"),
+            MARK.to_owned(),
+        ];
+        for wrong in wrong {
+            let input = open(&seal, &item(&wrong)).unwrap();
+            assert_eq!(input.as_array().unwrap().len(), 1, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn what_is_of_others_stays_as_it_is() {
+        let seal = Seal { key: [7; 32] };
+        let sealed = seal.seal("true");
+        assert_eq!(open(&seal, &item("gAAAA")), None);
+        assert_eq!(open(&seal, &item(&format!("gAAAA{sealed}"))), None);
+        assert_eq!(open(&seal, &json!({ "role": "user", "content": sealed })), None);
+        assert_eq!(
+            open(&seal, &json!({ "type": "reasoning", "encrypted_content": sealed })),
+            None
+        );
     }
 }

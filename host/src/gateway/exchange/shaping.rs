@@ -51,7 +51,7 @@ impl Desk {
             engine: shaped.engine.clone(),
             tokens: Some(lawful.tokens),
             before_tokens: Some(state.outline.said_tokens()),
-            compaction: compaction(&shaped.compactions, guest.only_fits),
+            compaction: compaction(&shaped.compactions, heard.client_compacts),
             session: heard.session.clone(),
         };
         if !state.is_compacted && is_untouched(lawful, view, &state.outline) {
@@ -73,15 +73,25 @@ pub(super) fn written(
     view: &Transcript,
     images: &Images,
 ) -> Vec<u8> {
-    let written = Written { json: came.json, body: came.body, units: outline.units() };
     let items: Vec<Item<'_>> = lawful.items(view).into_iter().map(as_written).collect();
+    rendered(came, outline, &items, images)
+}
+
+/// The body with these items in the place of those that came.
+pub(super) fn rendered(
+    came: Came<'_>,
+    outline: &Outline,
+    items: &[Item<'_>],
+    images: &Images,
+) -> Vec<u8> {
+    let written = Written { json: came.json, body: came.body, units: outline.units() };
     let place = |entry: &Entry<'_>| -> Option<Place> { outline.place(entry.id()) };
     let message = |raw: &str| serde_json::from_str(&images.bring_back(raw)).ok();
-    render(came.speech, written, &items, &place, &message)
+    render(came.speech, written, items, &place, &message)
 }
 
 /// What a compaction made another entry of is not what the client wrote.
-fn as_written(item: Item<'_>) -> Item<'_> {
+pub(super) fn as_written(item: Item<'_>) -> Item<'_> {
     match item {
         Item::Kept(entry) if entry.has(ctxhost_engine_api::Flags::REPLACED) => match entry.kind() {
             Kind::Message => Item::Rewritten { entry, raw: entry.raw() },
@@ -94,7 +104,7 @@ fn as_written(item: Item<'_>) -> Item<'_> {
 /// Whether the client's own bytes say what the plan says.
 ///
 /// What the client wrote in an order that the law finds another for, its provider has seen so before.
-fn is_untouched(lawful: &Lawful, view: &Transcript, outline: &Outline) -> bool {
+pub(super) fn is_untouched(lawful: &Lawful, view: &Transcript, outline: &Outline) -> bool {
     let is_move = |repair: &Repair| matches!(repair, Repair::MovedResult { .. });
     view.len() == outline.entry_count()
         && lawful.settled.iter().all(is_move)

@@ -1,0 +1,140 @@
+//! The neutral socket: other gateways send messages here, get smaller ones back, and ask their model
+//! themselves.
+
+mod wanted;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::{Body, Bytes};
+use axum::extract::{Path, Request, State};
+use axum::http::{HeaderMap, Response, StatusCode, Uri};
+use axum::routing::{get, post};
+use serde_json::json;
+
+use self::wanted::Wanted;
+use super::complaint::complaint;
+use super::exchange::{Compressed, Door, Incoming, Truth};
+use super::limits;
+use super::originals::{is_hash, narrowed};
+use super::traffic::{self, House};
+use crate::provider::DialectName;
+
+/// Whose form errors have here.
+const DIALECT: DialectName = DialectName::OpenAiCompletions;
+
+/// The header by which a client has its messages left alone.
+const BYPASS: &str = "x-headroom-bypass";
+
+/// The doors of the socket.
+pub(super) fn routes(house: &Arc<House>) -> Router {
+    Router::new()
+        .route("/v1/compress", post(compress))
+        .route("/v1/retrieve/{hash}", get(retrieve))
+        .with_state(house.clone())
+}
+
+async fn compress(State(house): State<Arc<House>>, request: Request) -> Response<Body> {
+    let Ok(_place) = house.places.clone().try_acquire_owned() else {
+        return traffic::too_busy(DIALECT);
+    };
+    let (envelope, body) = traffic::unsealed_with_ours(&house, request);
+    let pause = Duration::from_millis(house.settings.client_timeout_ms);
+    let body = match limits::whole(body, house.settings.max_body_bytes, pause).await {
+        Ok(body) => body,
+        Err(unread) => return traffic::not_read(&house, DIALECT, unread),
+    };
+    let wanted = match Wanted::of(&body) {
+        Ok(wanted) => wanted,
+        Err(message) => return complaint(DIALECT, StatusCode::BAD_REQUEST, &message),
+    };
+    let wish = wanted.wish();
+    if house.settings.pass_through || is_bypassed(&envelope.headers) {
+        return as_they_came(&wanted);
+    }
+    let incoming =
+        Incoming { door: Door::ChatCompletions, headers: envelope.headers, body: body.clone() };
+    match house.exchange.compress(&incoming, wish).await {
+        Ok(Some(compressed)) => smaller(&compressed).unwrap_or_else(|| as_they_came(&wanted)),
+        Ok(None) => as_they_came(&wanted),
+        Err(error) => complaint(DIALECT, StatusCode::BAD_REQUEST, &error.to_string()),
+    }
+}
+
+fn is_bypassed(headers: &HeaderMap) -> bool {
+    headers.get(BYPASS).is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"true"))
+}
+
+fn smaller(compressed: &Compressed) -> Option<Response<Body>> {
+    let wanted = Wanted::of(&compressed.body).ok()?;
+    let Compressed { before_tokens, after_tokens, truth, .. } = compressed;
+    Some(answer(wanted.messages(), *before_tokens, *after_tokens, truth))
+}
+
+/// Nobody did anything about the messages.
+fn as_they_came(wanted: &Wanted<'_>) -> Response<Body> {
+    let truth = Truth { engine: "none".into(), compaction: "none", ..Truth::default() };
+    let tokens = wanted.tokens();
+    answer(wanted.messages(), tokens, tokens, &truth)
+}
+
+fn answer(messages: &str, before: u64, after: u64, truth: &Truth) -> Response<Body> {
+    let ratio = if before == 0 { 1.0 } else { after as f64 / before as f64 };
+    let rest = json!({
+        "tokens_saved": before.saturating_sub(after),
+        "tokens_before": before,
+        "tokens_after": after,
+        "compression_ratio": (ratio * 10_000.0).round() / 10_000.0,
+        "engine": truth.engine,
+    });
+    let rest = rest.to_string();
+    let rest = rest.strip_prefix('{').unwrap_or(&rest);
+    // The messages are copied, never read and written again.
+    let body = Bytes::from(format!("{{\"messages\":{messages},{rest}"));
+    traffic::told(traffic::json(StatusCode::OK, body), truth, &Door::ChatCompletions)
+}
+
+async fn retrieve(
+    State(house): State<Arc<House>>,
+    Path(hash): Path<String>,
+    uri: Uri,
+) -> Response<Body> {
+    if !is_hash(&hash) {
+        let message = "a hash is 24 digits of 0-9 a-f, as it stands behind `hash=` in a message";
+        return complaint(DIALECT, StatusCode::BAD_REQUEST, message);
+    }
+    let query = query_of(&uri);
+    let exchange = house.exchange.clone();
+    let name = hash.clone();
+    let found = tokio::task::spawn_blocking(move || {
+        exchange.original(&name).map(|text| text.map(|text| narrowed(&text, &query)))
+    });
+    match found.await {
+        Ok(Ok(Some(text))) => {
+            let body = json!({ "hash": hash, "original_content": text });
+            traffic::json(StatusCode::OK, body.to_string().into())
+        }
+        Ok(Ok(None)) => {
+            let message = format!("no original has the hash {hash}; it was never kept here, or was cleared away");
+            complaint(DIALECT, StatusCode::NOT_FOUND, &message)
+        }
+        Ok(Err(error)) => {
+            tracing::error!(%error, hash, "an original cannot be read");
+            let message = format!("the original of {hash} cannot be read; the gateway's log says why");
+            complaint(DIALECT, StatusCode::INTERNAL_SERVER_ERROR, &message)
+        }
+        Err(error) => {
+            tracing::error!(%error, hash, "an original cannot be read");
+            complaint(DIALECT, StatusCode::INTERNAL_SERVER_ERROR, "the original cannot be read")
+        }
+    }
+}
+
+/// What `query=` says; nothing where it is not there.
+fn query_of(uri: &Uri) -> String {
+    let whole = format!("http://gateway/?{}", uri.query().unwrap_or_default());
+    let Ok(url) = reqwest::Url::parse(&whole) else { return String::new() };
+    let mut pairs = url.query_pairs();
+    pairs.find(|(name, _)| name == "query").map(|(_, value)| value.into_owned()).unwrap_or_default()
+}
