@@ -11,6 +11,9 @@ use crate::plan::{Compaction, Plan};
 use crate::request::*;
 use crate::transcript::Transcript;
 
+/// The longest id, in bytes.
+const ID_BYTES: usize = 64;
+
 /// What an engine is, known before it runs.
 ///
 /// A constant, so that the host reads it out of the library file without loading it.
@@ -27,6 +30,14 @@ pub struct Info {
     pub owns_compaction: bool,
     /// Names of host capabilities without which the engine cannot work; see [`capability`].
     pub requires: &'static [&'static str],
+}
+
+/// Whether a text is the id of an engine by the rule of [`Info::id`]. Ids become parts of paths, so what
+/// a library calls itself is held against the rule before it is used.
+pub fn is_id(text: &str) -> bool {
+    let word = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    let begins = text.bytes().next().is_some_and(word);
+    begins && text.len() <= ID_BYTES && text.bytes().all(|byte| word(byte) || byte == b'-')
 }
 
 impl Info {

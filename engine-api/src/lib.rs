@@ -123,10 +123,11 @@ pub mod border {
     pub use crate::abi::admit::{AdmitError, ROOT_SYMBOL};
     #[cfg(feature = "testing")]
     pub use crate::abi::c::mirror;
-    pub use crate::abi::c::{C_HEADER, C_ROOT_SYMBOL};
+    pub use crate::abi::c::{C_HEADER, C_ROOT_SYMBOL, OnThread, on_new_threads};
     pub use crate::abi::import::{EngineDoor, EngineHandle};
     pub use crate::abi::meta::{ABI_MAJOR, Door, META_BYTES, Meta, decode_meta, magic};
     pub use crate::abi::services::{BoxFuture, HostServices};
+    pub use crate::engine::is_id;
 }
 
 /// What `export_engine!` expands to. Not for use by hand.

@@ -39,6 +39,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+pub use campaign::groups;
 pub use child::serve;
 pub use group::{Group, UnknownGroup};
 pub use report::{
@@ -66,6 +67,9 @@ pub struct Kit {
     pub program: PathBuf,
     /// What the program is told before the folder.
     pub arguments: Vec<String>,
+    /// The command that runs all of this once more, as a shell takes it. A failure shows it with its own
+    /// group and case behind it.
+    pub again: String,
 }
 
 /// Why a library could not be checked. It says nothing about whether it conforms.

@@ -40,16 +40,25 @@ mod window;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::LazyLock;
 
 use clap::{ColorChoice, Parser, Subcommand};
+use ctxhost_engine_api::border::Meta;
 
 use self::output::Output;
 
+/// Of this program, and of what it speaks with engines: any engine of the same major fits.
+static VERSION: LazyLock<String> = LazyLock::new(|| {
+    let Meta { abi_major, abi_minor, .. } = Meta::ours();
+    format!("{} (engine ABI {abi_major}.{abi_minor})", env!("CARGO_PKG_VERSION"))
+});
+
 /// The safe place to change how an agent remembers.
 #[derive(Debug, Parser)]
-#[command(name = "ctxhost", version, about, max_term_width = 100)]
+#[command(name = "ctxhost", version = VERSION.as_str(), about, max_term_width = 100)]
 struct Arguments {
-    /// The config file; without it, the nearest ctxhost.toml of this folder and those above.
+    /// The config file. Without it, most commands take the nearest ctxhost.toml of this folder and those
+    /// above; those that read a session then take the one nearest to that.
     #[arg(long, global = true, value_name = "FILE")]
     config: Option<PathBuf>,
     /// When to colour.
@@ -140,7 +149,7 @@ pub fn run() -> ExitCode {
         Command::New(command) => command.run(&mut output),
         Command::Dev(command) => command.run(arguments.config.as_deref(), &mut output),
         Command::Check(command) => command.run(arguments.config.as_deref(), &mut output),
-        Command::Shadow(command) => command.run(&mut output),
+        Command::Shadow(command) => command.run(arguments.config.as_deref(), &mut output),
         Command::Chaos(command) => command.run(&mut output),
         Command::Store(command) => command.run(arguments.config.as_deref(), &mut output),
     };

@@ -38,6 +38,7 @@ pub use accounting::AccountingSettings;
 pub use agent::AgentSettings;
 pub use budget::{BudgetSettings, RESERVE_FLOOR_TOKENS};
 pub use catalogue::{Allowed, SETTINGS, Setting};
+pub(crate) use check::nearest;
 pub use compaction::{CompactionSettings, Timing};
 pub use edit::entry::{EntryEdit, drop_entry_path, set_entry_path};
 pub use edit::{SlotEdit, set_row, set_slot, set_stack};

@@ -32,15 +32,17 @@ mod worker;
 pub use bundled::{BUNDLED, LEGACY, bundled};
 pub use environment::{Clock, Environment, SessionView, state_folder};
 pub use lane::Isolation;
-pub use library::{Inspected, LoadError, inspect, inspect_pinned};
+pub use library::{Inspected, LoadError, inspect, inspect_pinned, shown_digest};
 pub use live::LiveEngine;
 pub use opening::OpenError;
 pub use quarantine::book::{FailureBook, KeptRecord, QuarantineRules};
 pub use quarantine::{Quarantine, QuarantineRecord};
-pub use row::{JOINT, MAX_STAGES, RowError, check_row, joined, stages};
+pub use row::{
+    JOINT, MAX_STAGES, RowError, check_row, joined, read_row, stages, versions, with_version,
+};
 pub use slot::{OnEngineError, Served, Serving, Slot, SlotError, TroubleCounter, Troubles};
 pub(crate) use slot::{is_answer, is_breakage};
-pub use spec::{EngineSpec, LinkedEngine, Source};
+pub use spec::{EngineSpec, LinkedEngine, PinnedBy, Source};
 pub use store::EngineStores;
 pub use timeouts::Timeouts;
 pub use worker::{

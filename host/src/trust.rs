@@ -18,7 +18,7 @@ pub use conformance::Conformance;
 pub use folder::{FolderError, InstallFolder};
 pub use lock::{LOCK_NAME, Lock, LockError, LockFile, Pin};
 pub use package::{Package, PackageError};
-pub use policy::{Demands, Policy, Standing, State};
+pub use policy::{Demands, Policy, Standing, State, unjudged};
 pub use signature::{Keys, Signature, SignatureError};
 
 /// What an engine's file needs to be loaded by its id.

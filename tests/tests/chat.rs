@@ -130,12 +130,13 @@ fn a_conversation_over_a_pipe() {
         " tried\n",
         "the newest compaction is taken back",
         "there is no compaction to take back",
-        "mask serves from the next turn on",
+        "engine mask from the next turn on (was legacy)",
         "no engine \"nobody\"",
         "no command /nonsense; /help lists them",
     ] {
         assert!(said.contains(part), "{part:?} is missing in: {said}");
     }
+    assert_eq!(said.matches("from the next turn on").count(), 1, "it is told once: {said}");
     let heard = stdout(&output);
     assert!(heard.contains("Answer 0.") && heard.contains("Answer 6."), "{heard}");
     assert!(!heard.contains("Answer 7."), "after /quit nothing is said: {heard}");
@@ -287,6 +288,7 @@ fn an_engine_that_failed_is_held_in_the_next_chat_until_it_is_released() {
     assert!(!said.contains(held), "{said}");
     let said = chat();
     assert!(said.contains(held), "{said}");
+    assert_eq!(said.matches("1 failure, last in assemble").count(), 1, "once: {said}");
     let released = run(place.path(), &["engines", "release", "chaos"], "");
     assert!(stdout(&released).contains("it had 1 failure"), "{}", stdout(&released));
     let said = chat();

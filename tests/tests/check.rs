@@ -5,6 +5,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use ctxhost::check::{Failure, Group, Report, ReportError};
 use ctxhost_tests::{broken_library, bundled_library, ctxhost, keep_ends_library};
@@ -39,6 +40,18 @@ impl Bench {
         (output.status.code().unwrap(), said.concat())
     }
 
+    /// What the command does that a failure names, typed into a shell in the same folder.
+    fn again(&self, said: &str) -> (Option<i32>, String) {
+        let command = said.lines().find_map(|line| line.trim().strip_prefix("again: ")).unwrap();
+        let binary = ctxhost();
+        let binaries = Path::new(binary.get_program()).parent().unwrap();
+        let path = format!("{}:{}", binaries.display(), std::env::var("PATH").unwrap());
+        let mut shell = Command::new("sh");
+        shell.args(["-c", command]).current_dir(self.folder.path()).env("PATH", path);
+        let output = shell.output().unwrap();
+        (output.status.code(), String::from_utf8(output.stdout).unwrap())
+    }
+
     fn report(&self, arguments: &[&str]) -> Report {
         let (_, said) = self.check(&[&["--json"], arguments].concat());
         serde_json::from_str(&said).unwrap_or_else(|error| panic!("{error}: {said}"))
@@ -69,7 +82,8 @@ fn a_dropped_call_is_shown_with_the_smallest_history_and_what_the_provider_answe
         "  transcript   FAIL  case 1 shrunk to 2 messages\n    [0] assistant  ",
         "\n    [1] tool       tool_result r0a\n",
         "assemble returned [1] without [0]; anthropic answers 400 \"unexpected `tool_use_id`",
-        "\n    again: ctxhost check --case 1 --only transcript ",
+        "\n    again: ctxhost check ",
+        "libdrops.so --only transcript --case 1\n",
         "NOT CONFORMANT  ",
     ] {
         assert!(said.contains(words), "no {words:?} in {said}");
@@ -79,11 +93,8 @@ fn a_dropped_call_is_shown_with_the_smallest_history_and_what_the_provider_answe
         "a part of the kit is no verdict"
     );
 
-    let again = said.lines().find_map(|line| line.trim().strip_prefix("again: ctxhost check "));
-    let again: Vec<&str> = again.unwrap().split(' ').collect();
-    let (arguments, _library) = again.split_at(again.len() - 1);
-    let (code, repeated) = bench.check(arguments);
-    assert_eq!(code, 1);
+    let (code, repeated) = bench.again(&said);
+    assert_eq!(code, Some(1), "{repeated}");
     let message = |said: &str| said.lines().find(|l| l.contains("answers 400")).map(str::to_owned);
     assert_eq!(message(&said), message(&repeated), "the command repeats the failure");
 }
@@ -169,7 +180,11 @@ fn a_wrong_abi_is_refused_before_anything_is_called() {
     fs::write(&bench.library, bytes).unwrap();
     let (code, said) = bench.check(&[]);
     assert_eq!(code, 3);
-    let expected = "error: engine wants ABI 9, this host speaks 1.0 to 1.0; nothing was called\n";
+    let expected = format!(
+        "error: {} was built for engine ABI 9, this host speaks 1; rebuild it with ctxhost-engine-api 1.x\n\
+         nothing was called\n",
+        bench.library.canonicalize().unwrap().display()
+    );
     assert_eq!(said, expected);
 }
 
@@ -222,11 +237,36 @@ fn the_settings_of_an_engine_come_from_the_config_that_is_named() {
 }
 
 #[test]
+fn a_failure_of_certain_settings_and_a_certain_limit_is_repeated_with_them() {
+    let mut bench = Bench::broken("good");
+    let odd = bench.folder.path().join("my engine's.so");
+    fs::rename(&bench.library, &odd).unwrap();
+    bench.library = odd;
+    let config = bench.folder.path().join("my config.toml");
+    fs::write(&config, "[plugins.entries.broken.config]\nkind = \"panics\"\n").unwrap();
+    let limited = ["--config", "my config.toml", "--call-limit", PATIENT];
+    let (code, said) = bench.check(&[&limited[..], &["--only", "isolation"]].concat());
+    assert_eq!(code, 1, "{said}");
+    let command =
+        format!("again: ctxhost check --config 'my config.toml' --call-limit {PATIENT} '");
+    assert!(said.contains(&command), "{said}");
+    let (code, repeated) = bench.again(&said);
+    assert_eq!(code, Some(1), "{repeated}");
+    assert!(repeated.contains("the engine panicked"), "{repeated}");
+}
+
+#[test]
 fn cases_and_groups_that_are_not_there_are_said() {
     let bench = Bench::broken("good");
     let (code, said) = bench.check(&["--only", "isolation", "--case", "99"]);
-    assert_eq!((code, said.lines().count()), (2, 2), "{said}");
+    assert_eq!((code, said.lines().count()), (2, 1), "{said}");
     assert!(said.contains("has a case 99; the largest is 13"), "{said}");
+    let (code, said) = Bench::of(Path::new("no-such-file.so")).check(&["--case", "99999"]);
+    assert_eq!(code, 2);
+    assert!(said.contains("has a case 99999; the largest is "), "{said}");
+    let (code, said) = bench.check(&["--call-limit", "0"]);
+    assert_eq!(code, 2);
+    assert!(said.contains("0 is not in 1.."), "{said}");
     let (code, said) = bench.check(&["--only", "speed"]);
     assert_eq!(code, 2);
     assert!(said.contains("there is no group \"speed\""), "{said}");

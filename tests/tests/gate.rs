@@ -51,6 +51,7 @@ fn setup(rules: &[&str]) -> Setup {
         model: ModelRef { window_tokens: 32_000, ..ModelRef::default() },
         law: LawSettings::default(),
         on_error: OnEngineError::Fail,
+        must_open: false,
         legacy: EngineSpec::bundled("legacy", json!({})),
         timeouts: Timeouts::default(),
         completer: None,

@@ -49,6 +49,7 @@ fn run(decision: HookDecision) -> (Run, Vec<String>) {
         model: ModelRef { window_tokens: 32_000, ..ModelRef::default() },
         law: LawSettings::default(),
         on_error: OnEngineError::Fail,
+        must_open: false,
         legacy: legacy.clone(),
         timeouts: Timeouts::default(),
         completer: None,

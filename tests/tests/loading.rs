@@ -7,9 +7,11 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
+use ctxhost::config::Config;
 use ctxhost::engine::{
-    Clock, EngineSpec, Environment, LiveEngine, OnEngineError, Slot, SlotError, Timeouts,
+    Clock, EngineSpec, Environment, LiveEngine, OnEngineError, OpenError, Slot, SlotError, Timeouts,
 };
+use ctxhost::runtime::roster::Roster;
 use ctxhost_tests::{chaos_library, root};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -124,8 +126,40 @@ fn a_library_without_metadata_or_symbol() {
 }
 
 #[test]
+fn what_is_no_id_leads_out_of_no_folder() {
+    refused_bytes(&patched("\nid=chaos\n", "\nid=../ab\n"), "calls its engine \"../ab\"");
+    refused_bytes(&patched("\nid=chaos\n", "\nid=-haos\n"), "which is no id");
+    refused_bytes(&patched("\nid=chaos\n", "\nid=Chaos\n"), "which is no id");
+}
+
+/// What a config made of a name while nobody could read the file, and the file that stood there then.
+#[test]
+fn what_could_not_be_judged_is_not_loaded_a_moment_later() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("libengine.so");
+    let config = folder.path().join("ctxhost.toml");
+    let demands = "[plugins]\nrequire_signature = true\ndeny = [\"chaos\"]\n";
+    let entry =
+        format!("[plugins]\nrequire_signature = true\n[plugins.entries.chaos]\npath = {path:?}\n");
+    for (text, name) in [(&*entry, "chaos"), (demands, path.to_str().unwrap())] {
+        fs::write(&config, text).unwrap();
+        let config = Config::load(&config).unwrap();
+        let spec = Roster::of(&config).spec(&config, name).unwrap();
+        let missing = LiveEngine::open(&spec, &environment()).unwrap_err().to_string();
+        assert!(missing.contains("cannot read "), "{missing}");
+        fs::copy(chaos_library(), &path).unwrap();
+        let error = LiveEngine::open(&spec, &environment()).unwrap_err();
+        assert!(matches!(error, OpenError::Distrusted { .. }), "{name}: {error}");
+        fs::remove_file(&path).unwrap();
+    }
+}
+
+#[test]
 fn another_major() {
     refused_bytes(&patched("abi_major=1", "abi_major=9"), "was built for engine ABI 9");
+    // Before anything of it runs: who installs it learns so, and not who uses it.
+    let of_the_api = "was built for engine ABI 2, this host speaks 1; rebuild it with";
+    refused_bytes(&patched("api=1.", "api=2."), of_the_api);
 }
 
 #[test]
@@ -156,7 +190,7 @@ fn other_bytes_than_the_pinned_ones() {
     let mut spec = EngineSpec::file("chaos", &path, json!({}));
     spec.sha256 = Some("0".repeat(64));
     let error = LiveEngine::open(&spec, &environment()).expect_err("wrong hash").to_string();
-    assert!(error.contains("is pinned; not loaded"), "{error}");
+    assert!(error.contains("does not match the pinned 000000000000; not loaded"), "{error}");
     spec.sha256 = Some(ctxhost::engine::inspect(&path).unwrap().sha256.to_uppercase());
     LiveEngine::open(&spec, &environment()).unwrap();
 }

@@ -29,6 +29,7 @@ fn setup(budget_tokens: u64, on_error: OnEngineError) -> Setup {
         model: ModelRef { window_tokens: budget_tokens * 8 / 5, ..ModelRef::default() },
         law: LawSettings::default(),
         on_error,
+        must_open: false,
         legacy: EngineSpec::bundled("legacy", json!({})),
         timeouts: Timeouts { assemble_ms: 300, create_ms: 2_000, ..Timeouts::default() },
         completer: None,

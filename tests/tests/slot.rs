@@ -79,6 +79,39 @@ async fn case_99_a_compaction_that_breaks_is_told_and_the_next_call_is_legacy_s(
     assert_eq!(served_by(&slot).await, ("legacy".into(), true));
 }
 
+/// An engine whose compaction never ends.
+struct Endless;
+
+impl ContextEngine for Endless {
+    const INFO: Info = Info::new("endless", "Endless", "1.0.0");
+
+    fn create(_: Host, _: serde_json::Value) -> EngineResult<Self> {
+        Ok(Endless)
+    }
+
+    async fn assemble(&self, view: Transcript, _: AssembleRequest) -> EngineResult<Plan> {
+        Ok(Plan::keep_all(view.len()))
+    }
+
+    async fn compact(&self, _: Transcript, _: CompactRequest) -> EngineResult<Compaction> {
+        std::future::pending().await
+    }
+}
+
+#[tokio::test]
+async fn a_compaction_of_an_engine_that_is_let_go_is_the_bundled_one_s() {
+    let spec = EngineSpec::linked::<Endless>(json!({}));
+    let slot = std::sync::Arc::new(open(&spec, OnEngineError::Fallback).unwrap());
+    let asked = slot.clone();
+    let request = CompactRequest { budget: 40_000, model: model(), ..CompactRequest::default() };
+    let compaction = tokio::spawn(async move { asked.compact(&transcript(), request).await });
+    tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    slot.retire().await;
+    let served = compaction.await.unwrap().unwrap();
+    assert_eq!(served.engine, "legacy");
+    assert!(served.fallback.unwrap().contains("endless was let go"));
+}
+
 #[tokio::test]
 async fn case_101_a_cancelled_call_is_an_answer_and_no_quarantine() {
     let slot = open(&chaos("cancel-assemble"), OnEngineError::Fallback).unwrap();

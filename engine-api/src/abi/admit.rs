@@ -9,6 +9,7 @@ use abi_stable::sabi_types::VersionStrings;
 use abi_stable::type_layout::TypeLayout;
 
 use super::engine::EngineModuleRef;
+use super::meta::ABI_MAJOR;
 
 /// The symbol that a library of this major exports.
 pub const ROOT_SYMBOL: &str = "CONTEXT_ENGINE_ROOT_V1";
@@ -23,7 +24,9 @@ pub enum AdmitError {
         reason: String,
     },
     /// Neither side's layout is an extension of the other's.
-    #[error("it was built for an engine API that this host cannot talk to: {reason}")]
+    #[error(
+        "it does not fit this host; rebuild it with ctxhost-engine-api {ABI_MAJOR}.x ({reason})"
+    )]
     Incompatible {
         /// The first difference, in one line.
         reason: String,
@@ -91,6 +94,9 @@ fn minor(version: VersionStrings) -> Option<(u32, u32)> {
     version.parsed().map(|version| (version.major, version.minor)).ok()
 }
 
+/// Characters of such a report that a person is shown.
+const SENTENCE_CHARS: usize = 280;
+
 /// Lines after `Error:` that say what was expected and what was found.
 const HELPFUL_LINES: usize = 5;
 
@@ -100,5 +106,5 @@ fn first_error_line(report: &str) -> String {
     let named = lines.by_ref().take(HELPFUL_LINES).collect::<Vec<_>>().join(" ");
     let fallback = report.lines().map(str::trim).find(|line| !line.is_empty());
     let line = if named.is_empty() { fallback.unwrap_or("no reason given").into() } else { named };
-    line.chars().take(300).collect()
+    line.chars().take(SENTENCE_CHARS).collect()
 }

@@ -29,11 +29,13 @@ mod call;
 pub(super) mod engine;
 mod instance;
 mod requests;
+mod threads;
 
 #[cfg(feature = "testing")]
 pub mod mirror;
 
 pub use admit::C_ROOT_SYMBOL;
+pub use threads::{OnThread, on_new_threads};
 
 /// The header itself, for whoever hands it out.
 pub const C_HEADER: &str = include_str!("../../include/ctxhost_engine.h");

@@ -84,6 +84,12 @@ impl Meta {
         Meta { door: Door::C, target, panic: String::new(), ..Meta::ours() }
     }
 
+    /// The majors it was built for: of the ABI, and of the engine API, whose layouts are of the same major.
+    pub fn majors(&self) -> Vec<u32> {
+        let api = self.api.split('.').next().and_then(|major| major.parse().ok());
+        [Some(self.abi_major), api].into_iter().flatten().collect()
+    }
+
     /// Whether nothing at the border can stop what goes wrong in this library: memory is its own
     /// affair and there is no panic to catch. A process of its own is the default place for such an
     /// engine.
@@ -108,6 +114,10 @@ pub fn decode_meta(bytes: &[u8]) -> Option<Meta> {
     let mut meta = Meta { language: "rust".into(), ..Meta::default() };
     for line in std::str::from_utf8(text).ok()?.lines() {
         let (key, value) = line.split_once('=')?;
+        // What it says is shown to people before they trust it: it must not draw on their screen.
+        if value.contains(char::is_control) {
+            return None;
+        }
         match key {
             "abi_major" => meta.abi_major = value.parse().ok()?,
             "abi_minor" => meta.abi_minor = value.parse().ok()?,
@@ -193,5 +203,7 @@ mod tests {
         let block = encode_meta(&Info::new("a", "A", "1.0.0"), "unwind");
         assert_eq!(decode_meta(&block[..40]), None);
         assert_eq!(decode_meta(&block[1..]), None);
+        let painted = encode_meta(&Info::new("a", "A", "1.0.0\x1b[2K\rsigner me"), "unwind");
+        assert_eq!(decode_meta(&painted), None, "what moves the cursor is no version");
     }
 }

@@ -24,13 +24,8 @@ const DIFFERS: &str = "two processes got different bytes for the same calls: not
 
 pub(super) fn run(kit: &Kit, done: &mut dyn FnMut(&GroupReport)) -> Result<Report, CheckError> {
     let began = Instant::now();
+    let groups = groups(&kit.only, kit.case)?;
     let inspected = inspect(&kit.file)?;
-    let groups: Vec<Group> =
-        Group::ALL.into_iter().filter(|g| kit.only.is_empty() || kit.only.contains(g)).collect();
-    let largest = groups.iter().map(|group| group.cases()).max().unwrap_or(0);
-    if let Some(case) = kit.case.filter(|case| !(1..=largest).contains(case)) {
-        return Err(CheckError::NoSuchCase { case, largest });
-    }
     let campaign = Campaign { kit, inspected: &inspected };
     let mut told = Vec::new();
     let mut figures = Passed::default();
@@ -40,6 +35,21 @@ pub(super) fn run(kit: &Kit, done: &mut dyn FnMut(&GroupReport)) -> Result<Repor
         told.push(report);
     }
     Ok(campaign.report(told, figures, began))
+}
+
+/// The groups that are to run; a case must be one of theirs.
+///
+/// # Errors
+///
+/// [`CheckError::NoSuchCase`].
+pub fn groups(only: &[Group], case: Option<u64>) -> Result<Vec<Group>, CheckError> {
+    let is_wanted = |group: &Group| only.is_empty() || only.contains(group);
+    let groups: Vec<Group> = Group::ALL.into_iter().filter(is_wanted).collect();
+    let largest = groups.iter().map(|group| group.cases()).max().unwrap_or(0);
+    match case.filter(|case| !(1..=largest).contains(case)) {
+        Some(case) => Err(CheckError::NoSuchCase { case, largest }),
+        None => Ok(groups),
+    }
 }
 
 struct Campaign<'a> {
@@ -267,10 +277,7 @@ impl Campaign<'_> {
             rule: fault.rule.clone(),
             message,
             history: lines,
-            again: format!(
-                "ctxhost check --case {case} --only {group} {}",
-                self.kit.file.display()
-            ),
+            again: format!("{} --only {group} --case {case}", self.kit.again),
         })
     }
 

@@ -63,10 +63,11 @@ impl Chat {
             let session = self.session(&config, &*store, &cwd)?;
             let runtime = self.runtime(&config, store, &cwd).await?;
             let session = runtime.adopt_session(session)?;
-            if let Some(held) = runtime.quarantined() {
-                output.remark(&format!("{} serves: {}", runtime.engine(), held.reason));
+            let held = runtime.quarantined().map(|held| held.reason);
+            if let Some(reason) = &held {
+                output.remark(&format!("{} serves: {reason}", runtime.engine()));
             }
-            let show = Show::start(&runtime, output.style());
+            let show = Show::start(&runtime, output.style(), held);
             let outcome = match &self.prompt {
                 Some(text) => say_once(&runtime, &session, text).await,
                 None => talk::talk(&runtime, &session, &config, output).await,

@@ -4,24 +4,27 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use ctxhost_engine_api::border::{ABI_MAJOR, Meta};
+use ctxhost_engine_api::border::Meta;
 use serde_json::{Value, json};
 
 use super::failure::Failure;
+use super::named::for_shell;
 use super::output::Output;
 use super::render::phrase::counted;
-use crate::check::{CALL_LIMIT, CheckError, Group, GroupReport, Kit, REPORT_FILE, Report, serve};
+use crate::check::{
+    CALL_LIMIT, CheckError, Group, GroupReport, Kit, REPORT_FILE, Report, groups, serve,
+};
 use crate::config::Config;
-use crate::engine::{Inspected, LoadError, inspect};
+use crate::engine::{Inspected, LoadError, inspect, shown_digest};
 
 /// Hold an engine's library against the contract, rule by rule.
 ///
 /// Every test runs in a process of its own, so an engine that aborts or hangs harms nobody. What an engine
 /// answers is judged before the host's law repairs it. A failure is shown with the smallest conversation
-/// at which it happens and the command that repeats it. The engine's settings are those of the file of
-/// --config, and of no other. A whole run leaves conformance.json in this folder, which speaks for these
+/// at which it happens and the command that repeats it. The engine's settings are those of the file that
+/// --config names, and of no other. A whole run leaves conformance.json in this folder, which speaks for these
 /// very bytes. Exit code 0: conformant; 1: not; 3: no engine that this
-/// host can load.
+/// host can load; 4: one that it must not load, because every user could have replaced it.
 #[derive(Debug, clap::Args)]
 pub(super) struct Check {
     /// The library.
@@ -38,12 +41,20 @@ pub(super) struct Check {
     #[arg(long)]
     json: bool,
     /// How many seconds one call of the engine may take before it counts as hanging.
-    #[arg(long, value_name = "SECONDS", default_value_t = CALL_LIMIT.as_secs())]
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        default_value_t = CALL_LIMIT.as_secs(),
+        value_parser = clap::value_parser!(u64).range(1..)
+    )]
     call_limit: u64,
     /// Do the job in this folder, as a child of the kit.
     #[arg(long, value_name = "FOLDER", hide = true)]
     child: Option<PathBuf>,
 }
+
+/// What is said of every file that is no engine for this host.
+const NOTHING_CALLED: &str = "nothing was called";
 
 /// The widest name of a group, and what it stands in.
 const NAME_WIDTH: usize = 13;
@@ -58,6 +69,9 @@ impl Check {
             serve(folder)?;
             return Ok(ExitCode::SUCCESS);
         }
+        // What was asked for is wrong whatever the file is.
+        groups(&self.only, self.case)?;
+        let again = self.again(config_path);
         let file = self.file.unwrap_or_default();
         let inspected = inspect(&file).map_err(|error| Failure::from(CheckError::from(error)))?;
         let config = own_config(config_path, &inspected)?;
@@ -69,9 +83,10 @@ impl Check {
             config,
             only: self.only,
             case: self.case,
-            call_limit: Duration::from_secs(self.call_limit.max(1)),
+            call_limit: Duration::from_secs(self.call_limit),
             program: std::env::current_exe()?,
             arguments: vec!["check".to_owned(), "--child".to_owned()],
+            again,
         };
         let mut written = Ok(());
         let report = kit.run(&mut |group| {
@@ -84,6 +99,20 @@ impl Check {
         output.print(&if self.json { report.to_json() } else { verdict(&report, left) })?;
         Ok(ExitCode::from(u8::from(!report.conformant)))
     }
+
+    /// This command without groups and case. What an engine does depends on its settings, and what counts as
+    /// hanging on the limit.
+    fn again(&self, config_path: Option<&Path>) -> String {
+        let mut command = "ctxhost check".to_owned();
+        if let Some(path) = config_path {
+            command += &format!(" --config {}", for_shell(path));
+        }
+        if self.call_limit != CALL_LIMIT.as_secs() {
+            command += &format!(" --call-limit {}", self.call_limit);
+        }
+        let file = self.file.as_deref().unwrap_or(Path::new(""));
+        format!("{command} {}", for_shell(file))
+    }
 }
 
 /// The table `[plugins.entries.<id>.config]` of the file that was named. No other config counts: what a
@@ -95,7 +124,8 @@ fn own_config(path: Option<&Path>, inspected: &Inspected) -> Result<Value, Failu
 
 fn headline(inspected: &Inspected) -> String {
     let Meta { id, version, abi_major, abi_minor, .. } = &inspected.meta;
-    format!("{id} {version}  ABI {abi_major}.{abi_minor}  sha256 {}\n", inspected.sha256)
+    let sha256 = shown_digest(&inspected.sha256);
+    format!("{id} {version}  ABI {abi_major}.{abi_minor}  sha256 {sha256}\n")
 }
 
 /// One group: a line, and what failed in it.
@@ -118,7 +148,8 @@ fn told(group: &GroupReport) -> String {
         }
         if !failure.also.is_empty() {
             let cases: Vec<String> = failure.also.iter().map(u64::to_string).collect();
-            text += &format!("    the same in case {}\n", cases.join(", "));
+            let noun = if cases.len() == 1 { "case" } else { "cases" };
+            text += &format!("    the same in {noun} {}\n", cases.join(", "));
         }
         text += &format!("    again: {}\n", failure.again);
     }
@@ -147,22 +178,12 @@ fn verdict(report: &Report, left: bool) -> String {
 impl From<CheckError> for Failure {
     fn from(error: CheckError) -> Self {
         match error {
-            CheckError::NotLoadable(LoadError::WrongMajor { theirs, .. }) => {
-                let ours = Meta::ours().abi_minor;
-                Failure::library(format!(
-                    "engine wants ABI {theirs}, this host speaks {ABI_MAJOR}.0 to {ABI_MAJOR}.{ours}; \
-                     nothing was called"
-                ))
-            }
-            CheckError::NotLoadable(error @ LoadError::Unreadable { .. }) => {
-                Failure::caller(error.to_string())
-            }
             CheckError::NotLoadable(error) => {
-                Failure::library(error.to_string()).hint("nothing was called")
+                let was_read = !matches!(error, LoadError::Unreadable { .. });
+                let failure = Failure::from(error);
+                if was_read { failure.hint(NOTHING_CALLED) } else { failure }
             }
-            CheckError::NotLoaded { reason } => {
-                Failure::library(reason).hint("no call of the engine was made")
-            }
+            CheckError::NotLoaded { reason } => Failure::library(reason).hint(NOTHING_CALLED),
             CheckError::NoSuchCase { .. } => Failure::caller(error.to_string()),
             CheckError::Io { .. } | CheckError::BadJob { .. } => {
                 Failure::internal(error.to_string())

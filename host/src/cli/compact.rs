@@ -9,6 +9,7 @@ use super::failure::Failure;
 use super::moment::now_ms;
 use super::opening::unlisted;
 use super::output::Output;
+use super::render::phrase::counted;
 use super::render::survival;
 use super::setup;
 use super::window::parse_tokens;
@@ -97,9 +98,9 @@ impl Compact {
         let written = if self.dry_run { "dry run - nothing written\n" } else { "" };
         match &outcome.verdict {
             Verdict::Applied => format!(
-                "{written}{engine}: {before_tokens} -> {after_tokens} tokens, {} entries folded{}{}\n\n\
+                "{written}{engine}: {before_tokens} -> {after_tokens} tokens, {} folded{}{}\n\n\
                  {summary}\n",
-                folded.len(),
+                counted(folded.len() as u64, "entry"),
                 stood_in(outcome),
                 kept(outcome),
             ),

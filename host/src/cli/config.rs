@@ -70,11 +70,9 @@ fn check(settings: &Settings, output: &mut Output) -> Result<ExitCode, Failure> 
         Some(reason) => format!(" ({reason}; {} serves)\n", slot.engine),
         None => "\n".to_owned(),
     };
-    let shadows = settings.shadows();
-    if !shadows.is_empty() {
-        text += &format!("ok  slot    shadow = {}\n", shadows.join(", "));
-    }
+    text += &in_the_shadow(settings);
     text += &trusted(settings);
+    let shadows = settings.shadows();
     let mut used = stages(&slot.engine);
     for id in shadows.iter().flat_map(|name| stages(name)) {
         if !used.contains(&id) {
@@ -83,17 +81,34 @@ fn check(settings: &Settings, output: &mut Output) -> Result<ExitCode, Failure> 
     }
     let others = settings.plugins.entries.keys().filter(|id| !used.contains(&id.as_str()));
     let others = others.filter(|id| settings.plugins.refusal(id).is_none());
-    for id in &used {
-        text += &opened(settings, id)?;
-    }
-    for id in others {
-        text += &match opening::find(settings, id)? {
-            None => opened(settings, id)?,
-            Some(file) => read(&file),
-        };
-    }
+    let in_use = used.iter().map(|id| opened(settings, id));
+    let beside = others.map(|id| match opening::find(settings, id)? {
+        None => opened(settings, id),
+        Some(file) => Ok(read(&file)),
+    });
+    // One that is not usable hides none of the others.
+    let (usable, failures): (Vec<_>, Vec<_>) = in_use.chain(beside).partition(Result::is_ok);
+    text.extend(usable.into_iter().flatten());
     output.print(&text)?;
-    Ok(ExitCode::SUCCESS)
+    match failures.into_iter().filter_map(Result::err).reduce(Failure::and) {
+        Some(failure) => Err(failure),
+        None => Ok(ExitCode::SUCCESS),
+    }
+}
+
+/// Who runs in the shadow, and who may not.
+fn in_the_shadow(settings: &Settings) -> String {
+    let refused = settings.plugins.slots.shadow.iter().filter_map(|name| {
+        let reason = settings.plugins.shadow_refusal(name)?;
+        Some(format!("{name} does not run: {reason}"))
+    });
+    let (shadows, refused) = (settings.shadows(), refused.collect::<Vec<_>>());
+    let names = if shadows.is_empty() { "none".to_owned() } else { shadows.join(", ") };
+    match refused.as_slice() {
+        [] if shadows.is_empty() => String::new(),
+        [] => format!("ok  slot    shadow = {names}\n"),
+        refused => format!("ok  slot    shadow = {names} ({})\n", refused.join("; ")),
+    }
 }
 
 /// What files need, where they need anything.

@@ -9,6 +9,7 @@ use super::render::dev::{Comparison, render};
 use super::replay::SessionSource;
 use super::window::parse_tokens;
 use crate::dev::{DevError, Generations, Profile, Project, Trial, Watch};
+use crate::engine::shown_digest;
 use crate::runtime::replay::report::Run;
 
 /// Build the engine of this folder, replay a session through it and through legacy, show the
@@ -33,7 +34,7 @@ pub(super) struct Dev {
     /// Build sooner; times mean little then.
     #[arg(long)]
     debug: bool,
-    /// Do it once and end: with 1 where the engine failed, with 2 where there is none.
+    /// Do it once and end: with 1 where the engine failed, with 2 where there is none or nothing to replay.
     #[arg(long)]
     once: bool,
 }
@@ -45,6 +46,9 @@ impl Dev {
         output: &mut Output,
     ) -> Result<ExitCode, Failure> {
         let project = Project::open(self.dir.as_deref().unwrap_or(Path::new(".")))?;
+        // What the replay would refuse after minutes of building.
+        self.session.open()?;
+        super::config::load(config_path)?;
         let program = std::env::current_exe()?;
         let mut bench = Bench {
             profile: if self.debug { Profile::Debug } else { Profile::Release },
@@ -97,7 +101,8 @@ impl Bench {
         let name = generation.name();
         output.print(&format!(
             "{took}, loaded {name} ({}, sha256 {})\n",
-            generation.version, generation.sha256
+            generation.version,
+            shown_digest(&generation.sha256)
         ))?;
         let report = self.trial.run(&generation)?;
         let [run, legacy] = report.runs.as_slice() else {
@@ -107,6 +112,7 @@ impl Bench {
             session: &report.session,
             window: &report.window,
             name: &name,
+            library: &built.library,
             run,
             legacy,
             before: self.before.as_ref().map(|(name, run)| (name.as_str(), run)),

@@ -2,17 +2,17 @@
 
 mod list;
 
-pub(super) use list::effective;
+pub(super) use list::{Serving, unfit};
 
 use std::path::Path;
 use std::process::ExitCode;
 
 use self::list::List;
 use super::failure::Failure;
-use super::opening::{self, shown};
+use super::opening;
 use super::output::Output;
 use crate::config::Config;
-use crate::engine::{Source, inspect, state_folder};
+use crate::engine::{Source, inspect, read_row, shown_digest, state_folder};
 use crate::runtime::roster::{Installed, Roster, RosterError};
 use crate::runtime::setup::failure_book;
 
@@ -24,7 +24,7 @@ pub(super) enum Engines {
     List(List),
     /// Load an engine and show what it says of itself.
     Info {
-        /// Its id, or the path of its library.
+        /// Its id, or the path of its library; several in a row as mask+legacy.
         engine: String,
     },
     /// Print where the file of an engine is.
@@ -33,7 +33,7 @@ pub(super) enum Engines {
         engine: String,
     },
     /// Let an engine out of quarantine, in every process.
-    #[command(alias = "unquarantine")]
+    #[command(visible_alias = "unquarantine")]
     Release {
         /// Its id.
         engine: String,
@@ -59,10 +59,7 @@ impl Engines {
 /// The file of an engine, for scripts.
 fn path(config: &Config, id: &str, output: &mut Output) -> Result<ExitCode, Failure> {
     let roster = Roster::of(config);
-    let Some(engine) = roster.engine(id) else {
-        let installed = roster.engines().map(|engine| engine.id.clone()).collect();
-        return Err(RosterError::Unknown { name: id.into(), installed }.into());
-    };
+    let Some(engine) = roster.engine(id) else { return Err(unknown(&roster, id)) };
     match &engine.source {
         Source::File(path) => output.print(&format!("{}\n", path.display()))?,
         Source::Bundled | Source::Linked(_) => {
@@ -72,9 +69,20 @@ fn path(config: &Config, id: &str, output: &mut Output) -> Result<ExitCode, Fail
     Ok(ExitCode::SUCCESS)
 }
 
+fn unknown(roster: &Roster, id: &str) -> Failure {
+    let installed = roster.engines().map(|engine| engine.id.clone()).collect();
+    RosterError::Unknown { name: id.into(), installed }.into()
+}
+
 /// Who is released serves again: in new processes at once, in those that run from their next call.
 fn release(config: &Config, id: &str, output: &mut Output) -> Result<ExitCode, Failure> {
     let book = failure_book(config, &state_folder());
+    let roster = Roster::of(config);
+    // One that was taken away since may still be held.
+    let is_known = roster.engine(id).is_some() || book.records()?.iter().any(|it| it.id == id);
+    if !is_known {
+        return Err(unknown(&roster, id));
+    }
     let records = book.release(id)?;
     if records.is_empty() {
         output.print(&format!("{id} is not in quarantine\n"))?;
@@ -82,7 +90,7 @@ fn release(config: &Config, id: &str, output: &mut Output) -> Result<ExitCode, F
     }
     for record in records {
         let build = match record.bytes.len() {
-            64 => shown(&record.bytes),
+            64 => shown_digest(&record.bytes),
             _ => record.bytes.as_str(),
         };
         output.print(&format!("{id} ({build}) is released; it had {}\n", record.story()))?;
@@ -102,7 +110,19 @@ fn trusted(config: &Config, id: &str, sha256: &str) -> Vec<(&'static str, String
     rows
 }
 
+/// An engine, or each of several in a row.
 fn info(config: &Config, name: &str, output: &mut Output) -> Result<ExitCode, Failure> {
+    let row = read_row(name).map_err(|row| RosterError::Row { name: name.into(), row })?;
+    for (number, name) in row.into_iter().enumerate() {
+        if number > 0 {
+            output.print("\n")?;
+        }
+        info_of(config, name, output)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn info_of(config: &Config, name: &str, output: &mut Output) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Failure::internal(error.to_string()))?;
     let engine = opening::open(config, name)?;
@@ -138,5 +158,5 @@ fn info(config: &Config, name: &str, output: &mut Output) -> Result<ExitCode, Fa
     let lines = rows.iter().map(|(key, value)| format!("{key:<16}{value}\n"));
     output.print(&lines.collect::<String>())?;
     runtime.block_on(engine.dispose());
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }

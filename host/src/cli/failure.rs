@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use crate::config::ConfigError;
-use crate::engine::{LoadError, OpenError, SlotError};
+use crate::engine::{LoadError, OpenError, SlotError, WorkerError};
 use crate::history::HistoryError;
 use crate::media::MediaError;
 use crate::runtime::canary::CanaryError;
@@ -14,7 +14,7 @@ use crate::runtime::{BuildError, RuntimeError, TurnError};
 use crate::session::SessionError;
 use crate::session::recording;
 use crate::store;
-use crate::trust::PackageError;
+use crate::trust::{LockError, PackageError};
 
 use super::output::Output;
 
@@ -73,6 +73,11 @@ impl Failure {
         self
     }
 
+    /// Two things went wrong; the exit code is that of the first.
+    pub(super) fn and(self, other: Failure) -> Self {
+        self.hint(other.to_string())
+    }
+
     /// What went wrong, without the hints.
     pub(super) fn into_message(self) -> String {
         self.message
@@ -92,6 +97,9 @@ impl Failure {
 
 impl From<ConfigError> for Failure {
     fn from(error: ConfigError) -> Self {
+        if let ConfigError::Unwritable { cause, .. } = &error {
+            return Failure::internal(format!("{error}: {cause}"));
+        }
         // The diagnostic shows the line itself, with the place marked.
         let handler =
             miette::GraphicalReportHandler::new_themed(miette::GraphicalTheme::unicode_nocolor());
@@ -204,10 +212,14 @@ impl From<RosterError> for Failure {
 impl From<OpenError> for Failure {
     fn from(error: OpenError) -> Self {
         match error {
-            OpenError::Distrusted { .. } | OpenError::Held { .. } => {
+            OpenError::Changed { .. } | OpenError::Distrusted { .. } | OpenError::Held { .. } => {
                 Failure::distrust(error.to_string())
             }
             OpenError::Load(error) => error.into(),
+            // The worker says the same of a file as the loader here would.
+            OpenError::Worker { source: WorkerError::Refused { reason }, .. } => {
+                Failure::library(reason)
+            }
             other => Failure::caller(other.to_string()),
         }
     }
@@ -219,7 +231,11 @@ impl From<LoadError> for Failure {
             LoadError::HashMismatch { .. }
             | LoadError::WorldWritable { .. }
             | LoadError::WorldWritableFolder { .. } => Failure::distrust(error.to_string()),
-            other => Failure::caller(other.to_string()),
+            LoadError::Unreadable { .. } | LoadError::NotAFile { .. } => {
+                Failure::caller(error.to_string())
+            }
+            LoadError::NoCopy { .. } => Failure::internal(error.to_string()),
+            foreign => Failure::library(foreign.to_string()),
         }
     }
 }
@@ -239,7 +255,10 @@ impl From<InstallationError> for Failure {
         match error {
             InstallationError::Config(error) => error.into(),
             InstallationError::Load(error) => error.into(),
-            InstallationError::Folder(error) => Failure::internal(error.to_string()),
+            InstallationError::Folder(_)
+            | InstallationError::Lock(LockError::Unwritable { .. }) => {
+                Failure::internal(error.to_string())
+            }
             asked => Failure::caller(asked.to_string()),
         }
     }

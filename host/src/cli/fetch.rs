@@ -46,7 +46,7 @@ impl Fetch {
         };
         match &self.out {
             Some(path) => std::fs::write(path, bytes).map_err(|error| {
-                Failure::caller(format!("cannot write {}: {error}", path.display()))
+                Failure::internal(format!("cannot write {}: {error}", path.display()))
             })?,
             None => output.print_bytes(&bytes)?,
         }

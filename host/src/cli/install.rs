@@ -5,11 +5,10 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use super::failure::Failure;
-use super::opening::shown;
 use super::output::Output;
 use super::use_engine::target;
 use crate::config::{Config, FILE_NAME};
-use crate::engine::{FailureBook, Isolation, state_folder};
+use crate::engine::{FailureBook, Isolation, shown_digest, stages, state_folder};
 use crate::runtime::installation::{Installation, InstalledEngine};
 use crate::runtime::setup::failure_book;
 use crate::trust::{Keys, LOCK_NAME, LockFile, Package, Signature};
@@ -18,8 +17,8 @@ use crate::trust::{Keys, LOCK_NAME, LockFile, Package, Signature};
 /// it in ctxhost.toml. Nothing of it is run.
 #[derive(Debug, clap::Args)]
 pub(super) struct Install {
-    /// The library, the folder of its crate after `cargo build --release`, or a folder that holds one
-    /// library with its report and its signature.
+    /// The library, the folder of its crate after `cargo build --release` or of its Makefile after `make`,
+    /// or a folder that holds one library with its report and its signature.
     #[arg(value_name = "FILE|DIR")]
     path: PathBuf,
     /// Do not ask.
@@ -65,7 +64,7 @@ impl Install {
             return Ok(ExitCode::FAILURE);
         }
         let installed = place.installation().install(&package)?;
-        output.print(&done(&installed, &place.config))?;
+        output.print(&done(&installed, &place, config_path))?;
         Ok(ExitCode::SUCCESS)
     }
 }
@@ -78,7 +77,7 @@ impl Uninstall {
     ) -> Result<ExitCode, Failure> {
         let place = Place::of(config_path)?;
         let pin = place.installation().uninstall(&self.engine)?;
-        let digits = shown(&pin.sha256);
+        let digits = shown_digest(&pin.sha256);
         output.print(&format!("{} {}  sha256 {digits} is uninstalled\n", pin.id, pin.version))?;
         if place.settings.slot().engine == pin.id {
             let config = place.config.display();
@@ -121,17 +120,21 @@ fn told(
     if isolation == Isolation::Process {
         text = "installing runs native code, in a process of its own\n".to_owned();
     }
-    let (id, version, sha256) = (&file.meta.id, &file.meta.version, shown(&file.sha256));
+    let (id, version, sha256) = (&file.meta.id, &file.meta.version, shown_digest(&file.sha256));
     text += &format!("{id} {version}  sha256 {sha256}  signer {signer}  isolation {isolation}\n");
     if std::path::absolute(given).is_ok_and(|given| given != file.path) {
         text += &format!("from {}\n", file.path.display());
     }
-    if let Some(conformance) = &package.conformance {
-        text += &format!("conformance {}\n", conformance.verdict);
-    }
+    text += &match &package.conformance {
+        Some(conformance) => format!("conformance {}\n", conformance.verdict),
+        None => {
+            let named = if given.is_dir() { &*file.path } else { given };
+            format!("conformance none (ctxhost check {})\n", named.display())
+        }
+    };
     let lock = LockFile::read(config).map_err(|error| Failure::caller(error.to_string()))?;
     if let Some(old) = lock.as_ref().and_then(|lock| lock.pin(id)) {
-        let old_sha256 = shown(&old.sha256);
+        let old_sha256 = shown_digest(&old.sha256);
         text += &match old.sha256 == file.sha256 {
             true => "these bytes are pinned already\n".to_owned(),
             false => format!("{} {old_sha256} -> {version} {sha256}\n", old.version),
@@ -140,15 +143,21 @@ fn told(
     Ok(text)
 }
 
-fn done(installed: &InstalledEngine, config: &Path) -> String {
+fn done(installed: &InstalledEngine, place: &Place, given: Option<&Path>) -> String {
     let id = &installed.pin.id;
     let mut text = format!("pinned in {LOCK_NAME}\n");
     if installed.config_changed {
-        let name = config.file_name().unwrap_or(FILE_NAME.as_ref()).to_string_lossy();
-        text += &format!("{name}: [plugins.entries.{id}] path\n");
+        let name = place.config.file_name().unwrap_or(FILE_NAME.as_ref()).to_string_lossy();
+        let is_new = if installed.config_created { " is new" } else { "" };
+        text += &format!("{name}{is_new}: [plugins.entries.{id}] path\n");
     }
     if installed.released {
         text += "the quarantine of older builds is lifted\n";
+    }
+    let slot = place.settings.slot().configured;
+    if !stages(&slot).contains(&id.as_str()) {
+        let config = given.map(|path| format!(" --config {}", path.display())).unwrap_or_default();
+        text += &format!("next: ctxhost use {id}{config}\n");
     }
     text
 }

@@ -2,14 +2,15 @@
 
 use std::sync::Arc;
 
+use toml::Value;
+
 use crate::config::{Config, ConfigError};
 use crate::engine::{
-    Clock, Environment, Inspected, LEGACY, LiveEngine, LoadError, OpenError, RowError, check_row,
-    stages, state_folder,
+    Clock, Environment, Inspected, LEGACY, LiveEngine, OpenError, RowError, read_row, stages,
+    state_folder,
 };
-use crate::runtime::roster::{self, Roster, RosterError};
+use crate::runtime::roster::{Roster, RosterError};
 use crate::runtime::setup::failure_book;
-use crate::trust::LOCK_NAME;
 
 use super::failure::Failure;
 
@@ -29,8 +30,7 @@ pub(super) fn open_all(config: &Config, name: &str) -> Result<Vec<LiveEngine>, F
 
 /// Finds the engines of a name that may serve: of one engine, or of several in a row.
 pub(super) fn find_all(config: &Config, name: &str) -> Result<(), Failure> {
-    let names = stages(name);
-    check_row(&names).map_err(|row| unlisted(config, name, row_error(name, row)))?;
+    let names = read_row(name).map_err(|row| unlisted(config, name, row_error(name, row)))?;
     names.into_iter().try_for_each(|name| find(config, name).map(drop))
 }
 
@@ -65,32 +65,11 @@ pub(super) fn unopened(config: &Config, name: &str, error: OpenError) -> Failure
     {
         return ConfigError::engine_setting(config, id, key, &error.message).into();
     }
-    if let OpenError::Load(LoadError::HashMismatch { expected, found, .. }) = &error
-        && is_locked(config, name, expected)
-    {
-        let message = format!(
-            "{name}: file hash {} does not match {LOCK_NAME} {}; not loaded",
-            shown(found),
-            shown(expected)
-        );
-        return Failure::distrust(message);
-    }
     let failure = Failure::from(error);
     match place(config, &format!("plugins.entries.{name}.path")) {
         Some(place) => failure.hint(format!("{place} names this file for engine {name:?}")),
         None => failure,
     }
-}
-
-/// Whether the bytes that were expected are those of the lock.
-fn is_locked(config: &Config, name: &str, sha256: &str) -> bool {
-    let policy = roster::policy(config);
-    policy.lock().and_then(|lock| lock.pin(name)).is_some_and(|pin| pin.sha256 == sha256)
-}
-
-/// As much of a digest as people compare.
-pub(super) fn shown(sha256: &str) -> &str {
-    sha256.get(..12).unwrap_or(sha256)
 }
 
 /// Why a name leads to no engine: where the config forbids it, the line that does.
@@ -100,7 +79,9 @@ pub(super) fn unlisted(config: &Config, name: &str, error: RosterError) -> Failu
         RosterError::Refused { reason, .. } => {
             reason.split(' ').next().and_then(|key| place(config, key))
         }
-        RosterError::Unknown { .. } => place(config, &format!("plugins.entries.{name}")),
+        RosterError::Unknown { .. } => {
+            place(config, &format!("plugins.entries.{name}")).or_else(|| slot_of(config, name))
+        }
         RosterError::Row { .. } => None,
     };
     let failure = Failure::from(error);
@@ -108,6 +89,25 @@ pub(super) fn unlisted(config: &Config, name: &str, error: RosterError) -> Failu
         Some(place) => failure.hint(format!("see {place}")),
         None => failure,
     }
+}
+
+/// The line of the config that puts a name into a slot, alone or in a row.
+fn slot_of(config: &Config, name: &str) -> Option<String> {
+    let names = |written: &str| stages(written).contains(&name);
+    let at = |list: &str, number: usize| place(config, &format!("plugins.slots.{list}.{number}"));
+    let slots = &config.plugins.slots;
+    let in_slot = match &slots.context_engine {
+        Some(Value::String(text)) if names(text.trim()) => {
+            place(config, "plugins.slots.context_engine")
+        }
+        Some(Value::Array(row)) => row
+            .iter()
+            .position(|item| item.as_str().is_some_and(|text| names(text.trim())))
+            .and_then(|number| at("context_engine", number)),
+        _ => None,
+    };
+    let in_shadow = || slots.shadow.iter().position(|shadow| names(shadow));
+    in_slot.or_else(|| at("shadow", in_shadow()?))
 }
 
 /// `file:line` of a setting, where the config has it.

@@ -25,7 +25,8 @@ use crate::session::recording::{Recorded, UNKNOWN_MODEL};
 ///
 /// Reads Pi, Claude Code and Codex sessions and plain OpenAI or Anthropic message arrays; demo:coding and
 /// demo:mixed are sessions that come with the program. Nothing is written to a session and nothing leaves
-/// this machine, unless the config names a model for summaries.
+/// this machine, unless the config names a model for summaries. The config is that of --config, else the
+/// nearest of this folder, else the nearest of the session's; which one is said.
 #[derive(Debug, clap::Args)]
 pub(super) struct Replay {
     /// The sessions: files, or demo:NAME.
@@ -106,6 +107,7 @@ impl Replay {
         let model = recorded.session.model();
         let (mut setup, window) = source.setup(config, &roster, model, self.window)?;
         let names = self.engine_names(config, output)?;
+        setup.must_open = self.engine.is_some() || !self.engines.is_empty();
         let mut runs: Vec<Run> = Vec::new();
         for name in &names {
             let specs = roster.stack(config, name);
@@ -140,7 +142,7 @@ impl Replay {
         if let (Some(path), Some(report)) = (&self.report, reports.first()) {
             let page = render::html::page(report);
             std::fs::write(path, page).map_err(|error| {
-                Failure::caller(format!("cannot write {}: {error}", path.display()))
+                Failure::internal(format!("cannot write {}: {error}", path.display()))
             })?;
             output.remark(&format!("report {}", path.display()));
         }

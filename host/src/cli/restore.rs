@@ -7,7 +7,7 @@ use super::failure::Failure;
 use super::moment::now_ms;
 use super::named::for_shell;
 use super::output::Output;
-use super::render::phrase::grouped;
+use super::render::phrase::counted;
 use crate::history::{Restoration, TurnRange, Wanted, restoration};
 use crate::session::Session;
 
@@ -63,9 +63,6 @@ fn told(found: &Restoration) -> String {
         0 => String::new(),
         live => format!("; {live} still in context, not told twice"),
     };
-    let entries = match entries.len() {
-        1 => "1 entry".to_owned(),
-        number => format!("{number} entries"),
-    };
-    format!("{entries} brought back, {} tokens{live}", grouped(*tokens))
+    let entries = counted(entries.len() as u64, "entry");
+    format!("{entries} brought back, {}{live}", counted(*tokens, "token"))
 }

@@ -10,7 +10,7 @@ use ctxhost_engine_api::Role;
 use super::chat::{sessions_of, sessions_root, stored_id};
 use super::failure::Failure;
 use super::output::Output;
-use super::render::phrase::grouped;
+use super::render::phrase::counted;
 use super::setup;
 use crate::history::{compactions, turns};
 use crate::session::{Kept, Record, Session, SessionError};
@@ -90,8 +90,9 @@ fn summary(path: &str, session: Result<Session, SessionError>) -> String {
             let view = session.live(0).snapshot();
             let task = view.iter().find(|entry| entry.role() == Role::User);
             let began = task.map(|entry| first_line(entry.text())).unwrap_or_default();
-            let (entries, tokens) = (view.len(), grouped(view.total_tokens()));
-            format!("{path}\n  {entries} entries, {tokens} tokens: {began}\n")
+            let entries = counted(view.len() as u64, "entry");
+            let tokens = counted(view.total_tokens(), "token");
+            format!("{path}\n  {entries}, {tokens}: {began}\n")
         }
         Err(error) => format!("{path}\n  {error}\n"),
     }

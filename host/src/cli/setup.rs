@@ -37,6 +37,7 @@ pub(super) fn of(
         model: ModelRef { provider, id, window_tokens },
         law: config.law.clone(),
         on_error: config.plugins.on_engine_error,
+        must_open: false,
         legacy: roster.legacy(config),
         timeouts: config.timeouts.clone(),
         completer: completer(config)?,

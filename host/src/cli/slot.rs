@@ -1,22 +1,27 @@
 //! `ctxhost slot`: a canary for the context-engine slot, how it goes, and how it ends.
 
+mod place;
 mod status;
 
-use std::path::{Path, PathBuf};
+pub(super) use self::place::Place;
+
+use std::path::Path;
 use std::process::ExitCode;
 
-use super::config::nearest;
+use self::place::is_same;
 use super::failure::Failure;
 use super::opening;
 use super::output::Output;
-use super::use_engine::{Use, refuse_path};
-use crate::config::{Config, FILE_NAME, set_row};
-use crate::engine::{Clock, state_folder};
+use super::use_engine::{HOSTS_SWAP, Use, refuse_path};
+use crate::config::set_row;
 use crate::runtime::canary::guard::Guard;
-use crate::runtime::canary::{Canary, CanaryError, CanaryHome, Share, SlotState};
+use crate::runtime::canary::{Canary, CanaryError, Share};
 
 /// The name of the slot that canaries are for.
 const CONTEXT_ENGINE: &str = "context_engine";
+
+/// A slot that has no canaries, and no engine that could be swapped.
+const MEMORY: &str = "memory";
 
 /// The engine of the slot, and a canary beside it.
 #[derive(Debug, clap::Subcommand)]
@@ -72,44 +77,6 @@ impl Slot {
     }
 }
 
-/// A config and what is known of its slot.
-struct Place {
-    path: PathBuf,
-    config: Config,
-    home: CanaryHome,
-    now_ms: i64,
-}
-
-impl Place {
-    /// A canary is one of a config, since that is what hosts follow.
-    fn find(config_path: Option<&Path>) -> Result<Place, Failure> {
-        let missing = || {
-            Failure::caller(format!("no {FILE_NAME} here or above"))
-                .hint("`ctxhost use legacy` begins one")
-        };
-        let path = config_path.map(Path::to_owned).or_else(nearest).ok_or_else(missing)?;
-        let config = Config::load(&path)?;
-        let home = CanaryHome::of(&state_folder(), &path);
-        Ok(Place { path, config, home, now_ms: Clock::default().now_ms() })
-    }
-
-    /// The canary that is on.
-    fn canary(&self) -> Result<Option<Canary>, Failure> {
-        Ok(self.home.read()?.canary)
-    }
-
-    fn end(&self, canary: &Canary, promoted: bool, why: &str) -> Result<(), Failure> {
-        let before = self.config.slot().engine;
-        let end = |state: &mut SlotState| {
-            if state.end(&canary.run, promoted, why, self.now_ms) && promoted {
-                state.previous = Some(before);
-            }
-            Ok(())
-        };
-        Ok(self.home.change(end)?)
-    }
-}
-
 impl Set {
     fn run(self, config_path: Option<&Path>, output: &mut Output) -> Result<ExitCode, Failure> {
         let engine = self.engine()?;
@@ -118,27 +85,31 @@ impl Set {
         };
         let place = Place::find(config_path)?;
         refuse_path(&engine, &place.path)?;
-        let serving = place.config.slot().engine;
-        if engine == serving {
-            let message = format!("{engine:?} is in the slot already, for every session");
+        let serving = place.serving();
+        if serving.is_nobody() {
+            serving.explained(output);
+            let failure = Failure::caller("nobody serves in the slot, so there is no rest");
+            return Err(failure.hint("`ctxhost use ID` puts an engine there first"));
+        }
+        if is_same(&engine, serving.effective()) {
+            serving.explained(output);
+            return Err(Failure::caller(format!("{engine:?} serves every session already")));
+        }
+        if is_same(&engine, &place.engine()) {
+            let message = format!("{engine:?} is in the slot already");
             return Err(Failure::caller(message));
         }
         opening::find_all(&place.config, &engine)?;
         // Loading it proves that a host can, with its settings.
         opening::open_all(&place.config, &engine)?;
         let canary = Canary::begin(&engine, share, self.guards, self.bake, place.now_ms);
-        place.home.change(|state| match &state.canary {
-            Some(canary) => Err(CanaryError::Running { engine: canary.engine.clone() }),
-            None => {
-                state.canary = Some(canary.clone());
-                Ok(())
-            }
-        })?;
+        place.begin(&canary)?;
         let bake = status::time(canary.bake_ms);
         output.print(&format!(
-            "canary: {engine} on {share} of new sessions, {serving} on the rest; \
-             guard window {bake}\n",
+            "canary: {engine} on {share} of new sessions, {} on the rest; guard window {bake}\n",
+            serving.effective(),
         ))?;
+        serving.explained(output);
         if canary.guards.is_empty() {
             output.remark("no --guard: nothing rolls it back by itself");
         }
@@ -150,9 +121,15 @@ impl Set {
         match self.engine.as_slice() {
             [engine] => Ok(engine.clone()),
             [slot, engine] if slot == CONTEXT_ENGINE => Ok(engine.clone()),
+            [slot, ..] if slot == MEMORY => {
+                let message = format!("engines are put into {CONTEXT_ENGINE} alone");
+                Err(Failure::caller(message)
+                    .hint("who remembers is written in ctxhost.toml: [plugins.slots] memory"))
+            }
             [slot, ..] => {
-                let message = format!("no canary for a slot {slot:?}; name {CONTEXT_ENGINE}");
-                Err(Failure::caller(message))
+                let message = format!("{slot:?} is no slot; the one is {CONTEXT_ENGINE}");
+                Err(Failure::caller(message)
+                    .hint("several engines in a row are one word: mask+legacy"))
             }
             [] => Err(Failure::caller("name an engine")),
         }
@@ -162,39 +139,53 @@ impl Set {
 /// The config names the canary, and then it is none any more: a host that looks in between has both.
 fn promote(place: &Place, output: &mut Output) -> Result<(), Failure> {
     let canary = place.canary()?.ok_or(CanaryError::NotRunning)?;
-    let figures = place.home.figures(&canary.engine, &canary.run);
-    let before = place.config.slot().engine;
-    set_row(&place.path, &canary.engine)?;
-    place.end(&canary, true, "it was promoted")?;
-    output.print(&format!(
-        "{} 100%  (was {before}; {} of {} turns failed while it was tried)\n",
-        canary.engine, figures.failed_turns, figures.turns,
-    ))?;
+    let engine = &canary.engine;
+    opening::find_all(&place.config, engine)?;
+    opening::open_all(&place.config, engine)?;
+    let figures = place.home.figures(engine, &canary.run);
+    let was = place.serving();
+    set_row(&place.path, engine)?;
+    place.promoted(&canary, "it was promoted")?;
+    let tried = match figures.turns {
+        0 => String::new(),
+        turns => {
+            format!("; {} of {turns} turns failed while it was tried", figures.failed_turns)
+        }
+    };
+    output.print(&format!("{engine} 100%  (was {}{tried})\n{HOSTS_SWAP}\n", was.effective()))?;
+    if figures.turns == 0 {
+        output.remark("nothing was measured of it: it served no turn while it was tried");
+    }
     Ok(())
 }
 
 fn roll_back(place: &Place, output: &mut Output) -> Result<(), Failure> {
     let state = place.home.read()?;
-    let serving = place.config.slot().engine;
+    let serving = place.serving();
     if let Some(canary) = state.canary {
         let figures = place.home.figures(&canary.engine, &canary.run);
-        place.end(&canary, false, "by hand")?;
+        place.home.change(|state| Ok(state.end(&canary.run, false, "by hand", place.now_ms)))?;
         output.print(&format!(
-            "{serving} 100%  ({} sessions of {} keep their history)\n",
+            "{} 100%  ({} sessions of {} keep their history)\n",
+            serving.effective(),
             figures.sessions.len(),
             canary.engine,
         ))?;
+        serving.explained(output);
         return Ok(());
     }
-    let Some(previous) = state.previous else { return Err(CanaryError::NotRunning.into()) };
+    let previous = state.previous.ok_or(CanaryError::NothingBefore)?;
+    opening::find_all(&place.config, &previous)?;
     opening::open_all(&place.config, &previous)?;
     set_row(&place.path, &previous)?;
     place.home.change(|state| {
-        state.previous = None;
+        state.demote(place.now_ms);
         Ok(())
     })?;
-    output
-        .print(&format!("{previous} 100%  (was {serving}; all sessions keep their history)\n"))?;
+    output.print(&format!(
+        "{previous} 100%  (was {}; all sessions keep their history)\n{HOSTS_SWAP}\n",
+        serving.effective(),
+    ))?;
     Ok(())
 }
 

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use super::failure::Failure;
 use super::named::{Named, parse_compaction};
 use super::output::Output;
-use super::render::phrase::grouped;
+use super::render::phrase::counted;
 use crate::history::{self, Compacted, Measure, Undone};
 use crate::session::Session;
 
@@ -65,5 +65,6 @@ fn taken_back(compaction: &Compacted) -> String {
 
 fn measure(measure: &Measure) -> String {
     let Measure { digest, entries, tokens } = measure;
-    format!("sha256 {digest}, {entries} entries, {} tokens", grouped(*tokens))
+    let entries = counted(*entries as u64, "entry");
+    format!("sha256 {digest}, {entries}, {}", counted(*tokens, "token"))
 }

@@ -4,14 +4,22 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use super::config::nearest;
-use super::engines::effective;
+use super::engines::Serving;
 use super::failure::Failure;
 use super::opening;
 use super::output::Output;
+use super::slot::Place;
 use crate::config::{Config, FILE_NAME, set_row};
 use crate::engine::LiveEngine;
 use crate::runtime::roster::Roster;
 use crate::trust::State;
+
+/// What a change of the slot comes to.
+pub(super) const HOSTS_SWAP: &str = "hosts that run with this config swap to it between two turns";
+
+/// The same where the slot holds the engine already.
+const HOSTS_KEEP: &str =
+    "hosts that run with this config open it anew if its bytes or settings have changed";
 
 /// The setting that is changed.
 const SLOT: &str = "plugins.slots.context_engine";
@@ -45,16 +53,22 @@ impl Use {
                 return Err(unchanged(error.into(), &before));
             }
         };
+        let configured = before.slot().configured;
         let told: Vec<String> = engines.iter().map(|engine| told(&config, engine)).collect();
         let (noun, them) = if engines.len() == 1 { ("engine", "it") } else { ("engines", "them") };
         output.print(&format!(
             "{}: [plugins.slots] context_engine {}\n\
              effective {noun}: {} - checked by loading {them}\n\
-             hosts that run with this config swap to it between two turns\n",
+             {}\n",
             path.display(),
-            self.change(&before.slot().configured),
+            self.change(&configured),
             told.join(", then "),
+            if configured == self.engine { HOSTS_KEEP } else { HOSTS_SWAP },
         ))?;
+        // The slot is filled, whatever is the matter with the notes beside it.
+        if let Err(failure) = Place::of(&path, before).replaced_by(&self.engine, output) {
+            output.remark(&failure.to_string());
+        }
         Ok(ExitCode::SUCCESS)
     }
 
@@ -95,7 +109,7 @@ pub(super) fn refuse_path(engine: &str, config: &Path) -> Result<(), Failure> {
 /// What a refusal leaves as it was.
 fn unchanged(failure: Failure, config: &Config) -> Failure {
     let failure = match failure.is_distrust() {
-        true => failure.hint(format!("effective engine stays {}", effective(config))),
+        true => failure.hint(format!("effective engine stays {}", Serving::of(config).effective())),
         false => failure,
     };
     let old = config.slot().configured;

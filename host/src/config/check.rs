@@ -138,7 +138,7 @@ fn listing(table: &[String]) -> String {
 }
 
 /// The name that a slip of the finger was meant to be.
-pub(super) fn nearest<'a>(name: &str, names: &[&'a str]) -> Option<&'a str> {
+pub(crate) fn nearest<'a>(name: &str, names: &[&'a str]) -> Option<&'a str> {
     let likeness = |other: &str| strsim::jaro_winkler(&name.to_lowercase(), other);
     let best = names.iter().max_by(|a, b| likeness(a).total_cmp(&likeness(b)))?;
     (likeness(best) >= LIKENESS).then_some(*best)

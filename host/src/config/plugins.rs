@@ -188,10 +188,13 @@ impl Plugins {
     /// The engines that run beside the slot's own, without effect; a row of them is one of these. Those
     /// that may not be used are left out.
     pub(super) fn shadows(&self) -> Vec<String> {
-        let may_run = |name: &&String| {
-            stages(name).into_iter().all(|id| id == LEGACY || self.refusal(id).is_none())
-        };
+        let may_run = |name: &&String| self.shadow_refusal(name).is_none();
         self.slots.shadow.iter().filter(may_run).cloned().collect()
+    }
+
+    /// Why an engine, or one of a row, may not run in the shadow; `None` where all may.
+    pub fn shadow_refusal(&self, name: &str) -> Option<String> {
+        stages(name).into_iter().filter(|id| *id != LEGACY).find_map(|id| self.refusal(id))
     }
 
     /// The engine of the memory slot. Nothing remembers unless somebody asks for it.

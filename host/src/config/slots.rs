@@ -1,9 +1,9 @@
-//! The rules for lists of engines: how many, and each of them once.
+//! The rules for engines in a row and in the shadow: how many, and each of them once.
 
 use super::error::{ConfigError, Mistake};
 use super::places::{Place, Written};
 use super::{Origin, places};
-use crate::engine::{RowError, check_row, stages};
+use crate::engine::{RowError, check_row, read_row};
 
 /// Engines that run beside the slot's own, at most: each of them reads every request again.
 const MAX_SHADOWS: usize = 4;
@@ -13,8 +13,12 @@ pub(super) fn rules(origin: &Origin) -> Result<(), ConfigError> {
     let row = texts_in(origin, "context_engine");
     let names: Vec<&str> = row.iter().map(|(_, name)| *name).collect();
     if let Err(error) = check_row(&names) {
-        let help = "the stages of a stack stand in the order in which they read the session";
-        return Err(mistake(origin, culprit(&row, &error), &format!("a stack {error}"), help));
+        return Err(no_row(origin, culprit(&row, &error), &error));
+    }
+    for (place, name) in origin.places.iter().filter_map(slot_text) {
+        if let Err(error) = read_row(name) {
+            return Err(no_row(origin, Some(place), &error));
+        }
     }
     let shadows = texts_in(origin, "shadow");
     if let Some((place, _)) = shadows.get(MAX_SHADOWS) {
@@ -31,13 +35,28 @@ pub(super) fn rules(origin: &Origin) -> Result<(), ConfigError> {
             let message = format!("the shadow {name:?} is named twice");
             return Err(mistake(origin, Some(place), &message, "name it once"));
         }
-        if let Err(error) = check_row(&stages(name)) {
-            let message = format!("the shadow {name:?} {error}");
-            let help = "stages in a row are written as `mask+legacy`";
+        let row = match name.is_empty() {
+            true => Err("a blank shadow names no engine".to_owned()),
+            false => read_row(name)
+                .map_err(|error| format!("the shadow {name:?}: a row of engines {error}")),
+        };
+        if let Err(message) = row {
+            let help = "several in a row are written as `mask+legacy`";
             return Err(mistake(origin, Some(place), &message, help));
         }
     }
     Ok(())
+}
+
+/// What stands in the slot, where that is one text.
+fn slot_text(place: &Place) -> Option<(&Place, &str)> {
+    match (place.path.as_slice(), &place.value) {
+        ([plugins, slots, slot], Written::Text(text)) => {
+            let is_here = plugins == "plugins" && slots == "slots" && slot == "context_engine";
+            is_here.then_some((place, text.trim()))
+        }
+        _ => None,
+    }
 }
 
 /// The texts in a list of `[plugins.slots]`, with their places.
@@ -56,9 +75,15 @@ fn texts_in<'o>(origin: &'o Origin, list: &str) -> Vec<(&'o Place, &'o str)> {
 fn culprit<'o>(row: &[(&'o Place, &str)], error: &RowError) -> Option<&'o Place> {
     let at = match error {
         RowError::TooMany { .. } => row.len().checked_sub(1),
+        RowError::Blank => None,
         RowError::Twice { id } => row.iter().rposition(|(_, name)| name == id),
     };
     at.and_then(|at| row.get(at)).map(|(place, _)| *place)
+}
+
+fn no_row(origin: &Origin, place: Option<&Place>, error: &RowError) -> ConfigError {
+    let help = "the engines of a row stand in the order in which they read the session";
+    mistake(origin, place, &format!("a row of engines {error}"), help)
 }
 
 fn mistake(origin: &Origin, place: Option<&Place>, message: &str, help: &str) -> ConfigError {

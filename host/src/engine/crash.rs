@@ -11,8 +11,10 @@ use std::cell::Cell;
 use std::ffi::{c_int, c_void};
 use std::fs::File;
 use std::marker::PhantomData;
-use std::os::fd::{AsRawFd as _, RawFd};
+use std::os::fd::{AsRawFd as _, BorrowedFd, RawFd};
 use std::sync::{Arc, Once, OnceLock};
+
+use ctxhost_engine_api::border::{OnThread, on_new_threads};
 
 /// What a line about the end of a process begins with.
 pub(super) const MARK: &str = "died:";
@@ -39,6 +41,7 @@ pub(super) fn watch() {
         for (signal, before) in FATAL.iter().zip(&BEFORE) {
             install(*signal, before);
         }
+        on_new_threads(inherit);
         // SAFETY: `on_exit` is a function of this program, which is never unloaded.
         let _ = unsafe { libc::atexit(on_exit) };
     });
@@ -75,6 +78,17 @@ pub(super) fn leave() {
     NOTE.set(NONE);
 }
 
+/// A call of a C engine runs on a thread of its own: it carries the note of the one that starts it.
+fn inherit() -> OnThread {
+    let note = NOTE.get();
+    // SAFETY: a descriptor that stands in NOTE is open.
+    let note = (note != NONE).then(|| unsafe { BorrowedFd::borrow_raw(note) });
+    // A descriptor of its own, since the call may outlive the lane.
+    let own = note.and_then(|note| note.try_clone_to_owned().ok());
+    let own = own.map(|own| Arc::new(File::from(own)));
+    Box::new(move || Box::new(own.as_ref().map(enter)))
+}
+
 fn install(signal: c_int, before: &OnceLock<libc::sigaction>) {
     // SAFETY: all zeros is a valid `sigaction`; every field that matters is set below.
     let mut ours: libc::sigaction = unsafe { std::mem::zeroed() };
@@ -105,8 +119,9 @@ extern "C" fn on_signal(signal: c_int, info: *mut libc::siginfo_t, _context: *mu
         // SAFETY: the structure was filled by `sigaction` itself; the call is safe in a handler.
         unsafe { libc::sigaction(signal, before, std::ptr::null_mut()) };
     }
-    if code <= 0 {
-        // What was sent does not come again by itself, as a fault does. It waits until we return.
+    if code <= 0 || signal == libc::SIGTRAP {
+        // A fault comes again by itself when its instruction does. What was sent does not, and behind a
+        // trap the next instruction would run. It waits until we return.
         // SAFETY: `raise` is safe in a handler.
         unsafe { libc::raise(signal) };
     }
@@ -125,5 +140,51 @@ fn say(parts: &[&[u8]]) {
     for part in parts {
         // SAFETY: the descriptor is kept open while it stands in NOTE; the bytes live through the call.
         let _ = unsafe { libc::write(note, part.as_ptr().cast(), part.len()) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::process::ExitStatusExt as _;
+    use std::process::{Command, Stdio};
+
+    use super::*;
+
+    /// Where the child of the test below writes its note.
+    const NOTE_PATH: &str = "CTXHOST_TEST_NOTE";
+
+    /// No test by itself: what the one below starts again, and what does not come back.
+    #[test]
+    fn steps_on_a_trap_where_it_is_told_to() {
+        let Some(path) = std::env::var_os(NOTE_PATH) else { return };
+        watch();
+        let note = File::create(path).unwrap();
+        stay(&note);
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: it raises SIGTRAP on this thread, and that is what is tested.
+        unsafe {
+            std::arch::asm!("int3");
+        }
+        #[cfg(target_arch = "aarch64")]
+        // SAFETY: as above.
+        unsafe {
+            std::arch::asm!("brk #0");
+        }
+    }
+
+    #[test]
+    fn who_steps_on_a_trap_ends_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let note = folder.path().join("note");
+        let me = "engine::crash::tests::steps_on_a_trap_where_it_is_told_to";
+        let status = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", me])
+            .env(NOTE_PATH, &note)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .status()
+            .unwrap();
+        assert_eq!(status.signal(), Some(libc::SIGTRAP));
+        assert_eq!(std::fs::read_to_string(note).unwrap(), "died: signal 05\n");
     }
 }

@@ -94,6 +94,9 @@ pub struct Environment {
     /// What engines did to hosts of this machine, and where what they do is written down; `None`
     /// forgets it with the process.
     pub failures: Option<Arc<FailureBook>>,
+    /// Whether engines fail for themselves: the book holds them and learns of hosts that they took down,
+    /// but not of calls that failed.
+    pub fail_alone: bool,
     delegate: Arc<OnceLock<Weak<dyn Delegate>>>,
 }
 
@@ -109,6 +112,7 @@ impl Environment {
             sessions: None,
             completer: None,
             failures: None,
+            fail_alone: false,
             delegate: Arc::default(),
         }
     }
@@ -121,6 +125,11 @@ impl Environment {
     /// The engine that compacts for those that delegate, while it lives.
     pub(super) fn delegate(&self) -> Option<Arc<dyn Delegate>> {
         self.delegate.get().and_then(Weak::upgrade)
+    }
+
+    /// Where failed calls are written down; `None` forgets them with the process.
+    pub fn kept_failures(&self) -> Option<Arc<FailureBook>> {
+        self.failures.clone().filter(|_| !self.fail_alone)
     }
 
     /// What this host can do.

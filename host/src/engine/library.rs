@@ -23,7 +23,7 @@ use std::path::{Path, PathBuf};
 
 use ctxhost_engine_api::border::{
     ABI_MAJOR, AdmitError, C_ROOT_SYMBOL, Door, EngineDoor, META_BYTES, Meta, ROOT_SYMBOL,
-    decode_meta, magic,
+    decode_meta, is_id, magic,
 };
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 use object::{Object as _, ObjectSection as _, ObjectSegment as _};
@@ -78,7 +78,12 @@ pub enum LoadError {
         bytes: u64,
     },
     /// Its bytes are not the ones that were pinned.
-    #[error("{} has sha256 {found}, but {expected} is pinned; not loaded", path.display())]
+    #[error(
+        "{}: file hash {} does not match the pinned {}; not loaded",
+        path.display(),
+        shown_digest(found),
+        shown_digest(expected)
+    )]
     HashMismatch {
         /// The file.
         path: PathBuf,
@@ -111,6 +116,17 @@ pub enum LoadError {
         /// The file.
         path: PathBuf,
     },
+    /// What it calls its engine is no id. Ids become parts of paths.
+    #[error(
+        "{} calls its engine {id:?}, which is no id; an id is lower-case letters, digits and hyphens, 64 at most, and begins with no hyphen",
+        path.display()
+    )]
+    BadId {
+        /// The file.
+        path: PathBuf,
+        /// What its metadata says.
+        id: String,
+    },
     /// It holds more than one engine.
     #[error("{} holds {count} engines; a library exports exactly one", path.display())]
     SeveralEngines {
@@ -120,7 +136,10 @@ pub enum LoadError {
         count: usize,
     },
     /// It was built for another major of the ABI.
-    #[error("{} was built for engine ABI {theirs}, this host speaks {ABI_MAJOR}; nothing of it was run", path.display())]
+    #[error(
+        "{} was built for engine ABI {theirs}, this host speaks {ABI_MAJOR}; rebuild it with ctxhost-engine-api {ABI_MAJOR}.x",
+        path.display()
+    )]
     WrongMajor {
         /// The file.
         path: PathBuf,
@@ -179,6 +198,11 @@ pub enum LoadError {
         /// What it answered.
         running: String,
     },
+}
+
+/// As much of a digest as people compare.
+pub fn shown_digest(sha256: &str) -> &str {
+    sha256.get(..12).unwrap_or(sha256)
 }
 
 /// A library that was read and checked but not loaded.
@@ -384,7 +408,8 @@ fn find_meta(path: &Path, image: &[u8]) -> Result<Meta, LoadError> {
     let mut metas: Vec<Meta> = found.filter_map(|at| decode_meta(block(at)?)).collect();
     match (metas.pop(), metas.len()) {
         (None, _) => Err(LoadError::NoMetadata { path: path.into() }),
-        (Some(meta), 0) => Ok(meta),
+        (Some(meta), 0) if is_id(&meta.id) => Ok(meta),
+        (Some(meta), 0) => Err(LoadError::BadId { path: path.into(), id: meta.id }),
         (Some(_), more) => Err(LoadError::SeveralEngines { path: path.into(), count: more + 1 }),
     }
 }
@@ -394,8 +419,8 @@ fn check_build(path: &Path, meta: &Meta) -> Result<(), LoadError> {
         Door::Rust => Meta::ours(),
         Door::C => Meta::ours_in_c(),
     };
-    if meta.abi_major != ABI_MAJOR {
-        return Err(LoadError::WrongMajor { path: path.into(), theirs: meta.abi_major });
+    if let Some(theirs) = meta.majors().into_iter().find(|major| *major != ABI_MAJOR) {
+        return Err(LoadError::WrongMajor { path: path.into(), theirs });
     }
     let pairs = [
         (format!("target {}", meta.target), format!("target {}", ours.target)),

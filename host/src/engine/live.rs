@@ -75,6 +75,14 @@ impl LiveEngine {
         self.seat.worker()
     }
 
+    /// Whether this error is the end of one call and not of the engine: its process died over what is
+    /// not asked twice, and another one takes over.
+    pub(crate) fn lost_one_call(&self, operation: &str, error: &EngineError) -> bool {
+        let is_asked_once =
+            matches!(operation, "compact" | "after_turn" | "maintain" | "on_subagent_ended");
+        is_asked_once && error.kind == ErrorKind::Dead && self.seat.may_start_another()
+    }
+
     /// Whether one of this process's threads hangs in a call of it that was given up.
     pub fn lost_a_thread(&self) -> bool {
         self.seat.lost_a_thread()

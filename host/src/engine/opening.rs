@@ -46,11 +46,19 @@ pub enum OpenError {
         /// The name in the file.
         found: String,
     },
+    /// Its bytes are not the ones that were found good.
+    #[error("{name}: {what}")]
+    Changed {
+        /// The engine, or its file.
+        name: String,
+        /// Both digests, whose word the pin is, and the way out.
+        what: String,
+    },
     /// The operator wants it refused.
-    #[error("engine {id:?} is not loaded: {reason}")]
+    #[error("engine {name:?} is not loaded: {reason}")]
     Distrusted {
-        /// The engine.
-        id: String,
+        /// The engine, or its file.
+        name: String,
         /// Why, and what would change it.
         reason: String,
     },

@@ -38,8 +38,15 @@ pub struct Quarantine {
 #[derive(Debug)]
 struct Inmate {
     record: QuarantineRecord,
-    /// It stands in the book, so that somebody else may strike it out there.
-    in_book: bool,
+    /// It was written down, so that somebody else may release it.
+    noted: Option<Noted>,
+}
+
+/// What the book said when an engine was written down.
+#[derive(Clone, Copy, Debug)]
+struct Noted {
+    /// When it had been released last: that word was about earlier failures.
+    released_at_ms: Option<i64>,
 }
 
 impl Quarantine {
@@ -60,15 +67,15 @@ impl Quarantine {
         if records.contains_key(&record.id) {
             return;
         }
-        let in_book = self.write_down(&record);
-        records.insert(record.id.clone(), Inmate { record, in_book });
+        let noted = self.write_down(&record);
+        records.insert(record.id.clone(), Inmate { record, noted });
     }
 
-    /// Why an engine is in; `None` when it is not, or when it was released in the book.
+    /// Why an engine is in; `None` when it is not, or when somebody released it in the book since.
     pub fn reason(&self, id: &str) -> Option<QuarantineRecord> {
         let mut records = self.records();
         let inmate = records.get(id)?;
-        if inmate.in_book && self.was_released(&inmate.record) {
+        if inmate.noted.is_some_and(|noted| self.was_released(id, noted)) {
             tracing::warn!(engine = id, "engine released from quarantine");
             records.remove(id);
             return None;
@@ -79,31 +86,29 @@ impl Quarantine {
     /// Lets an engine out, everywhere, and answers why it was in.
     pub fn lift(&self, id: &str) -> Option<QuarantineRecord> {
         let inmate = self.records().remove(id)?;
-        if let Some(book) = self.book.as_ref().filter(|_| inmate.in_book)
+        if let Some(book) = self.book.as_ref().filter(|_| inmate.noted.is_some())
             && let Err(error) = book.release(id)
         {
-            tracing::warn!(engine = id, %error, "the book of failures still holds it");
+            tracing::warn!(engine = id, %error, "still in quarantine: its record cannot be struck out");
         }
         Some(inmate.record)
     }
 
-    fn write_down(&self, record: &QuarantineRecord) -> bool {
-        let Some(book) = self.book.as_ref().filter(|_| record.bytes.is_some()) else {
-            return false;
-        };
+    fn write_down(&self, record: &QuarantineRecord) -> Option<Noted> {
+        let book = self.book.as_ref().filter(|_| record.bytes.is_some())?;
         match book.failed(record) {
-            Ok(()) => true,
+            Ok(released_at_ms) => Some(Noted { released_at_ms }),
             Err(error) => {
                 tracing::warn!(engine = record.id, %error, "quarantine not written down");
-                false
+                None
             }
         }
     }
 
     /// A book that cannot be read releases nobody.
-    fn was_released(&self, record: &QuarantineRecord) -> bool {
-        let (Some(book), Some(bytes)) = (&self.book, &record.bytes) else { return false };
-        matches!(book.record(&record.id, bytes), Ok(None))
+    fn was_released(&self, id: &str, noted: Noted) -> bool {
+        let released_at = self.book.as_ref().and_then(|book| book.released_at(id).ok()?);
+        released_at > noted.released_at_ms
     }
 
     fn records(&self) -> MutexGuard<'_, BTreeMap<String, Inmate>> {

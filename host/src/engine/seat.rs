@@ -59,6 +59,14 @@ impl Seat {
         }
     }
 
+    /// Whether a process of its own that died has another one behind it.
+    pub(super) fn may_start_another(&self) -> bool {
+        match self {
+            Seat::Near { .. } => false,
+            Seat::Far(far) => far.may_start_another(),
+        }
+    }
+
     /// The process it sits in, where that is one of its own.
     pub(super) fn worker(&self) -> Option<WorkerFacts> {
         match self {

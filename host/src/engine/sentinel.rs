@@ -1,7 +1,7 @@
 //! Which engines of files run in which process, noted so that a crash can be laid at the right door.
 //!
 //! ```text
-//!  before load ─► running/<pid>-<n>, locked: which engine, which bytes
+//!  before load ─► running/<pid>-<n>-<random>, locked: which engine, which bytes
 //!  load, create, calls ─► one word each, when they begin
 //!  a fatal signal on a thread that runs the engine ─► one word more, see `crash`
 //!  orderly end ─► the note is removed
@@ -28,6 +28,9 @@ use super::quarantine::book::FailureBook;
 /// Names that begin so are notes in the making.
 const STAGING_PREFIX: &str = ".new-";
 
+/// How many notes this process has set.
+static NOTES: AtomicU64 = AtomicU64::new(0);
+
 /// The note of one engine in this process.
 #[derive(Debug)]
 pub(super) struct Sentinel {
@@ -51,7 +54,6 @@ impl Sentinel {
     ///
     /// When the note cannot be written.
     pub(super) fn set(book: &FailureBook, id: &str, sha256: &str) -> io::Result<Sentinel> {
-        static NOTES: AtomicU64 = AtomicU64::new(0);
         crash::watch();
         let folder = book.running();
         private_folder(&folder)?;
@@ -63,8 +65,11 @@ impl Sentinel {
         staged.write_all(b"\n")?;
         // Locked before it has its name, so that nobody takes it for that of a dead process.
         staged.as_file().lock()?;
-        let path = folder.join(format!("{pid}-{number}"));
-        let file = staged.persist(&path).map_err(|error| error.error)?;
+        // Several containers may share this folder, and each of them counts its processes from 1.
+        let name = staged.path().file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let random = name.trim_start_matches(STAGING_PREFIX);
+        let path = folder.join(format!("{pid}-{number}-{random}"));
+        let file = staged.persist_noclobber(&path).map_err(|error| error.error)?;
         Ok(Sentinel { file: Arc::new(file), path })
     }
 

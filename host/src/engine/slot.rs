@@ -24,7 +24,6 @@ pub use self::error::{OnEngineError, SlotError};
 pub use self::served::{Served, Serving};
 pub use self::troubles::{TroubleCounter, Troubles};
 
-use self::retirement::let_go;
 use super::environment::Environment;
 use super::live::LiveEngine;
 use super::quarantine::{Quarantine, QuarantineRecord};
@@ -103,7 +102,7 @@ impl Slot {
             chosen: None,
             legacy: bundled,
             on_error,
-            quarantine: Quarantine::with(environment.failures.clone()),
+            quarantine: Quarantine::with(environment.kept_failures()),
             clock: environment.clock.clone(),
             troubles: TroubleCounter::default(),
             retired: CancellationToken::new(),
@@ -175,12 +174,16 @@ impl Slot {
         let began = Instant::now();
         self.refuse_while_quarantined("compact")?;
         let engine = self.at_work();
-        let first = self.unless_retired(engine.compact(view.clone(), request.clone())).await;
-        let (answer, engine) = match first.unwrap_or_else(|| Err(let_go())) {
-            Ok(Compaction::Delegate) if !self.is_bundled(engine) => {
+        let first = match self.is_bundled(engine) {
+            true => None,
+            false => self.unless_retired(engine.compact(view.clone(), request.clone())).await,
+        };
+        let (answer, engine) = match first {
+            // None: it is the bundled one, or it was let go under the call.
+            None | Some(Ok(Compaction::Delegate)) => {
                 (self.legacy.compact(view.clone(), request).await, &self.legacy)
             }
-            other => (other, engine),
+            Some(other) => (other, engine),
         };
         let error = match answer {
             Ok(value) => return Ok(self.served(engine, value, began.elapsed())),
@@ -188,7 +191,9 @@ impl Slot {
         };
         if is_breakage(error.kind) && !self.is_bundled(engine) {
             self.troubles.failure();
-            self.put_in_quarantine("compact", &error.message);
+            if !engine.lost_one_call("compact", &error) {
+                self.put_in_quarantine("compact", &error.message);
+            }
         }
         Err(SlotError::engine(engine.id(), "compact", error))
     }
@@ -229,6 +234,7 @@ impl Slot {
         F: Future<Output = Result<T>>,
     {
         let began = Instant::now();
+        let mut lost = None;
         if let Some(chosen) = self.chosen_at_work() {
             match self.unless_retired(ask(chosen.clone())).await {
                 // It was let go under the call; the bundled engine answers.
@@ -240,7 +246,12 @@ impl Slot {
                         error.message += "; its thread hangs";
                     }
                     self.troubles.failure();
-                    self.put_in_quarantine(operation, &error.message);
+                    if chosen.lost_one_call(operation, &error) {
+                        tracing::warn!(engine = chosen.id(), operation, %error, "a call is lost");
+                        lost = Some(format!("{} lost {operation}: {}", chosen.id(), error.message));
+                    } else {
+                        self.put_in_quarantine(operation, &error.message);
+                    }
                     if self.on_error == OnEngineError::Fail {
                         return Err(SlotError::engine(chosen.id(), operation, error));
                     }
@@ -249,7 +260,10 @@ impl Slot {
         }
         self.refuse_while_quarantined(operation)?;
         match ask(self.legacy.clone()).await {
-            Ok(value) => Ok(self.served(&self.legacy, value, began.elapsed())),
+            Ok(value) => {
+                let served = self.served(&self.legacy, value, began.elapsed());
+                Ok(Served { fallback: lost.or(served.fallback), ..served })
+            }
             Err(error) if is_answer(error.kind) => Err(SlotError::answer(error)),
             Err(error) => Err(SlotError::engine(self.legacy.id(), operation, error)),
         }

@@ -7,7 +7,7 @@ use ctxhost_engine_api::border::EngineDoor;
 use serde_json::Value;
 
 use super::lane::Isolation;
-use super::library::{Inspected, inspect_pinned};
+use super::library::{Inspected, LoadError, inspect_pinned, shown_digest};
 use super::opening::OpenError;
 use super::worker::WorkerSettings;
 
@@ -53,6 +53,43 @@ impl std::fmt::Debug for LinkedEngine {
     }
 }
 
+/// Whose word it is that an engine's file has these bytes, and no others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PinnedBy {
+    /// Whoever opens it.
+    #[default]
+    Caller,
+    /// `ctxhost.lock`.
+    Lock,
+    /// `sha256` in its entry of the config.
+    Entry,
+    /// A signature that was found good.
+    Signature,
+}
+
+impl PinnedBy {
+    /// What is told of a file that has other bytes, and the way out. Digests in hex.
+    pub fn changed(self, id: &str, expected: &str, found: &str) -> String {
+        let (by, way_out) = match self {
+            PinnedBy::Caller => ("the pinned", "put the pinned file back".to_owned()),
+            PinnedBy::Lock => (
+                "ctxhost.lock",
+                format!(
+                    "`ctxhost install FILE` with the file it came from puts it right, \
+                     `ctxhost uninstall {id}` takes it away"
+                ),
+            ),
+            PinnedBy::Entry => (
+                "the sha256 of its entry",
+                "put the file back, or mend that sha256 if these bytes are good".to_owned(),
+            ),
+            PinnedBy::Signature => ("the signed", "put the signed file back".to_owned()),
+        };
+        let (found, expected) = (shown_digest(found), shown_digest(expected));
+        format!("file hash {found} does not match {by} {expected}; not loaded; {way_out}")
+    }
+}
+
 /// What to open.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EngineSpec {
@@ -62,6 +99,8 @@ pub struct EngineSpec {
     pub source: Source,
     /// SHA-256 the file must have, in hex.
     pub sha256: Option<String>,
+    /// Whose word that is; for messages.
+    pub pinned_by: PinnedBy,
     /// Why the file must not be loaded, whatever it holds; `None` where nothing speaks against it.
     pub distrust: Option<String>,
     /// How far it is kept from the host.
@@ -79,6 +118,7 @@ impl EngineSpec {
             id: id.into(),
             source: Source::Bundled,
             sha256: None,
+            pinned_by: PinnedBy::Caller,
             distrust: None,
             isolation: Isolation::Inline,
             worker: WorkerSettings::default(),
@@ -93,6 +133,7 @@ impl EngineSpec {
             id: E::INFO.id.into(),
             source: Source::Linked(linked),
             sha256: None,
+            pinned_by: PinnedBy::Caller,
             distrust: None,
             isolation: Isolation::Lane,
             worker: WorkerSettings::default(),
@@ -106,6 +147,7 @@ impl EngineSpec {
             id: id.into(),
             source: Source::File(path.into()),
             sha256: None,
+            pinned_by: PinnedBy::Caller,
             distrust: None,
             isolation: Isolation::Lane,
             worker: WorkerSettings::default(),
@@ -126,12 +168,26 @@ impl EngineSpec {
         }
     }
 
+    /// Its id, or the file of one that was named by its path.
+    fn name(&self, path: &Path) -> String {
+        if self.id.is_empty() { path.display().to_string() } else { self.id.clone() }
+    }
+
     /// The file of an engine that may be loaded, and that is the one it should be.
     pub(super) fn checked(&self, path: &Path) -> Result<Inspected, OpenError> {
+        // What cannot be read says so itself; whatever can be is held against what is known of it.
+        let inspected =
+            inspect_pinned(path, self.sha256.as_deref()).map_err(|error| match error {
+                LoadError::HashMismatch { expected, found, .. } => {
+                    let what = self.pinned_by.changed(&self.id, &expected, &found);
+                    OpenError::Changed { name: self.name(path), what }
+                }
+                other => other.into(),
+            })?;
         if let Some(reason) = &self.distrust {
-            return Err(OpenError::Distrusted { id: self.id.clone(), reason: reason.clone() });
+            let reason = reason.clone();
+            return Err(OpenError::Distrusted { name: self.name(path), reason });
         }
-        let inspected = inspect_pinned(path, self.sha256.as_deref())?;
         if self.id.is_empty() || self.id == inspected.meta.id {
             return Ok(inspected);
         }

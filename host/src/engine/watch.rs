@@ -83,7 +83,7 @@ impl Watch {
     pub(super) fn failed(&self, operation: &str, error: &EngineError, environment: &Environment) {
         let is_breakage =
             matches!(error.kind, ErrorKind::Panicked | ErrorKind::Deadline | ErrorKind::Dead);
-        let Some(book) = environment.failures.as_ref().filter(|_| is_breakage) else { return };
+        let Some(book) = environment.kept_failures().filter(|_| is_breakage) else { return };
         let record = QuarantineRecord {
             id: self.id.clone(),
             bytes: self.bytes.clone(),

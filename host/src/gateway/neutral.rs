@@ -116,12 +116,15 @@ async fn retrieve(
             traffic::json(StatusCode::OK, body.to_string().into())
         }
         Ok(Ok(None)) => {
-            let message = format!("no original has the hash {hash}; it was never kept here, or was cleared away");
+            let message = format!(
+                "no original has the hash {hash}; it was never kept here, or was cleared away"
+            );
             complaint(DIALECT, StatusCode::NOT_FOUND, &message)
         }
         Ok(Err(error)) => {
             tracing::error!(%error, hash, "an original cannot be read");
-            let message = format!("the original of {hash} cannot be read; the gateway's log says why");
+            let message =
+                format!("the original of {hash} cannot be read; the gateway's log says why");
             complaint(DIALECT, StatusCode::INTERNAL_SERVER_ERROR, &message)
         }
         Err(error) => {

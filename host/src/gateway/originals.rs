@@ -89,7 +89,8 @@ pub(super) fn narrowed(text: &str, query: &str) -> String {
     if words.is_empty() {
         return text.to_owned();
     }
-    let ranked = pieces(text).into_iter().map(|piece| (rank(&piece.to_lowercase(), &query, &words), piece));
+    let ranked =
+        pieces(text).into_iter().map(|piece| (rank(&piece.to_lowercase(), &query, &words), piece));
     let ranked: Vec<(u8, &str)> = ranked.collect();
     let best = ranked.iter().map(|(rank, _)| *rank).max().unwrap_or_default();
     if best == 0 {

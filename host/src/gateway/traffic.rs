@@ -73,7 +73,7 @@ const OUR_HEADERS: &str = "x-ctxhost-";
 /// Answers a request, whatever it is.
 pub(super) async fn answer(house: Arc<House>, request: Request<Body>) -> Response<Body> {
     let dialect = dialect_of(request.uri(), request.headers());
-    if request.headers().contains_key(UPGRADE) {
+    if asks_for_websocket(request.headers()) {
         return no_upgrade(dialect);
     }
     let Ok(place) = house.places.clone().try_acquire_owned() else {
@@ -88,6 +88,12 @@ pub(super) async fn answer(house: Arc<House>, request: Request<Body>) -> Respons
 pub(super) fn too_busy(dialect: DialectName) -> Response<Body> {
     let message = "the gateway has too much to do; come again in a second";
     complaint(dialect, StatusCode::SERVICE_UNAVAILABLE, message)
+}
+
+/// Other upgrades are offers, and an answer without them declines.
+fn asks_for_websocket(headers: &HeaderMap) -> bool {
+    let offers = headers.get_all(UPGRADE).iter().filter_map(|value| value.to_str().ok());
+    offers.into_iter().any(|offer| offer.to_ascii_lowercase().contains("websocket"))
 }
 
 /// WebSockets are not spoken: clients that hear so fall back to streams.

@@ -56,18 +56,7 @@ fn fold(session: &mut Session, kept: u64, summary: &str) -> String {
 
 fn compact(session: &mut Session, plan: &Plan) -> String {
     let view = session.live(0).snapshot();
-    let compaction = NewCompaction {
-        plan,
-        view: &view,
-        tokens_before: view.total_tokens(),
-        tokens_after: 7,
-        engine: "window".to_owned(),
-        engine_version: "0.1.0".to_owned(),
-        trigger: "manual".to_owned(),
-        timestamp_ms: Some(9_000),
-        extra_details: Value::Null,
-    };
-    session.compact(compaction).unwrap()
+    session.compact(NewCompaction::of_tests(plan, &view)).unwrap()
 }
 
 fn texts(session: &Session) -> Vec<String> {

@@ -129,6 +129,25 @@ impl SlotState {
         self.ended = Some(Ended { run, engine, promoted, why, at_ms });
         true
     }
+
+    /// Ends the canary as the engine of the slot, which held `before`. What cannot be told any more,
+    /// because the config names the canary already, is not made up.
+    pub fn promote(&mut self, run: &str, before: &str, why: &str, at_ms: i64) {
+        if self.end(run, true, why, at_ms) {
+            let engine = self.ended.as_ref().map(|ended| ended.engine.as_str());
+            self.previous = (engine != Some(before)).then(|| before.to_owned());
+        }
+    }
+
+    /// The promotion is taken back: what the slot held before it is there again.
+    pub fn demote(&mut self, at_ms: i64) {
+        self.previous = None;
+        if let Some(ended) = self.ended.as_mut().filter(|ended| ended.promoted) {
+            ended.promoted = false;
+            ended.why = "by hand, after it was promoted".into();
+            ended.at_ms = at_ms;
+        }
+    }
 }
 
 /// A figure as people read it: whole, or with up to three decimals.
@@ -176,6 +195,29 @@ mod tests {
         assert!(!state.end(&run, true, "late", 8));
         let ended = state.ended.unwrap();
         assert_eq!((ended.why.as_str(), ended.at_ms, ended.promoted), ("guard", 7, false));
+    }
+
+    #[test]
+    fn a_promotion_remembers_another_engine_and_can_be_taken_back() {
+        let canary = canary("10%");
+        let run = canary.run.clone();
+        let on = SlotState { canary: Some(canary), ..SlotState::default() };
+        let promoted = |before: &str| {
+            let mut state = SlotState { previous: Some("older".into()), ..on.clone() };
+            state.promote(&run, before, "it was promoted", 7);
+            state
+        };
+        assert_eq!(promoted("mask").previous, None, "nobody knows what the slot held before");
+        let mut state = promoted("legacy");
+        assert_eq!(state.previous.as_deref(), Some("legacy"));
+        assert!(state.ended.as_ref().unwrap().promoted);
+        state.demote(9);
+        let ended = state.ended.unwrap();
+        assert_eq!((ended.promoted, ended.at_ms, state.previous), (false, 9, None));
+        assert!(ended.why.contains("after it was promoted"), "{}", ended.why);
+        let mut other = on.clone();
+        other.promote("another", "legacy", "", 7);
+        assert_eq!(other, on, "it has ended already");
     }
 
     #[test]

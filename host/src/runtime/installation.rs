@@ -59,6 +59,8 @@ pub struct InstalledEngine {
     pub lock: PathBuf,
     /// Whether the config had to be changed.
     pub config_changed: bool,
+    /// Whether it was not there before.
+    pub config_created: bool,
     /// Whether an older build was in quarantine, which this one is not.
     pub released: bool,
 }
@@ -78,8 +80,8 @@ impl Installation<'_> {
         let settings = self.settings()?;
         let folder = self.folder(&settings);
         let held = LockFile::hold(self.config)?;
-        let mut lock = held.lock()?;
-        let before = lock.clone();
+        let before = held.lock()?;
+        let mut lock = before.clone().unwrap_or_default();
         let path = folder.put(package)?;
         let pin = Pin {
             id: id.clone(),
@@ -93,21 +95,20 @@ impl Installation<'_> {
         };
         let old = lock.put(pin.clone());
         let is_new = old.as_ref().is_none_or(|old| old.file != path);
-        let take_back = || if is_new { folder.remove(&path) } else { Ok(()) };
-        if let Err(error) = held.write(&lock) {
-            take_back()?;
-            return Err(error.into());
-        }
-        let edit = match self.enter(id, &path, &file.sha256) {
-            Ok(edit) => edit,
-            Err(error) => {
-                held.write(&before)?;
-                take_back()?;
-                return Err(error.into());
+        let is_new_config = !self.config.exists();
+        let entered = held.write(&lock).map_err(InstallationError::from).and_then(|()| {
+            self.enter(id, &path, &file.sha256).map_err(|error| {
+                let restored = held.restore(before.as_ref());
+                restored.err().map_or_else(|| error.into(), InstallationError::from)
+            })
+        });
+        let edit = entered.inspect_err(|_| {
+            if is_new {
+                clear_away(&folder, &path);
             }
-        };
+        })?;
         if let Some(old) = old.as_ref().filter(|old| old.file != path) {
-            folder.remove(&old.file)?;
+            clear_away(&folder, &old.file);
         }
         // Whoever installs another build answers for it; the old one's failures are not its own.
         let released = self.failures.forget_others(id, &file.sha256);
@@ -116,6 +117,7 @@ impl Installation<'_> {
             old,
             lock: held.path().to_owned(),
             config_changed: edit.changed,
+            config_created: is_new_config && edit.changed,
             released: released.is_ok_and(|records| !records.is_empty()),
         })
     }
@@ -128,7 +130,7 @@ impl Installation<'_> {
     pub fn uninstall(&self, id: &str) -> Result<Pin, InstallationError> {
         let folder = self.folder(&self.settings()?);
         let held = LockFile::hold(self.config)?;
-        let mut lock = held.lock()?;
+        let mut lock = held.lock()?.unwrap_or_default();
         let not_installed =
             || InstallationError::NotInstalled { id: id.into(), lock: held.path().to_owned() };
         let pin = lock.remove(id).ok_or_else(not_installed)?;
@@ -137,7 +139,7 @@ impl Installation<'_> {
             edit.restore()?;
             return Err(error.into());
         }
-        folder.remove(&pin.file)?;
+        clear_away(&folder, &pin.file);
         Ok(pin)
     }
 
@@ -178,6 +180,13 @@ impl Installation<'_> {
         let folder = folder.unwrap_or(Path::new(".")).canonicalize();
         let below = folder.ok().and_then(|folder| Some(file.strip_prefix(folder).ok()?.to_owned()));
         below.as_deref().unwrap_or(file).display().to_string()
+    }
+}
+
+/// Takes a file away that nothing names any more. What stays takes room and does no harm.
+fn clear_away(folder: &InstallFolder, file: &Path) {
+    if let Err(error) = folder.remove(file) {
+        tracing::error!(%error, "a library that is not used any more is still there");
     }
 }
 

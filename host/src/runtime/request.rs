@@ -11,7 +11,7 @@ use ctxhost_engine_api::{
 use super::compaction::{self, CompactionOutcome, Verdict, Wanted};
 use super::conversation::Conversation;
 use super::hook::CompactionHook;
-use super::stack::{Bench, Stack, Staged};
+use super::stack::{Bench, OnRefusal, Stack, Staged};
 use crate::engine::{Served, SlotError};
 use crate::law::{self, CannotFit, LawSettings, Lawful, Repair};
 use crate::session::SessionError;
@@ -279,7 +279,8 @@ impl Shaper<'_> {
             };
             let Shaper { law, budget_tokens, .. } = *self;
             let anchors = conversation.anchors();
-            let bench = Bench { anchors, budget_tokens, law };
+            let on_refusal = OnRefusal::LeaveOut;
+            let bench = Bench { anchors, budget_tokens, law, on_refusal };
             let Staged { served, repairs, refused } =
                 self.slot.assemble(view, request, bench).await?;
             let plan = served.value.clone();

@@ -5,25 +5,25 @@ use std::path::{Path, PathBuf};
 
 use ctxhost_engine_api::border::Meta;
 
-use crate::config::Config;
+use crate::config::{Config, nearest};
 use crate::engine::{
-    BUNDLED, EngineSpec, Isolation, LEGACY, RowError, Source, check_row, inspect, stages,
+    BUNDLED, EngineSpec, Isolation, LEGACY, LoadError, RowError, Source, inspect, read_row,
 };
-use crate::trust::{Policy, Standing, State};
+use crate::trust::{Policy, Standing, unjudged};
 
 /// Why a name is no engine.
 #[derive(Debug, thiserror::Error)]
 pub enum RosterError {
     /// Nothing of that name is installed.
-    #[error("no engine {name:?} (installed: {})", installed.join(", "))]
+    #[error("no engine {name:?}{} (installed: {})", meant(name, installed), installed.join(", "))]
     Unknown {
         /// The name.
         name: String,
         /// What there is.
         installed: Vec<String>,
     },
-    /// Several names that make no stack.
-    #[error("{name:?}: a stack of engines {row}")]
+    /// Several names that make no row.
+    #[error("{name:?}: a row of engines {row}")]
     Row {
         /// The names as one word.
         name: String,
@@ -38,6 +38,16 @@ pub enum RosterError {
         /// Why.
         reason: String,
     },
+}
+
+/// What somebody meant by a name that nothing has, where that can be guessed.
+fn meant(name: &str, installed: &[String]) -> String {
+    if name.contains(',') {
+        return "; several in a row are written as mask+legacy".into();
+    }
+    let installed: Vec<&str> = installed.iter().map(String::as_str).collect();
+    let near = nearest(name, &installed);
+    near.map_or_else(String::new, |near| format!("; did you mean {near:?}?"))
 }
 
 /// An engine that is there.
@@ -120,8 +130,8 @@ impl Roster {
     ///
     /// [`RosterError`].
     pub fn stack(&self, config: &Config, name: &str) -> Result<Vec<EngineSpec>, RosterError> {
-        let names = stages(name);
-        check_row(&names).map_err(|row| RosterError::Row { name: name.to_owned(), row })?;
+        let names = read_row(name);
+        let names = names.map_err(|row| RosterError::Row { name: name.to_owned(), row })?;
         names.into_iter().map(|name| self.spec(config, name)).collect()
     }
 
@@ -136,15 +146,17 @@ impl Roster {
             // An engine that the config knows by its id keeps its settings when named by path.
             // So does what the config forbids of it, or pins in its entry; ctxhost.lock speaks of
             // the installed file, and this one was named by a person.
-            if let Ok(found) = inspect(Path::new(name)) {
-                let id = &found.meta.id;
-                permit(config, id)?;
-                spec.config = config.engine_config(id);
-                let written = config.entry(id).and_then(|entry| entry.sha256.as_deref());
-                let standing = self.policy.judge_named(&found, written);
-                spec.sha256 = standing.sha256;
-                spec.distrust = standing.refusal;
-                spec.isolation = isolation(config, &found.meta);
+            match inspect(Path::new(name)) {
+                Ok(found) => {
+                    let id = &found.meta.id;
+                    permit(config, id)?;
+                    spec.id.clone_from(id);
+                    spec.config = config.engine_config(id);
+                    let written = config.entry(id).and_then(|entry| entry.sha256.as_deref());
+                    demand(&mut spec, &self.policy.judge_named(&found, written));
+                    spec.isolation = isolation(config, &found.meta);
+                }
+                Err(error) => spec.distrust = Some(unjudged(&error)),
             }
             return Ok(spec);
         }
@@ -159,8 +171,7 @@ impl Roster {
             Source::Bundled | Source::Linked(_) => EngineSpec::bundled(name, settings),
             Source::File(path) => in_file(config, name, path, settings),
         };
-        spec.sha256.clone_from(&engine.standing.sha256);
-        spec.distrust.clone_from(&engine.standing.refusal);
+        demand(&mut spec, &engine.standing);
         spec.isolation = engine.isolation;
         Ok(spec)
     }
@@ -197,6 +208,13 @@ fn in_file(config: &Config, id: &str, path: &Path, settings: serde_json::Value) 
     spec
 }
 
+/// What was found out about a file is demanded of the bytes that are opened.
+fn demand(spec: &mut EngineSpec, standing: &Standing) {
+    spec.sha256.clone_from(&standing.sha256);
+    spec.pinned_by = standing.pinned_by;
+    spec.distrust.clone_from(&standing.refusal);
+}
+
 fn bundled(config: &Config, id: &str) -> Installed {
     let written = config.entry(id).and_then(|entry| entry.isolation);
     Installed {
@@ -230,17 +248,14 @@ fn of_file(policy: &Policy, config: &Config, id: &str, path: &Path) -> Installed
             );
             (found.meta.version, Some(found.sha256), Some(problem))
         }
-        Err(error) => (String::new(), changed(&standing), Some(error.to_string())),
+        Err(LoadError::HashMismatch { expected, found, .. }) => {
+            let problem = standing.pinned_by.changed(id, &expected, &found);
+            (String::new(), Some(found), Some(problem))
+        }
+        Err(error) => (String::new(), None, Some(error.to_string())),
     };
     let source = Source::File(path.into());
     Installed { id: id.into(), version, source, isolation, standing, sha256, problem }
-}
-
-fn changed(standing: &Standing) -> Option<String> {
-    match &standing.state {
-        State::Changed { found, .. } => Some(found.clone()),
-        _ => None,
-    }
 }
 
 fn libraries(folder: &Path) -> Vec<PathBuf> {

@@ -33,6 +33,9 @@ pub struct Setup {
     pub law: LawSettings,
     /// What to do when the engine fails.
     pub on_error: OnEngineError,
+    /// Whether a run ends where the engine does not even open, whatever `on_error` says of later
+    /// failures: somebody asked for this very engine.
+    pub must_open: bool,
     /// The engine that serves where the asked one cannot.
     pub legacy: EngineSpec,
     /// How long engine calls may take.
@@ -70,6 +73,9 @@ impl Setup {
         clock: &Clock,
         sessions: Arc<dyn SessionView>,
     ) -> Result<Stack, SlotError> {
+        if self.must_open {
+            return self.open_successor(engines, clock, sessions);
+        }
         let environment = self.environment(clock, sessions);
         Stack::open(engines.as_ref(), &self.legacy, self.on_error, &environment)
     }
@@ -103,7 +109,7 @@ impl Setup {
     /// Somebody swaps an engine in: its failures hold it no longer.
     pub fn excuse(&self, id: &str) {
         if let Some(Err(error)) = self.failures.as_ref().map(|book| book.excuse(id)) {
-            tracing::warn!(engine = id, %error, "the book of failures still holds it");
+            tracing::warn!(engine = id, %error, "still in quarantine: its record cannot be struck out");
         }
     }
 

@@ -80,7 +80,8 @@ impl Shadows {
         ledger: Ledger,
     ) -> std::io::Result<Shadows> {
         let named = |row: &Vec<EngineSpec>| {
-            let name = joined(row.iter().map(name_of));
+            let names: Vec<String> = row.iter().map(name_of).collect();
+            let name = joined(names.iter().map(String::as_str));
             let environment = surroundings.of(row.len(), &name);
             // What fails in a shadow fails there: nobody stands in for it.
             let stack = Stack::open(row, legacy, OnEngineError::Fail, &environment);
@@ -126,10 +127,11 @@ impl Shadows {
     }
 }
 
-fn name_of(spec: &EngineSpec) -> &str {
+/// Its id, or the path that it is named by: two builds of one engine are two shadows.
+fn name_of(spec: &EngineSpec) -> String {
     match spec.id.as_str() {
-        "" => "file",
-        id => id,
+        "" => spec.source.to_string(),
+        id => id.to_owned(),
     }
 }
 
@@ -144,16 +146,21 @@ pub struct Surroundings {
 }
 
 impl Surroundings {
-    /// Of one row, by its length and its name. Rows may hold the same engine, each with its own notes.
+    /// Of one row and its name. Rows and files may hold the same engine, each with its own notes.
     fn of(&self, stages: usize, name: &str) -> Environment {
+        let folder = folder_name(name);
         let namespace = match stages {
-            0 | 1 => NAMESPACE.to_owned(),
-            _ => format!("{NAMESPACE}/{name}"),
+            0 | 1 if folder == name => NAMESPACE.to_owned(),
+            _ => format!("{NAMESPACE}/{folder}"),
         };
         let serving = &self.serving;
         let mut environment = Environment::new(serving.timeouts.clone(), serving.clock.clone());
         environment.copies_folder.clone_from(&serving.copies_folder);
         environment.sessions.clone_from(&serving.sessions);
+        // What took hosts down is not opened here either, and what takes this one down is told of. A call
+        // that merely fails here must not hold an engine that serves well.
+        environment.failures.clone_from(&serving.failures);
+        environment.fail_alone = true;
         environment.completer = serving.completer.clone().filter(|_| self.may_complete);
         let folder = serving.store_folder.as_ref();
         environment.store_folder = folder.map(|folder| folder.join(&namespace));
@@ -163,6 +170,11 @@ impl Surroundings {
         });
         environment
     }
+}
+
+/// A name as that of one folder: a path in it leads nowhere.
+fn folder_name(name: &str) -> String {
+    name.replace(['/', '.'], "-")
 }
 
 /// Stores of engines in the shadow, beside those of the same engines where they serve.
@@ -235,6 +247,7 @@ impl Lane {
         }
         let line = Line {
             at_ms: shown.request.now_ms,
+            config: self.ledger.config().to_owned(),
             session: session.clone(),
             active: Seen::of_active(shown, has_compacted),
             shadows,

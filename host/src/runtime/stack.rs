@@ -36,10 +36,10 @@ use self::trial::Trial;
 use crate::engine::{
     Clock, EngineSpec, Environment, LEGACY, LiveEngine, MAX_STAGES, OnEngineError, Quarantine,
     QuarantineRecord, RowError, Served, Serving, Slot, SlotError, TroubleCounter, Troubles,
-    check_row, joined,
+    check_row, joined, versions,
 };
 
-pub(super) use assemble::{Bench, Staged};
+pub(super) use assemble::{Bench, OnRefusal, Staged};
 
 /// Sessions whose views a stack remembers. One that is forgotten is read anew at its next request.
 const MAX_SESSIONS: usize = 256;
@@ -94,7 +94,7 @@ impl Stack {
     /// # Errors
     ///
     /// [`SlotError::Open`] where one does not open and `on_error` is [`OnEngineError::Fail`], or where
-    /// the bundled one does not; [`SlotError::Stack`] for a row that is too long or holds one twice.
+    /// the bundled one does not; [`SlotError::Row`] for a row that is too long or holds one twice.
     pub fn open(
         engines: &[EngineSpec],
         legacy: &EngineSpec,
@@ -108,7 +108,7 @@ impl Stack {
     ///
     /// # Errors
     ///
-    /// [`SlotError::Open`] where one does not open, [`SlotError::Stack`] as for [`Stack::open`].
+    /// [`SlotError::Open`] where one does not open, [`SlotError::Row`] as for [`Stack::open`].
     pub fn open_successor(
         engines: &[EngineSpec],
         legacy: &EngineSpec,
@@ -139,7 +139,7 @@ impl Stack {
             slot,
             stages: Vec::new(),
             on_error,
-            quarantine: Quarantine::with(environment.failures.clone()),
+            quarantine: Quarantine::with(environment.kept_failures()),
             clock: environment.clock.clone(),
             epochs: Epochs::default(),
             sessions: Mutex::default(),
@@ -152,7 +152,7 @@ impl Stack {
             return Ok(stack);
         }
         if engines.len() > MAX_STAGES {
-            return Err(RowError::TooMany { stages: engines.len() }.into());
+            return Err(RowError::TooMany { engines: engines.len() }.into());
         }
         for spec in engines {
             stack.stages.push(stack.open_stage(spec, legacy, on_opening, environment)?);
@@ -196,7 +196,7 @@ impl Stack {
         }
     }
 
-    /// What shapes the next request: the ids and versions of the stages that serve, each as one word, and
+    /// What shapes the next request: the ids of the stages that serve as one word, their versions, and
     /// whether the last of them keeps plans within their budget by itself.
     pub fn effective(&self) -> EngineInfo {
         let stack = self.standing();
@@ -205,7 +205,7 @@ impl Stack {
         EngineInfo {
             id: joined(working.iter().map(|info| info.id.as_str())),
             name: working.iter().map(|info| info.name.as_str()).collect::<Vec<_>>().join(", "),
-            version: joined(working.iter().map(|info| info.version.as_str())),
+            version: versions(working.iter().copied()),
             owns_compaction: last.owns_compaction,
             requires: working.iter().flat_map(|info| info.requires.clone()).collect(),
         }
@@ -293,7 +293,11 @@ impl Stack {
         if stage.engine.as_ref().is_some_and(|engine| engine.lost_a_thread()) {
             error.message += "; its thread hangs";
         }
-        self.put_in_quarantine(&stage.id, operation, &error.message);
+        let engine = stage.engine.as_ref();
+        match engine.is_some_and(|engine| engine.lost_one_call(operation, &error)) {
+            true => tracing::warn!(engine = stage.id, operation, %error, "a call is lost"),
+            false => self.put_in_quarantine(&stage.id, operation, &error.message),
+        }
         match self.on_error {
             OnEngineError::Fallback => Ok(()),
             OnEngineError::Fail => Err(SlotError::engine(&stage.id, operation, error)),
@@ -324,7 +328,7 @@ impl Stack {
             value,
             serving: Some(self.mark(stages)),
             engine: joined(engines.iter().map(|info| info.id.as_str())),
-            version: joined(engines.iter().map(|info| info.version.as_str())),
+            version: versions(engines.iter().copied()),
             fallback: (!left_out.is_empty()).then(|| left_out.join("; ")),
             took,
         }

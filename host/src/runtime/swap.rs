@@ -33,7 +33,7 @@ use super::roster::RosterError;
 use super::setup::Setup;
 use super::stack::Stack;
 use crate::config::{Config, ConfigError, SwapSettings};
-use crate::engine::{EngineSpec, SlotError, Source};
+use crate::engine::{EngineSpec, Isolation, SlotError, Source};
 
 pub(super) use self::canary::{Lease, Watch};
 pub(super) use self::follow::Followed;
@@ -229,13 +229,14 @@ impl Slots {
     fn seat(&self, slot: Stack, applied: Option<Wanted>) -> Swapped {
         let new = Arc::new(slot);
         let mut seats = self.write();
+        // Whoever stood ready for the one that goes does so no more. A trial that is lost under our
+        // hands is lost before this, and settled: none may be lost after it.
+        seats.current.end_trial();
         self.settle(&mut seats);
         let before = std::mem::replace(&mut seats.current, new.clone());
         if applied.is_some() {
             seats.applied = applied;
         }
-        // Whoever stood ready for the one that goes does so no more.
-        before.end_trial();
         let number = self.inner.warmed.fetch_add(1, Ordering::Relaxed);
         let earlier = seats.warm.replace(Warm { number, slot: before.clone() });
         new.begin_trial(before.clone(), self.inner.settings.proving_requests);
@@ -277,11 +278,12 @@ impl Slots {
             let time = tokio::time::sleep(Duration::from_millis(slots.inner.settings.warm_ms));
             let _ = slots.inner.closing.run_until_cancelled(time).await;
             let mut seats = slots.write();
-            slots.settle(&mut seats);
-            let warm = seats.warm.take_if(|warm| warm.number == number);
-            if warm.is_some() {
+            // As above: once the one that stands ready is let go, no trial may be lost to it.
+            if seats.warm.as_ref().is_some_and(|warm| warm.number == number) {
                 seats.current.end_trial();
             }
+            slots.settle(&mut seats);
+            let warm = seats.warm.take_if(|warm| warm.number == number);
             drop(seats);
             if let Some(warm) = warm {
                 slots.drain(warm.slot);
@@ -326,9 +328,11 @@ impl Slots {
     }
 }
 
-/// What loading an engine takes; `None` where nothing is loaded for it.
+/// What loading an engine into this process takes; `None` where nothing is: a process of its own takes
+/// its library along when it ends.
 fn file_bytes(engine: &EngineSpec) -> Option<u64> {
     match &engine.source {
+        Source::File(_) if engine.isolation == Isolation::Process => None,
         Source::File(path) => Some(std::fs::metadata(path).map_or(0, |file| file.len())),
         Source::Bundled | Source::Linked(_) => None,
     }

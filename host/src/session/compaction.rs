@@ -37,6 +37,24 @@ pub struct NewCompaction<'a> {
     pub extra_details: Value,
 }
 
+#[cfg(test)]
+impl<'a> NewCompaction<'a> {
+    /// One by hand, as tests of sessions and of histories need it.
+    pub(crate) fn of_tests(plan: &'a Plan, view: &'a Transcript) -> Self {
+        NewCompaction {
+            plan,
+            view,
+            tokens_before: view.total_tokens(),
+            tokens_after: 7,
+            engine: "window".to_owned(),
+            engine_version: "0.1.0".to_owned(),
+            trigger: "manual".to_owned(),
+            timestamp_ms: Some(9_000),
+            extra_details: Value::Null,
+        }
+    }
+}
+
 /// A compaction worked out, without the id that it may name itself.
 #[derive(Debug)]
 pub(super) struct Draft {

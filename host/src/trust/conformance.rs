@@ -7,6 +7,9 @@ use serde::Deserialize;
 /// The report's name.
 const REPORT_NAME: &str = "conformance.json";
 
+/// What stands in the folder that a library was built from.
+const HOME_NAMES: [&str; 2] = ["Cargo.toml", "Makefile"];
+
 /// The verdict on the bytes of one file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Conformance {
@@ -32,9 +35,19 @@ struct CheckedFile {
 }
 
 impl Conformance {
-    /// The verdict beside a file; `None` where there is none, or where it speaks of other bytes.
-    pub fn beside(file: &Path, sha256: &str) -> Option<Conformance> {
-        let text = std::fs::read(file.with_file_name(REPORT_NAME)).ok()?;
+    /// The verdict on the bytes of a file. It is looked for beside the file, in the folders above it up
+    /// to the one it was built from, and in `folders`: the check leaves it where it was asked for.
+    /// `None` where there is none, or none that speaks of these bytes.
+    pub fn near(file: &Path, sha256: &str, folders: &[&Path]) -> Option<Conformance> {
+        let above: Vec<&Path> = file.ancestors().skip(1).collect();
+        let is_home = |folder: &&Path| HOME_NAMES.iter().any(|name| folder.join(name).is_file());
+        let home = above.iter().position(is_home).unwrap_or(0);
+        let own = above.into_iter().take(home + 1);
+        own.chain(folders.iter().copied()).find_map(|folder| Conformance::in_folder(folder, sha256))
+    }
+
+    fn in_folder(folder: &Path, sha256: &str) -> Option<Conformance> {
+        let text = std::fs::read(folder.join(REPORT_NAME)).ok()?;
         let report: Report = serde_json::from_slice(&text).ok()?;
         let speaks_of_it = report.file.sha256.eq_ignore_ascii_case(sha256);
         let verdict = speaks_of_it.then(|| report.verdict())??;
@@ -64,9 +77,9 @@ mod tests {
         let report = folder.path().join(REPORT_NAME);
         let verdict = |text: &str| {
             std::fs::write(&report, text).unwrap();
-            Conformance::beside(&file, "ab12").map(|it| it.verdict)
+            Conformance::near(&file, "ab12", &[]).map(|it| it.verdict)
         };
-        assert_eq!(Conformance::beside(&file, "ab12"), None, "there is no report");
+        assert_eq!(Conformance::near(&file, "ab12", &[]), None, "there is no report");
         let said = verdict(
             r#"{"file": {"sha256": "AB12", "bytes": 3}, "complete": true, "conformant": true, "checks": 9}"#,
         );
@@ -80,5 +93,23 @@ mod tests {
         assert_eq!(said.as_deref(), Some("conformant as far as it was checked, 4 checks"));
         assert_eq!(verdict(r#"{"file": {"sha256": "ab12"}}"#), None);
         assert_eq!(verdict("no json"), None);
+    }
+
+    #[test]
+    fn the_check_leaves_it_where_it_was_asked_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |path: &str| folder.path().join(path);
+        std::fs::create_dir_all(at("crate/target/release")).unwrap();
+        let file = at("crate/target/release/libx.so");
+        let text = r#"{"file": {"sha256": "ab12"}, "complete": true, "conformant": true}"#;
+        let here = folder.path();
+        std::fs::write(at("conformance.json"), text).unwrap();
+        assert_eq!(Conformance::near(&file, "ab12", &[]), None, "anybody's folder above");
+        assert!(Conformance::near(&file, "ab12", &[here]).is_some(), "where somebody works");
+        std::fs::rename(at("conformance.json"), at("crate/conformance.json")).unwrap();
+        assert_eq!(Conformance::near(&file, "ab12", &[here]), None);
+        std::fs::write(at("crate/Cargo.toml"), "").unwrap();
+        assert!(Conformance::near(&file, "ab12", &[]).is_some(), "the crate's own");
+        assert_eq!(Conformance::near(&file, "ab13", &[]), None, "of other bytes");
     }
 }

@@ -152,13 +152,13 @@ impl LockFile {
         }
     }
 
-    /// What it holds; nothing where it is not there.
+    /// What it holds; `None` where it is not there.
     ///
     /// # Errors
     ///
     /// [`LockError`].
-    pub fn lock(&self) -> Result<Lock, LockError> {
-        Ok(read(&self.path)?.unwrap_or_default())
+    pub fn lock(&self) -> Result<Option<Lock>, LockError> {
+        read(&self.path)
     }
 
     /// Replaces what it holds, as a whole.
@@ -171,6 +171,23 @@ impl LockFile {
         let lock = Lock { version: VERSION, ..lock.clone() };
         let text = toml::to_string_pretty(&lock).map_err(io::Error::other).map_err(unwritable)?;
         self.replace(&text).map_err(unwritable)
+    }
+
+    /// Takes what was written back. One that was not there goes: an empty lock is not the same as none.
+    ///
+    /// # Errors
+    ///
+    /// [`LockError::Unwritable`].
+    pub fn restore(&self, before: Option<&Lock>) -> Result<(), LockError> {
+        let Some(before) = before else {
+            return match fs::remove_file(&self.path) {
+                Err(source) if source.kind() != io::ErrorKind::NotFound => {
+                    Err(LockError::Unwritable { path: self.path.clone(), source })
+                }
+                _ => Ok(()),
+            };
+        };
+        self.write(before)
     }
 
     /// Where it stands.

@@ -22,6 +22,15 @@ pub enum PackageError {
         /// The file that should be there.
         library: String,
     },
+    /// A Makefile that was not run.
+    #[error(
+        "{} has a Makefile and no library in {MAKE_FOLDER}/; run `make` there first, or name the engine's .so",
+        folder.display()
+    )]
+    NotMade {
+        /// The folder.
+        folder: PathBuf,
+    },
     /// A manifest that says too little.
     #[error("{} names no package", path.display())]
     NoPackage {
@@ -29,7 +38,7 @@ pub enum PackageError {
         path: PathBuf,
     },
     /// A folder without a library.
-    #[error("{} holds no library and no Cargo.toml; name the engine's .so, or the folder of its crate", folder.display())]
+    #[error("{} holds no library and neither Cargo.toml nor Makefile; name the engine's .so, or the folder of its sources", folder.display())]
     NoLibrary {
         /// The folder.
         folder: PathBuf,
@@ -62,7 +71,7 @@ pub struct Package {
 }
 
 impl Package {
-    /// Reads a library, the built library of a crate, or the one library of a folder.
+    /// Reads a library, the built library of a crate or of a Makefile, or the one library of a folder.
     ///
     /// # Errors
     ///
@@ -71,7 +80,9 @@ impl Package {
         let library = if path.is_dir() { library_in(path)? } else { path.to_owned() };
         let file = inspect(&library)?;
         let signature = keys.check(&file.path, file.image())?;
-        let conformance = Conformance::beside(&file.path, &file.sha256);
+        // Here, and in the folder that was named.
+        let folders = [Path::new("."), path];
+        let conformance = Conformance::near(&file.path, &file.sha256, &folders);
         Ok(Package { file, signature, conformance })
     }
 
@@ -96,9 +107,28 @@ struct Named {
     name: Option<String>,
 }
 
+/// Where the Makefile of an engine leaves its library, as the scaffold's does.
+const MAKE_FOLDER: &str = "build";
+
 fn library_in(folder: &Path) -> Result<PathBuf, PackageError> {
     let manifest = folder.join("Cargo.toml");
-    if manifest.is_file() { built(folder, &manifest) } else { only_library(folder) }
+    if manifest.is_file() {
+        built(folder, &manifest)
+    } else if folder.join("Makefile").is_file() {
+        made(folder)
+    } else {
+        only_library(folder)
+    }
+}
+
+/// The library that `make` built, which stands beside the Makefile where it is in no folder of its own.
+fn made(folder: &Path) -> Result<PathBuf, PackageError> {
+    let build = folder.join(MAKE_FOLDER);
+    let place = if build.is_dir() { &build } else { folder };
+    only_library(place).map_err(|error| match error {
+        PackageError::NoLibrary { .. } => PackageError::NotMade { folder: folder.into() },
+        other => other,
+    })
 }
 
 /// The library of a crate, where cargo puts it: below the crate, or below the workspace it is in.

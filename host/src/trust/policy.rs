@@ -5,7 +5,7 @@ use std::path::Path;
 use super::lock::{LOCK_NAME, Lock, LockError, LockFile};
 use super::signature::{Keys, Signature};
 use super::{Conformance, Trust};
-use crate::engine::{Inspected, LoadError, inspect_pinned};
+use crate::engine::{Inspected, LoadError, PinnedBy, inspect_pinned};
 
 /// The demands, as a config has them.
 #[derive(Clone, Debug, Default)]
@@ -71,6 +71,8 @@ pub struct Standing {
     pub state: State,
     /// The SHA-256 it must have when it is loaded, in hex; `None` where any will do.
     pub sha256: Option<String>,
+    /// Whose word that is.
+    pub pinned_by: PinnedBy,
     /// The id of the trusted key that signed it.
     pub signer: Option<String>,
     /// What `ctxhost check` found.
@@ -86,7 +88,14 @@ impl Standing {
     }
 
     fn of(state: State) -> Standing {
-        Standing { state, sha256: None, signer: None, conformance: None, refusal: None }
+        Standing {
+            state,
+            sha256: None,
+            pinned_by: PinnedBy::default(),
+            signer: None,
+            conformance: None,
+            refusal: None,
+        }
     }
 }
 
@@ -147,14 +156,23 @@ impl Policy {
         };
         let mut standing = Standing::of(state);
         standing.sha256 = expected.map(str::to_owned);
+        standing.pinned_by = match (written, locked) {
+            (Some(_), _) => PinnedBy::Entry,
+            (None, Some(_)) => PinnedBy::Lock,
+            (None, None) => PinnedBy::Caller,
+        };
         standing.refusal = self.refuse_pins(id, path, written, locked);
-        if let Ok(file) = &found {
-            let locked = self.lock().and_then(|lock| lock.pin(id));
-            let noted = locked.filter(|pin| pin.sha256 == file.sha256);
-            let noted = noted.and_then(|pin| pin.conformance.clone());
-            let beside = || Conformance::beside(&file.path, &file.sha256).map(|it| it.verdict);
-            standing.conformance = noted.or_else(beside);
-            self.judge_signature(file, &mut standing);
+        match &found {
+            Ok(file) => {
+                let locked = self.lock().and_then(|lock| lock.pin(id));
+                let noted = locked.filter(|pin| pin.sha256 == file.sha256);
+                let noted = noted.and_then(|pin| pin.conformance.clone());
+                let beside =
+                    || Conformance::near(&file.path, &file.sha256, &[]).map(|it| it.verdict);
+                standing.conformance = noted.or_else(beside);
+                self.judge_signature(file, &mut standing);
+            }
+            Err(error) => standing.refusal = standing.refusal.or_else(|| Some(unjudged(error))),
         }
         (standing, found)
     }
@@ -164,6 +182,7 @@ impl Policy {
     pub fn judge_named(&self, file: &Inspected, written: Option<&str>) -> Standing {
         let mut standing = Standing::of(State::Unpinned);
         standing.sha256 = written.map(str::to_owned);
+        standing.pinned_by = written.map_or(PinnedBy::Caller, |_| PinnedBy::Entry);
         self.judge_signature(file, &mut standing);
         standing
     }
@@ -184,15 +203,17 @@ impl Policy {
                  `ctxhost install {path}` settles it"
             ));
         }
-        if self.trust == Trust::Any || written.is_some() || locked.is_some() {
+        if written.is_some() || locked.is_some() {
             return None;
         }
-        Some(match &self.lock {
-            Err(error) => error.clone(),
-            Ok(_) => format!(
+        match &self.lock {
+            // It may hold a pin for this very engine, and a pin holds whatever else is trusted.
+            Err(error) => Some(error.clone()),
+            Ok(_) if self.trust == Trust::Any => None,
+            Ok(_) => Some(format!(
                 "nobody said that the bytes of {path} are good; `ctxhost install {path}` pins them"
-            ),
-        })
+            )),
+        }
     }
 
     /// A signature is of the bytes that were read, so they are the ones that must be loaded.
@@ -205,6 +226,9 @@ impl Policy {
         let refusal = match judged {
             Ok(Signature::By(key)) => {
                 standing.signer = Some(key);
+                if standing.sha256.is_none() {
+                    standing.pinned_by = PinnedBy::Signature;
+                }
                 standing.sha256 = Some(file.sha256.clone());
                 None
             }
@@ -217,4 +241,10 @@ impl Policy {
         };
         standing.refusal = standing.refusal.take().or(refusal);
     }
+}
+
+/// Why a file that could not be read must not be loaded, even if it can be a moment later: nothing was
+/// held against its bytes.
+pub fn unjudged(error: &LoadError) -> String {
+    format!("it could not be judged, so open it again ({error})")
 }

@@ -251,6 +251,7 @@ fn once_ends_as_a_script_expects() {
     let cut = author.run_inside(&["dev", "--once", "--debug"]);
     assert_eq!(cut.code, Some(0), "mended plans are served: {cut:?}");
     assert!(cut.out.contains("the host mended "), "{cut:?}");
+    assert!(cut.out.contains("which: ctxhost check "), "{cut:?}");
     assert_ne!(figure(&cut.out, "repairs")[0], "0", "{cut:?}");
 
     author.edit(
@@ -263,6 +264,11 @@ fn once_ends_as_a_script_expects() {
     assert!(panicked.out.contains("another engine shaped 121 of 121 requests"), "{panicked:?}");
 
     author.edit("src/lib.rs", "export_engine!(Engine);", "");
+    let missing = author.run_inside(&["dev", "--once", "--debug", "--session", "missing.jsonl"]);
+    assert_eq!(missing.code, Some(2), "{missing:?}");
+    assert!(missing.err.contains("cannot read missing.jsonl"), "{missing:?}");
+    assert!(!missing.err.contains("Compiling"), "before anything is built: {missing:?}");
+
     let none = author.run_inside(&["dev", "--once", "--debug"]);
     assert_eq!(none.code, Some(2), "{none:?}");
     assert!(none.err.contains("does it call export_engine!"), "{none:?}");
@@ -288,6 +294,7 @@ fn an_engine_is_checked_installed_used_and_refused_when_it_was_tampered_with() {
 
     let installed = author.run(&["install", "--yes", &library]);
     assert_eq!(installed.code, Some(0), "{installed:?}");
+    assert!(installed.out.contains("\nconformance conformant, "), "{installed:?}");
     assert!(installed.out.contains("pinned in ctxhost.lock"), "{installed:?}");
     let used = author.run(&["use", "keep-pinned"]);
     assert_eq!(used.code, Some(0), "{used:?}");
@@ -332,4 +339,7 @@ fn an_engine_in_c_is_written_built_and_tried_the_same_way() {
     assert_eq!(figure(&tried.out, "repairs")[0], "0", "{tried:?}");
     let checked = author.run_inside(&["check", "build/libkeep_in_c.so"]);
     assert_eq!(checked.code, Some(0), "{checked:?}");
+    let installed = author.run_inside(&["install", "--yes", "."]);
+    assert_eq!(installed.code, Some(0), "{installed:?}");
+    assert!(installed.out.contains("/build/libkeep_in_c.so\n"), "{installed:?}");
 }

@@ -102,7 +102,9 @@ fn an_engine_is_installed_used_changed_refused_and_taken_away() {
     let said = place.done(&["install", "libchaos.so", "--yes"]);
     assert!(said.contains("\nchaos 0.1.0  sha256 "), "{said}");
     assert!(said.contains("  signer none  isolation process\n"), "{said}");
-    assert!(said.contains("\npinned in ctxhost.lock\n"), "{said}");
+    assert!(said.contains("\nconformance none (ctxhost check libchaos.so)\n"), "{said}");
+    assert!(said.contains("\npinned in ctxhost.lock\nctxhost.toml: [plugins"), "{said}");
+    assert!(said.ends_with("\nnext: ctxhost use chaos\n"), "{said}");
     assert!(place.config().starts_with(&before), "{}", place.config());
     let installed = place.installed();
     let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
@@ -121,7 +123,8 @@ fn an_engine_is_installed_used_changed_refused_and_taken_away() {
     fs::write(&installed, bytes).unwrap();
     let said = place.refused(&["use", "chaos"], "error: chaos: file hash ");
     assert!(said.contains(" does not match ctxhost.lock "), "{said}");
-    assert!(said.contains("; not loaded\neffective engine stays legacy\n"), "{said}");
+    assert!(said.contains("; not loaded; `ctxhost install FILE` "), "a way out: {said}");
+    assert!(said.contains("\neffective engine stays legacy\n"), "{said}");
     let list = place.list();
     assert_eq!(list["slot"]["configured"], "chaos");
     assert_eq!(list["slot"]["effective"], "legacy");
@@ -129,7 +132,8 @@ fn an_engine_is_installed_used_changed_refused_and_taken_away() {
     let said = place.done(&["engines", "list", "--check"]);
     assert!(said.contains("slot: configured chaos, effective legacy (by loading it)"), "{said}");
 
-    place.done(&["install", "libchaos.so", "--yes"]);
+    let said = place.done(&["install", "libchaos.so", "--yes"]);
+    assert!(!said.contains("next:"), "it is in the slot already: {said}");
     place.done(&["use", "chaos"]);
     let said = place.done(&["config", "check"]);
     assert!(said.contains("\nok  trust   pinned, 1 in ctxhost.lock\n"), "{said}");
@@ -172,6 +176,29 @@ fn another_build_replaces_the_pin_and_lifts_the_quarantine_of_the_old_one() {
 }
 
 #[test]
+fn an_install_that_fails_leaves_nothing_behind() {
+    // With a path the entry is one of a file, and those do not run inline.
+    let place = Place::with("[plugins.entries.chaos]\nisolation = \"inline\"\n");
+    place.engine("libchaos.so", b"");
+    let before = place.config();
+    let (code, said) = place.run(&["install", "libchaos.so", "--yes"]);
+    assert_eq!(code, Some(2), "{said}");
+    assert!(said.contains("only bundled engines run inline"), "{said}");
+    assert_eq!(place.config(), before);
+    assert!(!place.at("ctxhost.lock").exists(), "an empty lock asks for pins, and none does not");
+    assert_eq!(libraries_below(place.state.path()), 0);
+}
+
+fn libraries_below(folder: &Path) -> usize {
+    let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let count = |path: PathBuf| match path.is_dir() {
+        true => libraries_below(&path),
+        false => usize::from(path.extension().is_some_and(|end| end == "so")),
+    };
+    entries.map(count).sum()
+}
+
+#[test]
 fn a_crate_and_a_folder_are_installed_as_well() {
     let place = Place::with("");
     let crate_folder = place.at("keep-it");
@@ -194,8 +221,14 @@ fn a_crate_and_a_folder_are_installed_as_well() {
         "engine": { "id": "chaos" }, "file": { "sha256": sha256 },
         "complete": true, "conformant": true, "checks": 7, "failed": 0,
     });
-    fs::write(folder.join("conformance.json"), report.to_string()).unwrap();
+    // Where the check was asked for, or beside the library.
+    fs::write(place.at("conformance.json"), report.to_string()).unwrap();
+    let said = place.done(&["install", "package/libx.so", "--yes"]);
+    assert!(said.contains("\nconformance conformant, 7 checks\n"), "{said}");
+    fs::rename(place.at("conformance.json"), folder.join("conformance.json")).unwrap();
+    fs::remove_file(place.at("ctxhost.toml")).unwrap();
     let said = place.done(&["install", "package", "--yes"]);
+    assert!(said.contains("\nctxhost.toml is new: [plugins.entries.chaos] path\n"), "{said}");
     assert!(said.contains("\nconformance conformant, 7 checks\n"), "{said}");
     assert_eq!(place.listed()["conformance"], "conformant, 7 checks");
 }
@@ -239,6 +272,24 @@ fn a_file_that_nobody_pinned_is_refused_once_there_is_a_lock() {
     let damaged = Place::with(&by_hand);
     fs::write(damaged.at("ctxhost.lock"), "this is no lock").unwrap();
     damaged.refused(&["use", "mask"], "is damaged");
+    // Whatever else is trusted: the lock may hold a pin that says otherwise.
+    let any = format!("[plugins]\ntrust = \"any\"\n{by_hand}");
+    fs::write(damaged.at("ctxhost.toml"), any).unwrap();
+    damaged.refused(&["use", "mask"], "is damaged");
+    fs::remove_file(damaged.at("ctxhost.lock")).unwrap();
+    damaged.done(&["use", "mask"]);
+}
+
+#[test]
+fn an_id_that_is_a_path_is_not_installed() {
+    let place = Place::with("[plugins]\ninstall_dir = \"deep/engines\"\n");
+    let mut bytes = fs::read(chaos_library()).unwrap();
+    let at = bytes.windows(10).position(|window| window == b"\nid=chaos\n").unwrap();
+    bytes.splice(at..at + 10, *b"\nid=../ab\n");
+    fs::write(place.at("libchaos.so"), bytes).unwrap();
+    let (code, said) = place.run(&["install", "libchaos.so", "--yes"]);
+    assert!(code != Some(0) && said.contains("which is no id"), "{said}");
+    assert!(!place.at("deep").exists() && !place.at("ctxhost.lock").exists());
 }
 
 fn sign(pair: &KeyPair, file: &Path) {
@@ -340,13 +391,16 @@ fn an_engine_that_crashes_its_hosts_is_held_until_it_is_released() {
     assert!(said.contains("effective engine stays legacy"), "{said}");
     let said = place.done(&["engines", "list"]);
     assert!(said.contains("quarantined since 20"), "{said}");
-    assert!(said.contains("(ctxhost engines release chaos)"), "{said}");
+    assert!(said.contains("`ctxhost engines release chaos`"), "{said}");
 
     let said = place.done(&["engines", "release", "chaos"]);
     assert!(said.contains("is released; it had 2 crashes of a host"), "{said}");
     assert_eq!(place.listed()["quarantined"], false);
     let said = place.done(&["engines", "unquarantine", "chaos"]);
     assert_eq!(said, "chaos is not in quarantine\n");
+    let (code, said) = place.run(&["engines", "release", "choas"]);
+    assert_eq!(code, Some(2), "{said}");
+    assert!(said.contains("no engine \"choas\"; did you mean \"chaos\"?"), "{said}");
     assert_eq!(place.run(&["use", "chaos"]).0, None, "and may crash again");
     assert_eq!(place.config(), before, "with nothing changed");
 

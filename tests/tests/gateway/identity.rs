@@ -112,6 +112,14 @@ async fn looks_at_the_root_and_websockets_are_answered_here() {
     assert_eq!(refused.status(), 426);
     assert!(refused.text().await.unwrap().contains("\"error\""));
     assert_eq!(upstream.count(), 0);
+    // Java's client offers HTTP/2 in this way, and goes on without.
+    let offer = client()
+        .post(gate.at("/v1/embeddings"))
+        .header("connection", "Upgrade, HTTP2-Settings")
+        .header("upgrade", "h2c")
+        .header("http2-settings", "AAEAAEAA");
+    assert_eq!(offer.send().await.unwrap().text().await.unwrap(), "not asked");
+    assert!(!upstream.last().headers.contains_key("http2-settings"));
 }
 
 #[test]

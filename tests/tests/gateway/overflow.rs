@@ -172,22 +172,22 @@ pub(crate) fn said(wire: Wire, answer: &Value) -> String {
 async fn a_conversation_of_four_windows_goes_on_over_a_restart() {
     for wire in WIRES {
         let steps =
-            (0..60).map(|n| vec![Step::say(format!("Noted, {n}: {}", "I go on. ".repeat(40)))]);
+            (0..40).map(|n| vec![Step::say(format!("Noted, {n}: {}", "I go on. ".repeat(40)))]);
         let model = Model::new(TRUE_WINDOW);
         let server = ScriptedServer::start(wire, model).script(Steps::new(steps));
         let mut gate = Gate::before(&server.url(), BELIEVED).await;
         let mut texts = Vec::new();
-        for turn in 0..40 {
+        for turn in 0..24 {
             texts.push(format!(
                 "Step {turn}. {}",
-                "The parser reads the ledger again. ".repeat(180)
+                "The parser reads the ledger again. ".repeat(330)
             ));
             let answer = ask(&gate, wire, &request(wire, &texts, false), false).await;
             let status = answer.status();
             let text = answer.text().await.unwrap();
             assert_eq!(status, 200, "{wire:?} {turn}: {text}");
             texts.push(said(wire, &serde_json::from_str(&text).unwrap()));
-            if turn == 20 {
+            if turn == 12 {
                 gate.end.cancel();
                 let Gate { task, state, .. } = gate;
                 task.await.unwrap();
@@ -197,10 +197,12 @@ async fn a_conversation_of_four_windows_goes_on_over_a_restart() {
         assert_eq!(server.broken(), [], "{wire:?}");
         let sent: u64 = texts.iter().map(|text| text.len() as u64).sum();
         assert!(sent as f64 / 3.5 > 3.5 * TRUE_WINDOW as f64, "a conversation of {sent} bytes");
-        // Not every turn pays for what the first one has learned.
+        // Not every turn pays for what the first one has learned. Of OpenAI's Responses there is little
+        // to learn: their refusal names no number.
         let overflows =
             server.requests().into_iter().filter(|it| matches!(it.answered, Answered::Overflow(_)));
         let overflows = overflows.count();
-        assert!(overflows <= 8, "{wire:?}: {overflows} of 40 turns");
+        let most = if wire == Wire::Responses { 12 } else { 5 };
+        assert!(overflows <= most, "{wire:?}: {overflows} of 24 turns");
     }
 }

@@ -163,6 +163,72 @@ async fn killed_at_any_moment_the_caller_sees_nothing() {
 }
 
 #[tokio::test]
+async fn whoever_waits_for_the_next_worker_waits_through_no_fault_of_the_engine() {
+    let mut environment = patient();
+    // Less than the start takes, and more than anything else here.
+    environment.timeouts.assemble_ms = 2_000;
+    let engine = open(&chaos("slow-create", Isolation::Process), &environment);
+    kill(&engine).await;
+    let both = tokio::join!(assemble(&engine), assemble(&engine));
+    assert!(both.0.is_ok() && both.1.is_ok(), "{both:?}");
+    assert_eq!(engine.worker().unwrap().respawns, 1);
+}
+
+#[tokio::test]
+async fn callers_who_go_away_use_up_no_worker() {
+    let engine = open(&chaos("slow-create", Isolation::Process), &patient());
+    kill(&engine).await;
+    let soon = Duration::from_millis(20);
+    for _ in 0..5 {
+        assert!(tokio::time::timeout(soon, assemble(&engine)).await.is_err(), "it takes longer");
+    }
+    assert!(assemble(&engine).await.is_ok(), "the one that was begun is there for the next");
+    assert_eq!(engine.worker().unwrap().respawns, 1);
+}
+
+#[tokio::test]
+async fn an_engine_whose_worker_is_dead_is_let_go_without_another() {
+    let engine = open(&chaos("good", Isolation::Process), &patient());
+    kill(&engine).await;
+    engine.dispose().await;
+    assert_eq!(engine.worker().unwrap().respawns, 0);
+}
+
+#[tokio::test]
+async fn one_death_over_what_is_not_asked_twice_costs_that_call_and_not_the_engine() {
+    let legacy = EngineSpec::bundled("legacy", json!({}));
+    let chaos = |mode| {
+        let mut spec = chaos(mode, Isolation::Process);
+        spec.worker.respawns = 1;
+        spec
+    };
+    let open = |mode, on_error| Slot::open(&chaos(mode), &legacy, on_error, &patient()).unwrap();
+
+    let slot = open("abort-after", OnEngineError::Fallback);
+    let ended = AfterTurnRequest { session: session("s"), ..AfterTurnRequest::default() };
+    let served = slot.after_turn(&talk(), ended.clone()).await.unwrap();
+    assert_eq!(served.engine, "legacy", "for this call");
+    assert!(served.fallback.unwrap().contains("chaos lost after_turn: its worker"), "it is told");
+    assert_eq!(slot.take_troubles().failures, 1);
+    assert!(slot.quarantined().is_none());
+    assert_eq!(slot.tools(session("s")).await.unwrap().engine, "chaos");
+    let quiet = MaintainRequest { session: session("s"), ..MaintainRequest::default() };
+    slot.maintain(&talk(), quiet).await.unwrap();
+    assert!(slot.quarantined().unwrap().reason.contains("SIGABRT"), "there is no other worker");
+
+    let slot = open("abort-compact", OnEngineError::Fallback);
+    let request = CompactRequest { session: session("s"), ..CompactRequest::default() };
+    let error = slot.compact(&talk(), request.clone()).await.expect_err("it dies").to_string();
+    assert!(error.contains("SIGABRT") && slot.quarantined().is_none(), "{error}");
+    slot.compact(&talk(), request).await.expect_err("it dies");
+    assert!(slot.quarantined().is_some());
+
+    let slot = open("abort-after", OnEngineError::Fail);
+    slot.after_turn(&talk(), ended).await.expect_err("the operator wants to know");
+    assert!(slot.quarantined().is_none());
+}
+
+#[tokio::test]
 async fn after_so_many_deaths_there_is_no_other() {
     let mut spec = chaos("segfault", Isolation::Process);
     spec.worker.respawns = 2;

@@ -2,7 +2,7 @@
 //! killed blames nobody. Each dies in a process of its own: this test, started again.
 
 use std::os::unix::process::ExitStatusExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -10,7 +10,11 @@ use std::time::{Duration, Instant};
 use ctxhost::engine::{
     Clock, EngineSpec, Environment, FailureBook, OnEngineError, QuarantineRules, Slot, Timeouts,
 };
+use ctxhost::law::LawSettings;
+use ctxhost::runtime::shadow::ledger::Ledger;
+use ctxhost::runtime::shadow::{Shadows, Surroundings};
 use ctxhost_tests::chaos_library;
+use ctxhost_tests::native::native_library;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::json;
@@ -21,38 +25,78 @@ use super::{ask, served_by, transcript};
 const MODE: &str = "CTXHOST_TEST_MODE";
 /// Its state folder.
 const STATE: &str = "CTXHOST_TEST_STATE";
+/// Where the engine sits in that process: `slot` or `shadow`.
+const SEAT: &str = "CTXHOST_TEST_SEAT";
 
 /// More than a loaded machine needs for what takes a second.
 const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Modes of the engine in C begin so.
+const IN_C: &str = "c: ";
+
+fn in_c() -> PathBuf {
+    native_library("tests/fixtures/c/wicked.c", &[])
+}
 
 fn book(state: &Path) -> FailureBook {
     FailureBook::below(state, QuarantineRules::default(), Clock::default())
 }
 
-fn open(mode: &str, state: &Path) -> Slot {
+fn environment(state: &Path) -> Environment {
     let timeouts = Timeouts { create_ms: 3_600_000, ..Timeouts::default() };
     let mut environment = Environment::new(timeouts, Clock::default());
     environment.failures = Some(Arc::new(book(state)));
-    let legacy = EngineSpec::bundled("legacy", json!({}));
-    let chaos = EngineSpec::file("chaos", &chaos_library(), json!({ "mode": mode }));
-    Slot::open(&chaos, &legacy, OnEngineError::Fallback, &environment).unwrap()
+    environment
+}
+
+fn legacy() -> EngineSpec {
+    EngineSpec::bundled("legacy", json!({}))
+}
+
+fn chaos(mode: &str) -> EngineSpec {
+    match mode.strip_prefix(IN_C) {
+        Some(mode) => EngineSpec::file("wicked", &in_c(), json!({ "mode": mode })),
+        None => EngineSpec::file("chaos", &chaos_library(), json!({ "mode": mode })),
+    }
+}
+
+fn open(mode: &str, state: &Path) -> Slot {
+    let on_error = OnEngineError::Fallback;
+    Slot::open(&chaos(mode), &legacy(), on_error, &environment(state)).unwrap()
+}
+
+fn open_in_the_shadow(mode: &str, state: &Path) -> Shadows {
+    let surroundings = Surroundings { serving: environment(state), may_complete: false };
+    let ledger = Ledger::new(state.join("shadow.jsonl"), 1 << 20);
+    let rows = [vec![chaos(mode)]];
+    Shadows::open(&rows, &legacy(), &surroundings, &LawSettings::default(), ledger).unwrap()
 }
 
 /// No test by itself: what the others start again, and what does not come back.
 #[tokio::test]
 async fn dies_where_it_is_told_to() {
     let (Ok(mode), Some(state)) = (std::env::var(MODE), std::env::var_os(STATE)) else { return };
+    if std::env::var(SEAT).as_deref() == Ok("shadow") {
+        open_in_the_shadow(&mode, Path::new(&state)).settled().await;
+        return;
+    }
     let slot = open(&mode, Path::new(&state));
     let _ = slot.assemble(&transcript(), ask()).await;
 }
 
 fn start(mode: &str, state: &Path, at_load: &str) -> Child {
+    start_in("slot", mode, state, at_load)
+}
+
+fn start_in(seat: &str, mode: &str, state: &Path, at_load: &str) -> Child {
     // Built here, so that a child does not wait for cargo.
     chaos_library();
+    in_c();
     Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "crash::dies_where_it_is_told_to", "--nocapture"])
         .env(MODE, mode)
         .env(STATE, state)
+        .env(SEAT, seat)
         .env("CHAOS_AT_LOAD", at_load)
         .stdout(Stdio::null())
         .stderr(Stdio::null())
@@ -69,7 +113,8 @@ fn after_one(mode: &str) -> (String, String) {
     let state = tempfile::tempdir().unwrap();
     die(mode, state.path());
     let record = book(state.path()).records().unwrap().remove(0);
-    assert_eq!((record.id.as_str(), record.crashes, record.held), ("chaos", 1, false));
+    let id = if mode.starts_with(IN_C) { "wicked" } else { "chaos" };
+    assert_eq!((record.id.as_str(), record.crashes, record.held), (id, 1, false));
     (record.operation, record.reason)
 }
 
@@ -94,10 +139,28 @@ async fn an_engine_that_crashes_twice_is_held_and_legacy_serves() {
     assert_eq!(served_by(&slot).await, ("chaos".into(), false));
 }
 
+#[tokio::test]
+async fn one_that_crashes_in_the_shadow_is_held_too_and_what_merely_fails_there_holds_nobody() {
+    let state = tempfile::tempdir().unwrap();
+    for crashes in 1..=2 {
+        start_in("shadow", "abort-create", state.path(), "").wait().unwrap();
+        assert_eq!(book(state.path()).records().unwrap()[0].crashes, crashes);
+    }
+    // Neither here nor there is it loaded again, or this process would be gone.
+    open_in_the_shadow("abort-create", state.path()).settled().await;
+    assert_eq!(served_by(&open("abort-create", state.path())).await, ("legacy".into(), true));
+    book(state.path()).release("chaos").unwrap();
+    let status = start_in("shadow", "panic-create", state.path(), "").wait().unwrap();
+    assert!(status.success(), "a panic is caught");
+    assert_eq!(book(state.path()).records().unwrap(), []);
+}
+
 #[test]
 fn each_way_to_die_is_told_with_its_place() {
     let abort = "signal 6 (SIGABRT)".to_owned();
     assert_eq!(after_one("abort"), ("calls".into(), abort.clone()));
+    // On the thread of its own that each of its calls has.
+    assert_eq!(after_one("c: abort"), ("calls".into(), abort.clone()));
     assert_eq!(after_one("stack-overflow").0, "calls");
     assert_eq!(after_one("exit-create"), ("create".into(), "a call of exit".into()));
     let state = tempfile::tempdir().unwrap();

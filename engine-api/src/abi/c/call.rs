@@ -18,6 +18,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use super::memory::protocol;
+use super::threads::on_thread;
 use crate::abi::guard::{catch, guarded};
 use crate::abi::services::BoxFuture;
 use crate::abi::wait::block_on;
@@ -49,7 +50,9 @@ impl<T: Send + 'static> Call<T> {
         let outcome = Slot::default();
         let (far_line, far_outcome) = (line.clone(), outcome.clone());
         let thread = std::thread::Builder::new().name("c-engine".into()).stack_size(STACK_BYTES);
+        let first = on_thread();
         let spawned = thread.spawn(move || {
+            let _kept = first.map(|first| first());
             let turn = turn.as_ref().map(|turn| lock(turn));
             if far_line.begin() {
                 let answer = far_line.during(|| catch(work).and_then(|answer| answer));

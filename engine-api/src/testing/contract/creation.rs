@@ -42,10 +42,7 @@ fn info_is_stable(door: EngineDoor) -> Verdict {
 
 fn id_is_sound(door: EngineDoor) -> Verdict {
     let id = info(door)?.id;
-    let word = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
-    let begins = id.bytes().next().is_some_and(word);
-    let sound = begins && id.len() <= 64 && id.bytes().all(|byte| word(byte) || byte == b'-');
-    sound.then_some(()).ok_or(format!("{id:?} does not"))
+    crate::engine::is_id(&id).then_some(()).ok_or(format!("{id:?} does not"))
 }
 
 /// Three numbers without leading zeros, then perhaps a pre-release and a build.

@@ -58,7 +58,7 @@ impl Command {
     }
 }
 
-/// Does it and says what came of it.
+/// Does it and says what came of it; nothing where events say all of it.
 pub(super) async fn run(
     command: Command,
     runtime: &Runtime,
@@ -85,11 +85,11 @@ pub(super) async fn run(
             let now = (!config.name().is_empty()).then(|| Config::load(config.name()));
             let config = &now.transpose()?.unwrap_or_else(|| config.clone());
             let swapped = runtime.swap_to(config, &name).await;
-            let swapped = swapped.map_err(|error| match error {
+            // The swap itself is shown as the event it is.
+            swapped.map(|_| String::new()).map_err(|error| match error {
                 SwapError::Roster(error) => unlisted(config, &name, error),
                 other => Failure::caller(other.to_string()),
-            })?;
-            Ok(format!("{} serves from the next turn on", swapped.engine))
+            })
         }
         Command::Help => Ok(HELP.into()),
         Command::Quit => Ok(String::new()),

@@ -8,7 +8,7 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 use crate::cli::render::paint::{Style, Tone};
-use crate::cli::render::phrase::grouped;
+use crate::cli::render::phrase::{counted, grouped};
 use crate::cli::render::survival;
 use crate::runtime::event::{Event, What};
 use crate::runtime::{CompactionOutcome, Runtime, Verdict};
@@ -22,11 +22,13 @@ pub(super) struct Show {
 
 impl Show {
     /// Begins to show what happens in a runtime.
-    pub(super) fn start(runtime: &Runtime, style: Style) -> Show {
+    ///
+    /// `told` is why another engine than the configured one serves, where that was said already.
+    pub(super) fn start(runtime: &Runtime, style: Style, told: Option<String>) -> Show {
         let mut events = runtime.subscribe();
         let (stop, mut stopped) = oneshot::channel();
         let task = tokio::spawn(async move {
-            let mut screen = Screen { style, in_line: false, children: HashSet::new() };
+            let mut screen = Screen { style, in_line: false, children: HashSet::new(), told };
             loop {
                 let event = tokio::select! {
                     biased;
@@ -58,6 +60,8 @@ struct Screen {
     in_line: bool,
     /// The sessions of sub-agents: what they say is for their parents.
     children: HashSet<String>,
+    /// Why another engine stands in, as it was said last: once is enough.
+    told: Option<String>,
 }
 
 impl Screen {
@@ -78,9 +82,11 @@ impl Screen {
             What::ToolEnded { tool, is_error: true, .. } => {
                 self.remark(&format!("* {tool} failed"))
             }
-            What::Assembled { engine, fallback: Some(why), .. } => {
+            What::Assembled { engine, fallback: Some(why), .. } if !self.was_told(why) => {
                 self.remark(&format!("! {engine} stands in: {why}"));
+                self.told = Some(why.clone());
             }
+            What::Assembled { fallback: None, .. } => self.told = None,
             What::NotesSaved { chars, .. } if *chars > 0 => self.remark("~ notes saved"),
             What::NotesFailed { why, .. } => self.remark(&format!("! no notes saved: {why}")),
             What::Compaction(outcome) => self.remark(&told(outcome)),
@@ -109,7 +115,7 @@ impl Screen {
                 self.remark(&format!("canary: {engine} serves {share} of new sessions"));
             }
             What::CanaryEnded { engine, why } => {
-                self.remark(&format!("! canary: {engine} serves no session any more: {why}"));
+                self.remark(&format!("! canary: {engine} has ended: {why}"));
             }
             _ => {}
         }
@@ -128,6 +134,10 @@ impl Screen {
         }
     }
 
+    fn was_told(&self, why: &str) -> bool {
+        self.told.as_ref().is_some_and(|told| why.contains(told.as_str()))
+    }
+
     fn remark(&mut self, line: &str) {
         self.end_line();
         let _ = writeln!(std::io::stderr(), "{}", self.style.paint(Tone::Quiet, line));
@@ -140,8 +150,8 @@ pub(super) fn told(outcome: &CompactionOutcome) -> String {
     let engine = &outcome.engine;
     match &outcome.verdict {
         Verdict::Applied => format!(
-            "~ {engine} compacted {before} -> {after} tokens, {} entries folded{}",
-            outcome.folded.len(),
+            "~ {engine} compacted {before} -> {after} tokens, {} folded{}",
+            counted(outcome.folded.len() as u64, "entry"),
             outcome.survival.as_ref().map(kept).unwrap_or_default(),
         ),
         Verdict::Rejected { reason } => format!("~ {engine}: compaction rejected: {reason}"),

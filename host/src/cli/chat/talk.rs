@@ -25,7 +25,10 @@ pub(super) async fn talk(
             Some(Ok(Command::Quit)) => break,
             Some(Ok(command)) => {
                 let answer = command::run(command, runtime, session, config).await;
-                output.remark(&answer.unwrap_or_else(|failure| failure.to_string()));
+                let answer = answer.unwrap_or_else(|failure| failure.to_string());
+                if !answer.is_empty() {
+                    output.remark(&answer);
+                }
             }
             Some(Err(mistake)) => output.remark(&mistake),
             None if line.trim().is_empty() => {}

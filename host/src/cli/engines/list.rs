@@ -1,5 +1,9 @@
 //! `ctxhost engines list`: what is there, what may serve, and what really does.
 
+mod serving;
+
+pub(in crate::cli) use self::serving::{Serving, unfit};
+
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -7,19 +11,14 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use crate::cli::failure::Failure;
-use crate::cli::opening;
 use crate::cli::output::Output;
 use crate::cli::render::grid::{Column, Grid};
 use crate::cli::render::paint::Tone;
 use crate::config::Config;
-use crate::engine::{
-    FailureBook, KeptRecord, LEGACY, OnEngineError, Source, joined, stages, state_folder,
-};
+use crate::engine::{FailureBook, KeptRecord, Source, stages, state_folder};
+use crate::runtime::canary::{Canary, CanaryError, CanaryHome};
 use crate::runtime::roster::{Installed, Roster};
 use crate::runtime::setup::failure_book;
-
-/// What stands where no engine serves.
-const NOBODY: &str = "none";
 
 /// How the list is made and shown.
 #[derive(Debug, clap::Args)]
@@ -35,19 +34,19 @@ pub(in crate::cli) struct List {
 /// All that is known.
 #[derive(Serialize)]
 struct Listing {
-    slot: SlotLine,
+    slot: Serving,
+    canary: Option<CanaryLine>,
     engines: Vec<EngineLine>,
+    /// What is wrong with those that the config wants in the shadow.
+    #[serde(skip)]
+    shadows: Vec<String>,
 }
 
+/// Who serves a share of new sessions.
 #[derive(Serialize)]
-struct SlotLine {
-    configured: String,
-    /// `None` where no engine serves, because the operator wants failures.
-    effective: Option<String>,
-    /// Why another one than the configured.
-    reason: Option<String>,
-    /// `reading` or `loading`.
-    found_by: &'static str,
+struct CanaryLine {
+    engine: String,
+    share: String,
 }
 
 #[derive(Serialize)]
@@ -57,6 +56,8 @@ struct EngineLine {
     stage: Option<(usize, usize)>,
     /// Whether it is asked without effect.
     shadow: bool,
+    /// Its share of new sessions, where it is a canary or one of a row that is.
+    canary: Option<String>,
     version: String,
     source: String,
     /// Where the file really is, where that is another place.
@@ -76,12 +77,18 @@ impl List {
     pub(super) fn run(&self, config: &Config, output: &mut Output) -> Result<ExitCode, Failure> {
         let book = failure_book(config, &state_folder());
         let records = book.records().unwrap_or_else(|error| {
-            output.remark(&format!("what engines did is not known: {error}"));
+            output.remark(&format!("which engines are in quarantine is not known: {error}"));
             Vec::new()
         });
-        let engines = lines(config, &book, &records);
-        let slot = SlotLine::of(config, &engines, self.check);
-        let listing = Listing { slot, engines };
+        let canary = canary(config).unwrap_or_else(|why| {
+            output.remark(&format!("whether there is a canary is not known: {why}"));
+            None
+        });
+        let mut engines = lines(config, &book, &records);
+        let canary = canary.map(|canary| CanaryLine::beside(&canary, &mut engines));
+        let slot = Serving::found(config, &engines, self.check);
+        let shadows = unfit_shadows(config, &engines);
+        let listing = Listing { slot, canary, engines, shadows };
         if self.json {
             let text = serde_json::to_string_pretty(&listing);
             let text = text.map_err(|error| Failure::internal(error.to_string()))?;
@@ -91,13 +98,6 @@ impl List {
         }
         Ok(ExitCode::SUCCESS)
     }
-}
-
-/// Who serves a new process, by reading: `none` where the operator wants failures.
-pub(in crate::cli) fn effective(config: &Config) -> String {
-    let book = failure_book(config, &state_folder());
-    let engines = lines(config, &book, &book.records().unwrap_or_default());
-    SlotLine::of(config, &engines, false).effective.unwrap_or_else(|| NOBODY.into())
 }
 
 fn lines(config: &Config, book: &FailureBook, records: &[KeptRecord]) -> Vec<EngineLine> {
@@ -116,45 +116,35 @@ fn lines(config: &Config, book: &FailureBook, records: &[KeptRecord]) -> Vec<Eng
     roster.engines().map(line).collect()
 }
 
-impl SlotLine {
-    fn of(config: &Config, engines: &[EngineLine], check: bool) -> SlotLine {
-        let slot = config.slot();
-        let row = stages(&slot.engine);
-        let why_not = |id: &str| match check {
-            true => opening::open(config, id).err().map(Failure::into_message),
-            false => why_not(id, engines),
-        };
-        let (mut serving, mut reasons) = (Vec::new(), Vec::new());
-        for id in &row {
-            match why_not(id) {
-                None => serving.push(*id),
-                Some(why) if row.len() > 1 => reasons.push(format!("{id}: {why}")),
-                Some(why) => reasons.push(why),
-            }
+/// The canary of the config's slot.
+fn canary(config: &Config) -> Result<Option<Canary>, CanaryError> {
+    if config.name().is_empty() {
+        return Ok(None);
+    }
+    Ok(CanaryHome::of(&state_folder(), Path::new(config.name())).read()?.canary)
+}
+
+impl CanaryLine {
+    fn beside(canary: &Canary, engines: &mut [EngineLine]) -> CanaryLine {
+        let (engine, share) = (canary.engine.clone(), canary.share.to_string());
+        for id in stages(&engine) {
+            let line = engines.iter_mut().find(|line| line.id == id);
+            line.into_iter().for_each(|line| line.canary = Some(share.clone()));
         }
-        let effective = match config.plugins.on_engine_error {
-            OnEngineError::Fail if !reasons.is_empty() => None,
-            // Where a stage of several is missing, the others go on without it.
-            _ if serving.is_empty() => Some(LEGACY.to_owned()),
-            _ => Some(joined(serving)),
-        };
-        SlotLine {
-            effective,
-            configured: slot.configured,
-            reason: slot.reason.or_else(|| (!reasons.is_empty()).then(|| reasons.join("; "))),
-            found_by: if check { "loading" } else { "reading" },
-        }
+        CanaryLine { engine, share }
     }
 }
 
-/// Why the engine of the slot does not serve, as far as reading tells.
-fn why_not(id: &str, engines: &[EngineLine]) -> Option<String> {
-    let Some(engine) = engines.iter().find(|engine| engine.id == id) else {
-        return Some(format!("there is no engine {id:?}"));
+/// What keeps engines from the shadow that the config wants there.
+fn unfit_shadows(config: &Config, engines: &[EngineLine]) -> Vec<String> {
+    let is_path = |name: &str| name.contains('/') || name.ends_with(".so");
+    let why_not = |name: &str| {
+        let ids = stages(name).into_iter().filter(|id| !is_path(id));
+        let reasons: Vec<String> = ids.filter_map(|id| serving::why_not(id, engines)).collect();
+        let reasons = reasons.join("; ");
+        (!reasons.is_empty()).then(|| format!("the shadow says {name:?}, but {reasons}"))
     };
-    let held = engine.failures.as_ref().filter(|_| engine.quarantined);
-    held.map(|record| format!("it is in quarantine: {}", record.story()))
-        .or_else(|| engine.problem.clone())
+    config.plugins.slots.shadow.iter().filter_map(|name| why_not(name)).collect()
 }
 
 impl EngineLine {
@@ -166,6 +156,7 @@ impl EngineLine {
             id: engine.id.clone(),
             stage: None,
             shadow: false,
+            canary: None,
             version: engine.version.clone(),
             source: engine.source.to_string(),
             real_path: match &engine.source {
@@ -192,31 +183,44 @@ impl EngineLine {
         }
     }
 
+    /// In a few words; the whole of it stands below the table.
     fn state(&self, effective: bool) -> String {
-        let story = self.failures.as_ref().map(|record| {
-            let since = minute(record.failed_at_ms);
-            match (self.quarantined, record.held) {
-                (true, false) => format!(
-                    "quarantined until {}: {} (ctxhost engines release {})",
-                    minute(record.held_until_ms),
-                    record.story(),
-                    self.id
-                ),
-                (true, true) => format!(
-                    "quarantined since {since}: {} (ctxhost engines release {})",
-                    record.story(),
-                    self.id
-                ),
-                (false, _) => format!("{since}: {}", record.story()),
-            }
-        });
-        let effective = match self.stage {
-            _ if !effective => self.shadow.then(|| "in the shadow".to_owned()),
-            Some((stage, of)) if of > 1 => Some(format!("effective, stage {stage} of {of}")),
+        let serves = match self.stage {
+            _ if !effective => None,
+            Some((stage, of)) if of > 1 => Some(format!("effective, place {stage} of {of}")),
             _ => Some("effective".to_owned()),
         };
-        let parts = [effective, self.problem.clone(), story];
-        parts.into_iter().flatten().collect::<Vec<_>>().join("; ")
+        let canary = self.canary.as_ref().map(|share| format!("canary {share}"));
+        let shadow = self.shadow.then(|| "in the shadow".to_owned());
+        let refused = self.problem.as_ref().map(|_| "does not serve".to_owned());
+        let held = self.failures.as_ref().map(|record| match (self.quarantined, record.held) {
+            (true, false) => format!("quarantined until {}", minute(record.held_until_ms)),
+            (true, true) => format!("quarantined since {}", minute(record.failed_at_ms)),
+            (false, _) => format!("failed {}", minute(record.failed_at_ms)),
+        });
+        [serves, canary, shadow, refused, held].into_iter().flatten().collect::<Vec<_>>().join(", ")
+    }
+
+    /// Its source without the folder that it is in.
+    fn file(&self) -> &str {
+        let name = Path::new(&self.source).file_name().and_then(|name| name.to_str());
+        name.unwrap_or(&self.source)
+    }
+
+    /// What there is to say of it that is no matter of a few words.
+    fn stories(&self) -> impl Iterator<Item = String> {
+        let id = &self.id;
+        let place = match &self.real_path {
+            Some(real) => Some(format!("{id}: {} -> {real}\n", self.source)),
+            None => (self.file() != self.source).then(|| format!("{id}: {}\n", self.source)),
+        };
+        let story = self.failures.as_ref().map(KeptRecord::story);
+        let story = story.map(|story| match self.quarantined {
+            true => format!("{id}: {story}; `ctxhost engines release {id}` lets it serve again\n"),
+            false => format!("{id}: {story}\n"),
+        });
+        let problem = self.problem.as_ref().map(|problem| format!("{id}: {problem}\n"));
+        place.into_iter().chain(problem).chain(story)
     }
 }
 
@@ -225,34 +229,29 @@ impl Listing {
         let columns = ["", "engine", "version", "source", "trust", "state"].map(Column::left);
         let mut grid = Grid::new(columns.to_vec());
         for engine in &self.engines {
-            let serving = self.slot.effective.as_deref().unwrap_or_default();
-            let effective = stages(serving).contains(&engine.id.as_str());
+            let effective = self.slot.serves(&engine.id);
             let mark = if effective { "*" } else { " " };
-            let source = match &engine.real_path {
-                Some(real) => format!("{} -> {real}", engine.source),
-                None => engine.source.clone(),
-            };
             let bad = engine.problem.is_some() || engine.quarantined;
             let tone = if bad { Tone::Warning } else { Tone::Plain };
             let cells = [
                 mark.to_owned(),
                 engine.id.clone(),
                 engine.version.clone(),
-                source,
+                engine.file().to_owned(),
                 engine.trust(),
                 engine.state(effective),
             ];
             grid.row(cells.to_vec(), tone);
         }
-        output.print(&grid.render(output.style()))?;
-        let SlotLine { configured, effective, reason, found_by } = &self.slot;
-        let effective = effective.as_deref().unwrap_or(NOBODY);
-        let how =
-            if *found_by == "reading" { "by reading; --check loads it" } else { "by loading it" };
-        output.print(&format!("slot: configured {configured}, effective {effective} ({how})\n"))?;
-        if let Some(reason) = reason {
-            output.remark(&format!("the slot says {configured:?}, but {reason}"));
-        }
+        let table = grid.render(output.style());
+        let stories: String = self.engines.iter().flat_map(EngineLine::stories).collect();
+        let canary = self.canary.as_ref().map(|CanaryLine { engine, share }| {
+            format!("canary: {engine} on {share} of new sessions (ctxhost slot status)\n")
+        });
+        let canary = canary.unwrap_or_default();
+        output.print(&format!("{table}{stories}{}{canary}", self.slot.line()))?;
+        self.slot.explained(output);
+        self.shadows.iter().for_each(|remark| output.remark(remark));
         Ok(())
     }
 }

@@ -1,5 +1,8 @@
 //! A generation of an engine beside the bundled engine and the generation before, figure by figure.
 
+use std::path::Path;
+
+use crate::cli::named::for_shell;
 use crate::runtime::replay::report::{Run, SessionFacts, WindowFacts};
 
 use super::grid::{Column, Grid};
@@ -15,6 +18,8 @@ pub(in crate::cli) struct Comparison<'a> {
     pub(in crate::cli) window: &'a WindowFacts,
     /// The generation, and what it did.
     pub(in crate::cli) name: &'a str,
+    /// Where the build left it.
+    pub(in crate::cli) library: &'a Path,
     pub(in crate::cli) run: &'a Run,
     pub(in crate::cli) legacy: &'a Run,
     /// The generation before, and what that did.
@@ -60,7 +65,7 @@ fn least_survival(run: &Run) -> Option<f64> {
 
 /// The comparison as a table, then what went wrong.
 pub(in crate::cli) fn render(comparison: &Comparison<'_>, style: Style) -> String {
-    let Comparison { session, window, name, run, legacy, before } = comparison;
+    let Comparison { session, window, name, library, run, legacy, before } = comparison;
     let mut columns = vec![Column::left(""), Column::right(name), Column::right("legacy")];
     columns.push(Column::right("against legacy"));
     columns.extend(before.map(|(name, _)| Column::right(&format!("against {name}"))));
@@ -77,12 +82,13 @@ pub(in crate::cli) fn render(comparison: &Comparison<'_>, style: Style) -> Strin
         grouped(window.window_tokens),
         counted(session.requests, "request"),
     );
-    let troubles = troubles(run).into_iter().map(|line| style.paint(Tone::Bad, &line) + "\n");
+    let troubles =
+        troubles(run, library).into_iter().map(|line| style.paint(Tone::Bad, &line) + "\n");
     format!("{head}\n\n{}\n{}", grid.render(style), troubles.collect::<String>())
 }
 
 /// What an author must not overlook.
-fn troubles(run: &Run) -> Vec<String> {
+fn troubles(run: &Run, library: &Path) -> Vec<String> {
     let totals = &run.totals;
     let mut lines = Vec::new();
     if !totals.quarantine.is_empty() {
@@ -95,7 +101,10 @@ fn troubles(run: &Run) -> Vec<String> {
     }
     if totals.repairs > 0 {
         let repairs = counted(totals.repairs, "plan");
-        lines.push(format!("the host mended {repairs} that broke a law"));
+        let library = for_shell(library);
+        lines.push(format!(
+            "the host mended {repairs} that broke a law; which: ctxhost check {library}"
+        ));
     }
     if totals.violations > 0 {
         let violations = counted(totals.violations, "law");
@@ -158,6 +167,7 @@ mod tests {
             session: &report.session,
             window: &report.window,
             name: "mask@dev.2",
+            library: Path::new("target/release/libmask.so"),
             run,
             legacy,
             before: Some(("mask@dev.1", run)),
@@ -168,9 +178,11 @@ mod tests {
     #[test]
     fn what_went_wrong_is_said() {
         let report = sample::troubled();
-        let lines = troubles(&report.runs[0]);
+        let lines = troubles(&report.runs[0], Path::new("target/my engine.so"));
         assert!(lines.iter().any(|line| line.starts_with("another engine shaped")), "{lines:?}");
         assert!(lines.iter().any(|line| line.contains("defect of ctxhost")), "{lines:?}");
+        let way_out = "which: ctxhost check 'target/my engine.so'";
+        assert!(lines.iter().any(|line| line.ends_with(way_out)), "{lines:?}");
     }
 
     #[test]

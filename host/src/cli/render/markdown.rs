@@ -1,5 +1,6 @@
 //! Reports as one Markdown table, to be put into a README or an issue: one line for each session and engine.
 
+use crate::engine::with_version;
 use crate::runtime::replay::report::{Report, Run};
 use crate::survival::{Category, Shares};
 
@@ -35,7 +36,7 @@ fn ruler(name: &str) -> &'static str {
 
 fn cells(run: &Run, with_timings: bool) -> Vec<String> {
     let totals = &run.totals;
-    let mut cells = vec![format!("{} {}", run.engine.id, run.engine.version).trim().to_owned()];
+    let mut cells = vec![with_version(&run.engine.id, &run.engine.version)];
     cells.extend([percent(totals.peak_percent), grouped(totals.compactions)]);
     cells.extend(ASKED.map(|category| least_kept(run, category)));
     cells.push(totals.identifiers_kept_percent.map_or(NOTHING.into(), percent));

@@ -30,11 +30,13 @@ pub(in crate::cli) fn milliseconds(time_us: u64) -> String {
     }
 }
 
-/// `1 request`, `2 requests`.
+/// `1 request`, `2 requests`; `1 entry`, `2 entries`.
 pub(in crate::cli) fn counted(number: u64, word: &str) -> String {
-    match number {
-        1 => format!("1 {word}"),
-        _ => format!("{} {word}s", grouped(number)),
+    let grouped = grouped(number);
+    match word.strip_suffix("ry") {
+        _ if number == 1 => format!("1 {word}"),
+        Some(stem) => format!("{grouped} {stem}ries"),
+        None => format!("{grouped} {word}s"),
     }
 }
 

@@ -1,5 +1,6 @@
 //! A report as text for a terminal. No fact is cut: what does not fit is wrapped.
 
+use crate::engine::with_version;
 use crate::runtime::replay::report::{CompactionRow, Report, Run, TurnRow};
 
 use super::grid::{Column, Grid};
@@ -200,8 +201,8 @@ fn verdict(runs: &[Run], style: Style) -> String {
 fn engine(run: &Run) -> String {
     let engine = &run.engine;
     // One that was never loaded has not told its version.
-    let names = [clean(&engine.id), clean(&engine.version), format!("({})", clean(&engine.source))];
-    names.iter().filter(|name| !name.is_empty()).cloned().collect::<Vec<_>>().join(" ")
+    let name = with_version(&clean(&engine.id), &clean(&engine.version));
+    format!("{name} ({})", clean(&engine.source))
 }
 
 /// What went wrong in a turn; empty where nothing did.

@@ -46,7 +46,7 @@ impl fmt::Display for SessionSource {
 
 impl SessionSource {
     /// The session, in memory.
-    pub(super) fn open(&self) -> Result<Recorded, Failure> {
+    pub(in crate::cli) fn open(&self) -> Result<Recorded, Failure> {
         Ok(match self {
             SessionSource::File(path) => recording::read(path)?,
             SessionSource::Demo(demo) => demo.open()?,

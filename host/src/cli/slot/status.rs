@@ -1,5 +1,6 @@
 //! `ctxhost slot status`: shares, guards and figures, as people read them.
 
+use crate::cli::engines::{Serving, unfit};
 use crate::cli::failure::Failure;
 use crate::cli::output::Output;
 use crate::cli::render::grid::{Column, Grid};
@@ -9,7 +10,7 @@ use crate::runtime::canary::figures::{Figures, Metric};
 use crate::runtime::canary::guard::{Guard, Judgement};
 use crate::runtime::canary::{Canary, Ended, shown};
 
-use super::{CONTEXT_ENGINE, Place};
+use super::{CONTEXT_ENGINE, Place, is_same};
 
 /// Figures that are shown whether a guard names them or not.
 const ALWAYS: [&str; 6] = ["turns", "requests", "illegal", "fallbacks", "survival", "p99_ms"];
@@ -17,37 +18,64 @@ const ALWAYS: [&str; 6] = ["turns", "requests", "illegal", "fallbacks", "surviva
 /// Shows who serves what.
 pub(super) fn show(place: &Place, output: &mut Output) -> Result<(), Failure> {
     let state = place.home.read()?;
-    let serving = place.config.slot().engine;
+    let serving = place.serving();
     let Some(canary) = state.canary else {
-        output.print(&format!("{CONTEXT_ENGINE}  {serving} 100%\n"))?;
+        output.print(&format!("{CONTEXT_ENGINE}  {} 100%\n", serving.effective()))?;
+        serving.explained(output);
         if let Some(ended) = &state.ended {
             output.remark(&farewell(ended));
         }
         return Ok(());
     };
+    if is_same(&canary.engine, &place.engine()) {
+        output.print(&format!("{CONTEXT_ENGINE}  {} 100%\n", serving.effective()))?;
+        serving.explained(output);
+        output.remark(&format!(
+            "the canary {} is in the slot by the config; `ctxhost slot promote` or \
+             `ctxhost slot rollback` ends it",
+            canary.engine
+        ));
+        return Ok(());
+    }
+    show_both(place, &canary, &serving, output)
+}
+
+fn show_both(
+    place: &Place,
+    canary: &Canary,
+    serving: &Serving,
+    output: &mut Output,
+) -> Result<(), Failure> {
+    // Hosts write down what they measured under the name that the config has.
+    let configured = place.engine();
     let of_canary = place.home.figures(&canary.engine, &canary.run);
-    let of_slot = place.home.figures(&serving, &canary.run);
+    let of_slot = place.home.figures(&configured, &canary.run);
     let least_requests = place.config.swap.guard_requests;
     let broken = canary.broken(&of_canary, least_requests);
     let word = if broken.is_some() { "guards broken" } else { "guards ok" };
     let word = if canary.guards.is_empty() { "no guards" } else { word };
     output.print(&format!(
-        "{CONTEXT_ENGINE}  {serving} {}  {} {} (canary, {})  {word}\n",
+        "{CONTEXT_ENGINE}  {} {}  {} {} (canary, {})  {word}\n",
+        serving.effective(),
         canary.share.rest(),
         canary.engine,
         canary.share,
-        left(&canary, place.now_ms),
+        left(canary, place.now_ms),
     ))?;
-    let names = ["figure", &canary.engine, &serving, "guard"].map(str::to_owned);
+    let names = ["figure", &canary.engine, &configured, "guard"].map(str::to_owned);
     let columns = names.iter().enumerate().map(|(n, name)| match n {
         1 | 2 => Column::right(name),
         _ => Column::left(name),
     });
     let mut grid = Grid::new(columns.collect());
-    for row in rows(&canary, [&of_canary, &of_slot], &place.config) {
+    for row in rows(canary, [&of_canary, &of_slot], &place.config) {
         grid.row(row.cells, row.tone);
     }
     output.print(&grid.render(output.style()))?;
+    serving.explained(output);
+    if let Some(reason) = unfit(&place.config, &canary.engine) {
+        output.remark(&format!("the canary is {:?}, but {reason}", canary.engine));
+    }
     Ok(())
 }
 

@@ -8,6 +8,7 @@
 //!  crash      held from the n-th on, until somebody releases it
 //! ```
 
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -99,6 +100,19 @@ pub struct FailureBook {
 struct Pages {
     version: u32,
     records: Vec<KeptRecord>,
+    /// When an engine was released last, in milliseconds since 1970: the word to processes that run and
+    /// hold it. That a record is gone says less: an engine in other bytes may have taken its place.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    releases: BTreeMap<String, i64>,
+}
+
+impl Pages {
+    fn strike(&mut self, goes: impl Fn(&KeptRecord) -> bool) -> Vec<KeptRecord> {
+        let records = std::mem::take(&mut self.records);
+        let (gone, stay) = records.into_iter().partition(goes);
+        self.records = stay;
+        gone
+    }
 }
 
 impl FailureBook {
@@ -132,7 +146,7 @@ impl FailureBook {
     pub fn hold(&self, id: &str, bytes: &str) -> Option<KeptRecord> {
         sentinel::sweep(self);
         let record = self.record(id, bytes).unwrap_or_else(|error| {
-            tracing::error!(%error, "the book of failures cannot be read, so it holds nobody");
+            tracing::error!(%error, "quarantine cannot be read, so it holds nobody");
             None
         });
         record.filter(|record| self.holds(record))
@@ -143,12 +157,22 @@ impl FailureBook {
         record.holds_at(self.clock.now_ms())
     }
 
-    /// A call of an engine failed.
+    /// When an engine was released last, in milliseconds since 1970; `None` for never.
+    ///
+    /// # Errors
+    ///
+    /// When the file cannot be read, or is no book.
+    pub fn released_at(&self, id: &str) -> io::Result<Option<i64>> {
+        Ok(self.read()?.releases.get(id).copied())
+    }
+
+    /// A call of an engine failed. Answers when it had been released last, see
+    /// [`FailureBook::released_at`]: who holds it from now on waits for a later word.
     ///
     /// # Errors
     ///
     /// When the file cannot be replaced.
-    pub fn failed(&self, record: &QuarantineRecord) -> io::Result<()> {
+    pub fn failed(&self, record: &QuarantineRecord) -> io::Result<Option<i64>> {
         let rules = self.rules;
         self.note(record, |kept, now_ms| {
             kept.failures += 1;
@@ -165,24 +189,38 @@ impl FailureBook {
     /// When the file cannot be replaced.
     pub fn crashed(&self, record: &QuarantineRecord) -> io::Result<()> {
         let crashes = self.rules.crashes;
-        self.note(record, |kept, _| {
+        let noted = self.note(record, |kept, _| {
             kept.crashes += 1;
             kept.held |= kept.crashes >= crashes;
-        })
+        });
+        noted.map(drop)
     }
 
-    /// Strikes an engine out, in all builds, and answers what was known.
+    /// Strikes an engine out, in all builds, and answers what was known. Processes that run and hold it
+    /// ask it again.
     ///
     /// # Errors
     ///
     /// When the file cannot be read or replaced.
     pub fn release(&self, id: &str) -> io::Result<Vec<KeptRecord>> {
         sentinel::sweep(self);
-        self.strike(|record| record.id == id)
+        // Without a book nobody was ever held by one.
+        if !self.path().exists() {
+            return Ok(Vec::new());
+        }
+        let _lock = self.lock()?;
+        let mut pages = self.read()?;
+        let gone = pages.strike(|record| record.id == id);
+        let before = pages.releases.get(id).copied();
+        // Later than the last one, whatever became of the clock since.
+        let now_ms = self.clock.now_ms().max(before.map_or(i64::MIN, |at| at.saturating_add(1)));
+        pages.releases.insert(id.to_owned(), now_ms);
+        self.write(&mut pages)?;
+        Ok(gone)
     }
 
-    /// Lets an engine serve again that failed, but not one that took hosts down: somebody swaps it in
-    /// and knows what they do.
+    /// Lets an engine be opened again that failed, but not one that took hosts down: somebody swaps it in
+    /// and knows what they do. Processes in which it broke go without it as before.
     ///
     /// # Errors
     ///
@@ -192,7 +230,8 @@ impl FailureBook {
         self.strike(|record| record.id == id && record.crashes == 0)
     }
 
-    /// Strikes out what is known of other builds of an engine than this one.
+    /// Strikes out what is known of other builds of an engine than this one. Processes in which one of
+    /// those broke go without it as before: they run the old bytes.
     ///
     /// # Errors
     ///
@@ -217,9 +256,9 @@ impl FailureBook {
             return Ok(Vec::new());
         }
         let _lock = self.lock()?;
-        let pages = self.read()?;
-        let (gone, stay) = pages.records.into_iter().partition(goes);
-        self.write(stay)?;
+        let mut pages = self.read()?;
+        let gone = pages.strike(goes);
+        self.write(&mut pages)?;
         Ok(gone)
     }
 
@@ -227,10 +266,11 @@ impl FailureBook {
         &self,
         what: &QuarantineRecord,
         count: impl FnOnce(&mut KeptRecord, i64),
-    ) -> io::Result<()> {
-        let Some(bytes) = &what.bytes else { return Ok(()) };
+    ) -> io::Result<Option<i64>> {
+        let Some(bytes) = &what.bytes else { return Ok(None) };
         let _lock = self.lock()?;
-        let mut records = self.read_or_begin()?;
+        let mut pages = self.read_or_begin()?;
+        let records = &mut pages.records;
         let found = records.iter().position(|it| it.id == what.id && &it.bytes == bytes);
         let before = found.map(|at| records.remove(at)).filter(|it| !self.is_forgotten(it));
         let mut kept = before.unwrap_or_else(|| KeptRecord {
@@ -249,7 +289,8 @@ impl FailureBook {
         kept.failed_at_ms = what.failed_at_ms;
         count(&mut kept, what.failed_at_ms);
         records.push(kept);
-        self.write(records)
+        self.write(&mut pages)?;
+        Ok(pages.releases.get(&what.id).copied())
     }
 
     /// Old sins count no more, unless they hold.
@@ -280,22 +321,22 @@ impl FailureBook {
     }
 
     /// A file that is no book must not keep failures from being written down: it is put aside.
-    fn read_or_begin(&self) -> io::Result<Vec<KeptRecord>> {
+    fn read_or_begin(&self) -> io::Result<Pages> {
         match self.read() {
-            Ok(pages) => Ok(pages.records),
+            Ok(pages) => Ok(pages),
             Err(error) if error.to_string().contains("newer ctxhost") => Err(error),
             Err(error) => {
                 let aside = self.path().with_extension("json.broken");
                 tracing::error!(%error, aside = %aside.display(), "put aside");
                 fs::rename(self.path(), aside)?;
-                Ok(Vec::new())
+                Ok(Pages::default())
             }
         }
     }
 
-    fn write(&self, records: Vec<KeptRecord>) -> io::Result<()> {
-        let pages = Pages { version: VERSION, records };
-        replace_file(&self.path(), &serde_json::to_vec_pretty(&pages)?)
+    fn write(&self, pages: &mut Pages) -> io::Result<()> {
+        pages.version = VERSION;
+        replace_file(&self.path(), &serde_json::to_vec_pretty(pages)?)
     }
 
     /// The kernel's lock, which ends with whoever holds it. It is on a file of its own, because the

@@ -47,6 +47,19 @@ fn a_process_that_was_killed_or_lost_its_power_blames_nobody() {
 }
 
 #[test]
+fn a_note_of_the_same_number_in_another_container_is_not_written_over() {
+    let state = tempfile::tempdir().unwrap();
+    let book = book(state.path());
+    let (pid, first) = (std::process::id(), NOTES.load(Ordering::Relaxed));
+    // Other tests of this process set notes at the same time.
+    let names: Vec<String> = (first..first + 100).map(|number| format!("{pid}-{number}")).collect();
+    names.iter().for_each(|name| note(&book, name, "load\ndied: signal 11\n"));
+    let _sentinel = Sentinel::set(&book, "x", "ab12").unwrap();
+    assert_eq!(left(&book), names.len() + 1);
+    assert_eq!(book.records().unwrap()[0].crashes as usize, names.len());
+}
+
+#[test]
 fn the_note_of_a_living_process_is_left_alone_and_goes_with_it() {
     let state = tempfile::tempdir().unwrap();
     let book = book(state.path());

@@ -34,9 +34,17 @@ pub enum SlotError {
         /// What it said.
         error: Box<EngineError>,
     },
-    /// Several engines were named for one slot in a way that makes no stack.
-    #[error("a stack of engines {0}")]
-    Stack(#[from] RowError),
+    /// The law refused what an engine answered, and whoever asked wants to hear of it.
+    #[error("the law refuses the plan of {id:?}: {reason}")]
+    Refused {
+        /// The engine.
+        id: String,
+        /// What the law said.
+        reason: String,
+    },
+    /// Several engines were named for one slot in a way that makes no row.
+    #[error("a row of engines {0}")]
+    Row(#[from] RowError),
     /// The engine said something that the caller acts on: its window is too small, what must stay
     /// does not fit, the call was cancelled.
     #[error("{error}")]

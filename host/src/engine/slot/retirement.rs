@@ -2,8 +2,6 @@
 
 use std::future::Future;
 
-use ctxhost_engine_api::{EngineError, ErrorKind};
-
 use super::Slot;
 
 impl Slot {
@@ -31,9 +29,4 @@ impl Slot {
     pub(super) async fn unless_retired<T>(&self, call: impl Future<Output = T>) -> Option<T> {
         self.retired.run_until_cancelled(call).await
     }
-}
-
-/// What a call answers that is cut off.
-pub(super) fn let_go() -> EngineError {
-    EngineError::new(ErrorKind::Cancelled, "the engine was let go: another one is in the slot")
 }

@@ -15,9 +15,10 @@ pub struct FileStore {
 }
 
 impl FileStore {
-    /// The store of the engine `id` below `state`. Ids are file names by their own rule.
+    /// The store of the engine `id` below `state`. An id by the rule is its own file name; one that a
+    /// program made up becomes one.
     pub fn new(state: &Path, id: &str) -> Self {
-        let folder = state.join("engines").join("data").join(id);
+        let folder = state.join("engines").join("data").join(encode_name(id));
         FileStore { blobs: BlobFolder::at(folder.join("blobs")), folder }
     }
 

@@ -24,12 +24,15 @@ use crate::engine::spec::EngineSpec;
 use crate::engine::timeouts::Timeouts;
 use crate::engine::watch::Watch;
 
+/// What became of a worker whose engine was let go.
+const ENDED: &str = "was ended with its engine";
+
 /// An engine in a worker process.
 pub(in crate::engine) struct Far {
     start: Arc<Start>,
     timeouts: Timeouts,
-    /// Whoever starts the next worker holds it; the others wait for that one.
-    current: tokio::sync::Mutex<Link>,
+    /// Whoever waits for the next worker holds it; the others wait for that one.
+    current: tokio::sync::Mutex<Current>,
     known: Mutex<Known>,
     told: Mutex<Told>,
     /// For services of the host, which the engine asks for from elsewhere.
@@ -47,6 +50,16 @@ impl Drop for Helpers {
     }
 }
 
+/// The worker of the moment.
+struct Current {
+    link: Link,
+    /// The next one. It stays here when whoever asked for it goes away.
+    coming: Option<Coming>,
+}
+
+/// A worker that is being started.
+type Coming = oneshot::Receiver<Result<Started, StartError>>;
+
 /// What can be told of the workers without asking them.
 struct Known {
     link: Link,
@@ -54,6 +67,14 @@ struct Known {
     respawned: VecDeque<Instant>,
     respawns: u64,
     closed: bool,
+}
+
+impl Known {
+    fn may_start_another(&mut self, settings: &WorkerSettings) -> bool {
+        let window = settings.respawn_window();
+        self.respawned.retain(|at| at.elapsed() < window);
+        !self.closed && (self.respawned.len() as u64) < settings.respawns
+    }
 }
 
 /// Why a call has no answer.
@@ -90,7 +111,7 @@ impl Far {
             runtime: handle,
         });
         let started = start.begin(0).map_err(|error| refusal(id.clone(), error))?;
-        let Started { link, info, confinement } = started;
+        let Started { link, info, confinement, unclaimed } = started;
         for missing in &confinement.missing {
             tracing::warn!(engine = id, missing, "a worker is not held by");
         }
@@ -105,11 +126,12 @@ impl Far {
         let far = Far {
             start,
             timeouts: environment.timeouts.clone(),
-            current: tokio::sync::Mutex::new(link),
+            current: tokio::sync::Mutex::new(Current { link, coming: None }),
             known: Mutex::new(known),
             told: Mutex::default(),
             _helpers: helpers,
         };
+        unclaimed.stands();
         Ok((info, far))
     }
 
@@ -120,6 +142,10 @@ impl Far {
         view: Transcript,
         question: Question,
     ) -> Result<Answer> {
+        if matches!(question, Question::Dispose) && self.known().link.crashed().is_some() {
+            // Nothing is left of it that could be let go.
+            return Ok(Answer::Done(()));
+        }
         let mut may_repeat = question.may_be_repeated();
         loop {
             let link = self.link(call).await?;
@@ -145,11 +171,22 @@ impl Far {
         }
     }
 
+    /// Whether there may be another worker, should this one die.
+    pub(in crate::engine) fn may_start_another(&self) -> bool {
+        self.known().may_start_another(self.settings())
+    }
+
     /// Ends the worker. There will be no other.
     pub(in crate::engine) fn close(&self) {
-        let mut known = self.known();
-        known.closed = true;
-        known.link.kill(Some("was ended with its engine"));
+        {
+            let mut known = self.known();
+            known.closed = true;
+            known.link.kill(Some(ENDED));
+        }
+        // Where somebody waits for the next one, that one sees that it is too late.
+        if let Ok(mut current) = self.current.try_lock() {
+            current.coming = None;
+        }
     }
 
     async fn tell_and_ask(
@@ -213,35 +250,62 @@ impl Far {
         }
     }
 
-    /// The worker that lives, started now if need be.
+    /// The worker that lives, started now if need be. Whoever starts it, all wait through no fault of
+    /// the engine.
     async fn link(&self, call: &CallGuard) -> Result<Link> {
         let began = Instant::now();
-        let mut current = self.current.lock().await;
-        let Some(reason) = current.crashed() else { return Ok(current.clone()) };
-        let number = self.next_number(current.number(), &reason)?;
-        tracing::warn!(engine = self.id(), reason, number, "worker died; another one starts");
-        let started = self.respawn(number).await?;
-        *current = started.link.clone();
-        let mut known = self.known();
-        known.confinement = started.confinement;
-        known.link = started.link.clone();
-        if known.closed {
-            known.link.kill(None);
-        }
+        let link = self.living().await;
         self.start.calls.excuse(call.id, began.elapsed());
-        Ok(started.link)
+        link
+    }
+
+    async fn living(&self) -> Result<Link> {
+        let mut current = self.current.lock().await;
+        let Some(reason) = current.link.crashed() else { return Ok(current.link.clone()) };
+        let coming = match current.coming.take() {
+            Some(coming) => coming,
+            None => self.respawn(current.link.number(), &reason)?,
+        };
+        let started = current.coming.insert(coming).await;
+        current.coming = None;
+        let started = started.map_err(|_| dead("died, and the next one did not start"))?;
+        let Started { link, confinement, unclaimed, .. } = started
+            .map_err(|error| dead(&format!("died, and the next one did not start: {error}")))?;
+        let mut known = self.known();
+        if known.closed {
+            return Err(dead(ENDED));
+        }
+        current.link = link.clone();
+        known.link = link.clone();
+        known.confinement = confinement;
+        unclaimed.stands();
+        Ok(link)
+    }
+
+    /// Starts the worker after number `last`, where there may be one. Starting blocks, so a thread of
+    /// its own does it.
+    fn respawn(&self, last: u64, reason: &str) -> Result<Coming> {
+        let number = self.next_number(last, reason)?;
+        tracing::warn!(engine = self.id(), reason, number, "worker died; another one starts");
+        let (deliver, delivered) = oneshot::channel();
+        let start = self.start.clone();
+        let thread = std::thread::Builder::new().name("worker-start".into());
+        // What nobody takes over ends with the message that it came in.
+        let begun = thread.spawn(move || drop(deliver.send(start.begin(number))));
+        begun.map_err(|error| dead(&format!("died, and there is no thread: {error}")))?;
+        Ok(delivered)
     }
 
     /// The number of the next worker, where there may be one.
     fn next_number(&self, last: u64, reason: &str) -> Result<u64> {
-        let (window, most) = (self.settings().respawn_window(), self.settings().respawns);
+        let settings = self.settings();
         let mut known = self.known();
         if known.closed {
-            return Err(dead("was ended with its engine"));
+            return Err(dead(ENDED));
         }
-        known.respawned.retain(|at| at.elapsed() < window);
-        if known.respawned.len() as u64 >= most {
-            let (times, seconds) = (most.saturating_add(1), window.as_secs());
+        if !known.may_start_another(settings) {
+            let times = settings.respawns.saturating_add(1);
+            let seconds = settings.respawn_window().as_secs();
             return Err(dead(&format!(
                 "{reason}; it died {times} times within {seconds} s and is not started again"
             )));
@@ -249,22 +313,6 @@ impl Far {
         known.respawned.push_back(Instant::now());
         known.respawns += 1;
         Ok(last + 1)
-    }
-
-    /// Starting blocks, so a thread of its own does it; a caller that goes away leaves no worker behind.
-    async fn respawn(&self, number: u64) -> Result<Started> {
-        let (deliver, delivered) = oneshot::channel();
-        let start = self.start.clone();
-        let thread = std::thread::Builder::new().name("worker-start".into());
-        let begun = thread.spawn(move || {
-            if let Err(Ok(unwanted)) = deliver.send(start.begin(number)) {
-                unwanted.link.kill(None);
-            }
-        });
-        begun.map_err(|error| dead(&format!("died, and there is no thread: {error}")))?;
-        let delivered = delivered.await;
-        let started = delivered.map_err(|_| dead("died, and the next one did not start"))?;
-        started.map_err(|error| dead(&format!("died, and the next one did not start: {error}")))
     }
 
     fn id(&self) -> &str {

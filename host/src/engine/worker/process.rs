@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, mpsc};
 
-use nix::sys::signal::{Signal, killpg};
+use nix::sys::signal::{Signal, kill, killpg};
 use nix::unistd::Pid;
 use rustix::process::{WaitId, WaitIdOptions, waitid};
 
@@ -93,9 +93,12 @@ impl Process {
             if because.is_none() {
                 *because = reason.map(str::to_owned);
             }
-            let pid = i32::try_from(self.pid).map(Pid::from_raw);
-            // That it is gone already is no error; nobody else can have its number before it is collected.
-            let _ = pid.map(|pid| killpg(pid, Signal::SIGKILL));
+            if let Ok(pid) = i32::try_from(self.pid).map(Pid::from_raw) {
+                // That it is gone already is no error; nobody else can have its number before it is
+                // collected. By itself as well: where no filter holds it, it may have left its group.
+                let _ = killpg(pid, Signal::SIGKILL);
+                let _ = kill(pid, Signal::SIGKILL);
+            }
         }
     }
 

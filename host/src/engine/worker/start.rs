@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::mpsc;
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
 use ctxhost_engine_api::border::{Door, HostServices as _};
@@ -39,6 +39,8 @@ pub(super) struct Started {
     pub(super) link: Link,
     pub(super) info: EngineInfo,
     pub(super) confinement: Confinement,
+    /// Kills it, unless somebody takes it over.
+    pub(super) unclaimed: Fallen,
 }
 
 /// Why it did not come to be.
@@ -65,6 +67,7 @@ impl Start {
         let (process, socket) = Process::spawn(&program, &folder, id).map_err(failed)?;
         let fallen = Fallen(Some(process.clone()));
         let (info, confinement) = self.greet(&program, &process, &socket, copy.path())?;
+        self.is_itself(&info)?;
         let (services, runtime) = (self.services.clone(), self.runtime.clone());
         let link = Link::open(number, process, socket, services, runtime, &self.settings);
         let link = link.map_err(failed)?;
@@ -75,15 +78,23 @@ impl Start {
             return Err(StartError::Missing(missing));
         }
         self.create(&link).map_err(StartError::Create)?;
-        fallen.stands();
-        Ok(Started { link, info, confinement })
+        Ok(Started { link, info, confinement, unclaimed: fallen })
+    }
+
+    /// A worker that has loaded an engine runs code that nobody vouches for, and could say anything.
+    fn is_itself(&self, info: &EngineInfo) -> Result<(), LoadError> {
+        let (written, running) = (self.file.meta.id.clone(), info.id.clone());
+        match written == running {
+            true => Ok(()),
+            false => Err(LoadError::IdMismatch { path: self.file.path.clone(), written, running }),
+        }
     }
 
     /// Says what to be, and hears what became of it.
     fn greet(
         &self,
         program: &Path,
-        process: &Process,
+        process: &Arc<Process>,
         mut socket: &std::os::unix::net::UnixStream,
         library: &Path,
     ) -> Result<(EngineInfo, Confinement), WorkerError> {
@@ -100,10 +111,9 @@ impl Start {
         };
         let mut buffer = Vec::new();
         let talk = || -> io::Result<Option<FromWorker>> {
-            socket.set_read_timeout(Some(self.settings.start()))?;
+            let _in_time = kill_after(self.settings.start(), process)?;
             wire::send(&mut socket, &ToWorker::Hello(hello))?;
             let heard = wire::receive(socket, self.settings.answer_bytes(), &mut buffer)?;
-            socket.set_read_timeout(None)?;
             heard.then(|| wire::decode(&buffer)).transpose()
         };
         let no_worker = |reason| WorkerError::NoWorker { program: shown(program), reason };
@@ -112,10 +122,6 @@ impl Start {
             Ok(Some(FromWorker::Refused { reason })) => Err(WorkerError::Refused { reason }),
             Ok(Some(_)) => Err(no_worker("spoke before it was asked".into())),
             Ok(None) => Err(no_worker(obituary(process))),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                let limit = self.settings.start_ms;
-                Err(no_worker(format!("said nothing within {limit} ms")))
-            }
             Err(error) if error.kind() == io::ErrorKind::InvalidData => {
                 Err(no_worker(format!("sent {error}")))
             }
@@ -158,10 +164,11 @@ pub(super) fn dead(reason: &str) -> EngineError {
 }
 
 /// A worker that did not get far enough is killed.
-struct Fallen(Option<Arc<Process>>);
+pub(super) struct Fallen(Option<Arc<Process>>);
 
 impl Fallen {
-    fn stands(mut self) {
+    /// It goes on.
+    pub(super) fn stands(mut self) {
         self.0 = None;
     }
 }
@@ -172,6 +179,20 @@ impl Drop for Fallen {
             process.kill(None);
         }
     }
+}
+
+/// Kills a process at its time limit, unless what is answered here is dropped before. A limit of the
+/// socket would hold for each read, and a worker that says a byte now and then would never be late.
+fn kill_after(limit: Duration, process: &Arc<Process>) -> io::Result<mpsc::Sender<()>> {
+    let (in_time, late) = mpsc::channel();
+    let process = process.clone();
+    std::thread::Builder::new().name("worker-limit".into()).spawn(move || {
+        if late.recv_timeout(limit) == Err(RecvTimeoutError::Timeout) {
+            let limit = limit.as_millis();
+            process.kill(Some(&format!("used up its {limit} ms (plugins.worker.start_ms)")));
+        }
+    })?;
+    Ok(in_time)
 }
 
 /// Of what a worker ended that said nothing.

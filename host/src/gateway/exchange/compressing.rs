@@ -143,7 +143,11 @@ impl Desk {
                 self.keep(heard, key).await;
             }
             self.name_originals(heard, written.originals).await?;
-            let told = if is_applied { "applied" } else { compaction(&passed.shaped.compactions, guest.only_fits) };
+            let told = if is_applied {
+                "applied"
+            } else {
+                compaction(&passed.shaped.compactions, guest.only_fits)
+            };
             let said_tokens = heard.thread.state().outline.said_tokens();
             let truth = Truth {
                 engine: passed.shaped.engine.clone(),

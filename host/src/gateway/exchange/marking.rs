@@ -9,8 +9,8 @@ use ctxhost_engine_api::{Item, Role};
 
 use crate::gateway::originals::hash_of;
 use crate::gateway::thread::Outline;
-use crate::provider::message::{Content, UserMessage};
 use crate::provider::ChatMessage;
+use crate::provider::message::{Content, UserMessage};
 use crate::session::{Record, Session};
 
 /// What is said of the texts of a projection.
@@ -96,7 +96,8 @@ fn text_of(session: &Session, id: &str) -> Option<String> {
 /// An entry as it is read in an original of several.
 fn line_of(record: &Record) -> Option<String> {
     let entry = record.to_entry()?;
-    let message = record.message_raw().and_then(|raw| serde_json::from_str::<ChatMessage>(raw).ok());
+    let message =
+        record.message_raw().and_then(|raw| serde_json::from_str::<ChatMessage>(raw).ok());
     let calls = message.iter().flat_map(ChatMessage::content).filter_map(|block| match block {
         Content::ToolCall(call) => Some((call.name.clone(), call.arguments.to_string())),
         _ => None,

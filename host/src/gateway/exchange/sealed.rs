@@ -198,9 +198,6 @@ mod tests {
         assert_eq!(open(&seal, &item("gAAAA")), None);
         assert_eq!(open(&seal, &item(&format!("gAAAA{sealed}"))), None);
         assert_eq!(open(&seal, &json!({ "role": "user", "content": sealed })), None);
-        assert_eq!(
-            open(&seal, &json!({ "type": "reasoning", "encrypted_content": sealed })),
-            None
-        );
+        assert_eq!(open(&seal, &json!({ "type": "reasoning", "encrypted_content": sealed })), None);
     }
 }

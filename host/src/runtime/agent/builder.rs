@@ -362,6 +362,7 @@ impl RuntimeBuilder {
             model: ModelRef { provider: first.provider, id: first.id, window_tokens },
             law: config.law.clone(),
             on_error: config.plugins.on_engine_error,
+            must_open: false,
             legacy: legacy_of(config, self.workspace_rules().as_ref()),
             timeouts: config.timeouts.clone(),
             completer,

@@ -34,4 +34,10 @@ pub enum CanaryError {
     /// There is none.
     #[error("the slot has no canary; `ctxhost slot set ID --canary 10%` begins one")]
     NotRunning,
+    /// There is none, and nothing that was promoted is known.
+    #[error(
+        "there is nothing to roll back: no canary is on, and none was promoted since the last rollback; \
+         `ctxhost use ID` puts another engine into the slot"
+    )]
+    NothingBefore,
 }

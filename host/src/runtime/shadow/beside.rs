@@ -9,7 +9,7 @@ use super::Shown;
 use super::ledger::Seen;
 use crate::engine::{Serving, SlotError};
 use crate::law::{self, Anchors, Lawful};
-use crate::runtime::stack::{Bench, Stack, Staged};
+use crate::runtime::stack::{Bench, OnRefusal, Stack, Staged};
 use crate::survival;
 
 /// Sessions that are remembered. One that is forgotten begins anew.
@@ -57,6 +57,10 @@ impl Beside {
         let began = Instant::now();
         let staged = match ask(stack, known, shown).await {
             Ok(staged) => staged,
+            // It is told of and asked again: nobody was hurt.
+            Err(error @ SlotError::Refused { .. }) => {
+                return Seen::illegal(name, error.to_string());
+            }
             Err(error) => return Seen::failed(name, error.to_string()),
         };
         let seen = Seen { took_us: microseconds(began.elapsed()), ..Seen::of(name) };
@@ -83,8 +87,12 @@ async fn ask(stack: &Stack, known: &mut Known, shown: &Shown) -> Result<Staged, 
         stack.ingest(view, request).await?;
     }
     known.anchors.follow(view);
-    let bench =
-        Bench { anchors: &known.anchors, budget_tokens: shown.request.budget, law: &shown.law };
+    let bench = Bench {
+        anchors: &known.anchors,
+        budget_tokens: shown.request.budget,
+        law: &shown.law,
+        on_refusal: OnRefusal::Tell,
+    };
     stack.assemble(view, shown.request.clone(), bench).await
 }
 
@@ -96,10 +104,7 @@ fn judged(staged: Staged, known: &mut Known, shown: &Shown, seen: Seen) -> Seen 
     let lawful = law::enforce_with(&known.anchors, view, served.value, request.budget, law);
     let lawful = match lawful {
         Ok(lawful) => lawful,
-        // It is told of and asked again: nobody was hurt.
-        Err(violation) => {
-            return Seen { illegal: 1, error: Some(violation.to_string()), ..seen };
-        }
+        Err(violation) => return Seen::illegal(seen.engine, violation.to_string()),
     };
     let compacts = is_wanted || lawful.tokens > request.budget;
     // It would have compacted once, and not again at every request until somebody else does.

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use crate::config::Config;
 use crate::survival::Shares;
 
 /// The name of the file in the state folder.
@@ -21,6 +22,9 @@ pub const FILE_NAME: &str = "shadow.jsonl";
 pub struct Line {
     /// When, in milliseconds since 1970.
     pub at_ms: i64,
+    /// The config of the host that shaped it, by its whole path; empty for one without a file.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub config: String,
     /// The session.
     pub session: String,
     /// What the engine of the slot made of it.
@@ -65,6 +69,11 @@ impl Seen {
     pub(super) fn failed(engine: String, error: String) -> Seen {
         Seen { error: Some(error), ..Seen::of(engine) }
     }
+
+    /// The law refused its plan.
+    pub(super) fn illegal(engine: String, error: String) -> Seen {
+        Seen { illegal: 1, ..Seen::failed(engine, error) }
+    }
 }
 
 /// The file that lines are appended to.
@@ -72,12 +81,23 @@ impl Seen {
 pub struct Ledger {
     path: PathBuf,
     limit_bytes: u64,
+    config: String,
 }
 
 impl Ledger {
     /// The ledger in a file, which need not be there yet.
     pub fn new(path: PathBuf, limit_bytes: u64) -> Ledger {
-        Ledger { path, limit_bytes }
+        Ledger { path, limit_bytes, config: String::new() }
+    }
+
+    /// The same ledger, for hosts with this config.
+    pub fn of_config(self, config: &Config) -> Ledger {
+        Ledger { config: config_name(config), ..self }
+    }
+
+    /// The config whose hosts write here, as lines name it.
+    pub(super) fn config(&self) -> &str {
+        &self.config
     }
 
     /// Appends a line.
@@ -110,6 +130,17 @@ impl Ledger {
         }
         lock.unlock()
     }
+}
+
+/// How lines name a config: by its whole path, since others of its name stand elsewhere.
+pub fn config_name(config: &Config) -> String {
+    let name = config.name();
+    if name.is_empty() {
+        return String::new();
+    }
+    // A program may have parsed a text under a name that no file has.
+    let whole = fs::canonicalize(name).or_else(|_| std::path::absolute(name));
+    whole.unwrap_or_else(|_| name.into()).display().to_string()
 }
 
 /// The lines from a time on, oldest first, and how many lines could not be read.

@@ -93,6 +93,24 @@ async fn each_tells_what_it_would_have_made_of_a_request() {
 }
 
 #[tokio::test]
+async fn files_are_known_by_their_paths_and_keep_their_notes_apart() {
+    let file = |path: &str| EngineSpec::file("", path.as_ref(), json!({}));
+    let rows = [vec![file("old/libmask.so")], vec![file("../libmask.so"), puppet::<0>("", "")]];
+    let stage = Stage::of(&rows);
+    stage.show(1, 10_000);
+    let lines = stage.lines().await;
+    let names: Vec<&str> = lines[0].shadows.iter().map(|seen| seen.engine.as_str()).collect();
+    assert_eq!(names, ["old/libmask.so", "../libmask.so+first"]);
+    let mut serving = Environment::new(Timeouts::default(), Clock::default());
+    serving.store_folder = Some("store".into());
+    let surroundings = Surroundings { serving, may_complete: false };
+    let notes = |stages, name: &str| surroundings.of(stages, name).store_folder.unwrap();
+    assert_eq!(notes(1, "first"), PathBuf::from("store/shadow"));
+    assert_eq!(notes(1, names[0]), PathBuf::from("store/shadow/old-libmask-so"));
+    assert_eq!(notes(2, names[1]), PathBuf::from("store/shadow/---libmask-so+first"));
+}
+
+#[tokio::test]
 async fn one_that_fails_is_told_of_and_not_asked_again() {
     let rows = [
         vec![puppet::<0>("broken shadow", "fails in assemble")],
@@ -117,14 +135,23 @@ async fn one_that_fails_is_told_of_and_not_asked_again() {
 
 #[tokio::test]
 async fn an_illegal_plan_is_counted_each_time() {
-    let stage = Stage::of(&[vec![puppet::<0>("illegal shadow", "lies")]]);
+    let (liar, honest) = ("lies", "");
+    let row = |first, second| {
+        vec![puppet::<0>("illegal shadow", first), puppet::<1>("illegal shadow", second)]
+    };
+    let alone = vec![puppet::<0>("illegal shadow", liar)];
+    let stage = Stage::of(&[alone, row(liar, honest), row(honest, liar)]);
     for _ in 0..2 {
         stage.show(1, 10_000);
         stage.lines().await;
     }
-    let illegal: Vec<u64> =
-        stage.lines().await.iter().map(|line| line.shadows[0].illegal).collect();
-    assert_eq!(illegal, [1, 1]);
+    for line in stage.lines().await {
+        for seen in &line.shadows {
+            assert_eq!(seen.illegal, 1, "{seen:?}");
+            let error = seen.error.as_deref().unwrap_or_default();
+            assert!(error.contains("operation 0"), "{seen:?}");
+        }
+    }
 }
 
 #[tokio::test]
@@ -196,6 +223,8 @@ async fn a_turn_is_shown_once_it_is_shaped_and_its_answer_is_that_of_the_slot() 
     let shown: u64 = lines.iter().map(|line| 1 + line.skipped).sum();
     assert_eq!(shown, 2, "{lines:?}");
     for line in &lines {
+        assert_eq!(line.config, super::ledger::config_name(&config));
+        assert!(line.config.starts_with('/'), "{}", line.config);
         assert_eq!(line.active.engine, "witness");
         let names: Vec<&str> = line.shadows.iter().map(|seen| seen.engine.as_str()).collect();
         assert_eq!(names, ["mask", "window"]);
@@ -216,6 +245,7 @@ fn their_notes_stand_apart_and_no_model_is_asked() {
     let environment = surroundings.of(1, "mask");
     assert_eq!(environment.store_folder, Some(folder.path().join("shadow")));
     assert!(!completes(&environment));
+    assert!(environment.kept_failures().is_none(), "what fails there holds nobody");
     let row = surroundings.of(2, "mask+legacy");
     assert_eq!(row.store_folder, Some(folder.path().join("shadow/mask+legacy")));
 }

@@ -24,6 +24,17 @@ pub(in crate::runtime) struct Bench<'a> {
     pub(in crate::runtime) budget_tokens: u64,
     /// The numbers of the law.
     pub(in crate::runtime) law: &'a LawSettings,
+    /// What becomes of a row when the law refuses the plan of one of its engines.
+    pub(in crate::runtime) on_refusal: OnRefusal,
+}
+
+/// What becomes of a row when the law refuses the plan of one of its engines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::runtime) enum OnRefusal {
+    /// As when it fails: it is in quarantine, and the others go on where that is allowed.
+    LeaveOut,
+    /// [`SlotError::Refused`], and the engine is asked again next time.
+    Tell,
 }
 
 /// A plan over the session that has passed the law at every stage but the last.
@@ -67,6 +78,11 @@ impl Stack {
             match self.step(working, reading, &mut course, &request, bench, is_last).await? {
                 Step::Taken | Step::PassedOn => {}
                 Step::Failed(operation, error) => self.fail(working.stage, operation, error)?,
+                Step::Refused(violation) if bench.on_refusal == OnRefusal::Tell => {
+                    self.remember(&request.session.id, readings);
+                    let (id, reason) = (working.stage.id.clone(), violation.to_string());
+                    return Err(SlotError::Refused { id, reason });
+                }
                 Step::Refused(violation) => {
                     refused += 1;
                     let error = EngineError::failed(violation.to_string());
@@ -180,7 +196,7 @@ impl<'s> Course<'s, '_> {
         let signed = signed(lawful.plan, &engine.id, own.len() as u64);
         let mut composed = compose(&self.plan, signed);
         if !is_last {
-            let Bench { anchors, budget_tokens, law } = bench;
+            let Bench { anchors, budget_tokens, law, .. } = bench;
             let whole = law::enforce_with(anchors, self.view, composed, budget_tokens, law)?;
             composed = whole.plan;
             repairs.extend(whole.repairs);

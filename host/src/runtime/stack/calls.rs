@@ -248,7 +248,9 @@ impl Stack {
     ) -> SlotError {
         if is_breakage(error.kind) {
             self.troubles.failure();
-            self.put_in_quarantine(&working.stage.id, operation, &error.message);
+            if !working.engine.lost_one_call(operation, &error) {
+                self.put_in_quarantine(&working.stage.id, operation, &error.message);
+            }
         }
         SlotError::engine(&working.stage.id, operation, error)
     }

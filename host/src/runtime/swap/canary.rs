@@ -116,6 +116,8 @@ impl Shared {
             Ok(slot) => {
                 let (engine, share) = (canary.engine.clone(), canary.share.to_string());
                 let (slot, home) = (Arc::new(slot), followed.home.clone());
+                // What the slot's own engine did before is no part of the comparison.
+                let _ = self.slots.current().take_troubles();
                 self.slots.write().canary = Some(Seat { canary: Arc::new(canary), slot, home });
                 self.slots.tell(What::CanaryBegan { engine, share });
                 Ok(())

@@ -13,7 +13,7 @@ use tempfile::TempDir;
 use tokio::sync::broadcast::Receiver;
 
 use crate::config::Config;
-use crate::engine::{Clock, EngineSpec, FailureBook, QuarantineRecord, QuarantineRules};
+use crate::engine::{Clock, EngineSpec, FailureBook, Isolation, QuarantineRecord, QuarantineRules};
 use crate::runtime::event::{Event, What};
 use crate::runtime::testing::{Answer, Scripted, builder, config, session};
 use crate::runtime::{Runtime, RuntimeBuilder, SessionId, SwapError};
@@ -318,4 +318,12 @@ async fn a_session_in_a_turn_keeps_its_engine_while_another_one_is_swapped() {
     gate.add_permits(1);
     talk.say().await;
     assert_eq!(heard("pinned-2").last().unwrap(), "assemble 4");
+}
+
+#[test]
+fn a_library_in_a_process_of_its_own_does_not_stay_in_ours() {
+    let mut spec = EngineSpec::file("x", std::path::Path::new("/nowhere.so"), json!({}));
+    assert_eq!(super::file_bytes(&spec), Some(0));
+    spec.isolation = Isolation::Process;
+    assert_eq!(super::file_bytes(&spec), None);
 }

@@ -7,20 +7,6 @@ use serde_json::{Value, json};
 use super::*;
 use crate::session::{NewCompaction, RecordKind, SessionError};
 
-pub(super) fn new<'a>(plan: &'a Plan, view: &'a Transcript) -> NewCompaction<'a> {
-    NewCompaction {
-        plan,
-        view,
-        tokens_before: view.total_tokens(),
-        tokens_after: 7,
-        engine: "window".to_owned(),
-        engine_version: "0.1.0".to_owned(),
-        trigger: "manual".to_owned(),
-        timestamp_ms: Some(9_000),
-        extra_details: Value::Null,
-    }
-}
-
 pub(super) fn compact(
     session: &mut Session,
     build: impl Fn(&mut Plan),
@@ -28,7 +14,7 @@ pub(super) fn compact(
     let view = session.live(0).snapshot();
     let mut plan = Plan::default();
     build(&mut plan);
-    session.compact(new(&plan, &view))
+    session.compact(NewCompaction::of_tests(&plan, &view))
 }
 
 pub(super) fn reopened(session: &Session) -> Session {
@@ -159,7 +145,9 @@ fn what_the_engine_and_the_host_add_is_kept() {
     plan.insert(Role::User, "s", 0..1).keep(1..2);
     plan.extras.details = json!({ "readFiles": ["a.rs"], "modifiedFiles": ["b.rs"], "parts": 2 });
     let extra_details = json!({ "attempt": 1 });
-    let id = session.compact(NewCompaction { extra_details, ..new(&plan, &view) }).unwrap();
+    let id = session
+        .compact(NewCompaction { extra_details, ..NewCompaction::of_tests(&plan, &view) })
+        .unwrap();
     let details = &written(&session, &id)["details"];
     assert_eq!(details["readFiles"], json!(["a.rs"]));
     assert_eq!(details["modifiedFiles"], json!(["b.rs"]));
@@ -195,7 +183,10 @@ fn a_plan_that_does_not_fit_is_refused_and_writes_nothing() {
     let first = session.records()[0].id().to_owned();
     session.set_leaf(&first).unwrap();
     let plan = Plan::keep_all(2);
-    assert!(matches!(session.compact(new(&plan, &view)), Err(SessionError::Plan { .. })));
+    assert!(matches!(
+        session.compact(NewCompaction::of_tests(&plan, &view)),
+        Err(SessionError::Plan { .. })
+    ));
     assert_eq!(session.to_bytes(), before);
 }
 
@@ -326,7 +317,7 @@ proptest! {
             let view = session.live(0).snapshot();
             let plan = any_plan(&view, &choices);
             let expected: Vec<_> = plan.project(&view).iter().map(told).collect();
-            session.compact(new(&plan, &view)).unwrap();
+            session.compact(NewCompaction::of_tests(&plan, &view)).unwrap();
             let live = seen(&session.live(1));
             let found: Vec<_> =
                 live.iter().map(|entry| (entry.role, entry.text.clone(), entry.tokens)).collect();

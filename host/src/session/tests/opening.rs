@@ -8,9 +8,9 @@ use proptest::sample::Index;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use super::compaction::{any_body, any_plan, by_pi, compact, new};
+use super::compaction::{any_body, any_plan, by_pi, compact};
 use super::*;
-use crate::session::{Record, RecordKind, checkpoint};
+use crate::session::{NewCompaction, Record, RecordKind, checkpoint};
 
 /// A session file in a folder of its own.
 struct Place {
@@ -97,7 +97,10 @@ fn check_the_same(place: &Place, choices: &[u8]) {
     }
     let view = whole.live(0).snapshot();
     let plan = any_plan(&view, choices);
-    assert_eq!(fast.compact(new(&plan, &view)).unwrap(), whole.compact(new(&plan, &view)).unwrap());
+    assert_eq!(
+        fast.compact(NewCompaction::of_tests(&plan, &view)).unwrap(),
+        whole.compact(NewCompaction::of_tests(&plan, &view)).unwrap()
+    );
     assert_eq!(fast.leaf().unwrap().line(), whole.leaf().unwrap().line());
     for session in [&mut fast, &mut whole] {
         session.append_at(user("after it"), 10_000).unwrap();
@@ -182,7 +185,7 @@ fn take(session: &mut Session, step: &Step) {
         }
         Step::Compact(choices) => {
             let view = session.live(0).snapshot();
-            session.compact(new(&any_plan(&view, choices), &view)).unwrap();
+            session.compact(NewCompaction::of_tests(&any_plan(&view, choices), &view)).unwrap();
         }
         Step::CompactByPi(at) => {
             if let Some(kept) = any_id(at, session) {

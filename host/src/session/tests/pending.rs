@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 
 use ctxhost_engine_api::{Plan, Role};
 use proptest::prelude::*;
-use serde_json::Value;
 use tempfile::TempDir;
 
 use super::*;
@@ -27,17 +26,7 @@ fn try_compact(session: &mut Session) -> Result<String, SessionError> {
     let len = view.len() as u64;
     let mut plan = Plan::default();
     plan.insert(Role::User, "what happened", 0..len - 2).keep(len - 2..len);
-    session.compact(NewCompaction {
-        plan: &plan,
-        view: &view,
-        tokens_before: view.total_tokens(),
-        tokens_after: 10,
-        engine: "legacy".into(),
-        engine_version: "1".into(),
-        trigger: "manual".into(),
-        timestamp_ms: Some(9_000),
-        extra_details: Value::Null,
-    })
+    session.compact(NewCompaction { tokens_after: 10, ..NewCompaction::of_tests(&plan, &view) })
 }
 
 fn compact(session: &mut Session) -> String {

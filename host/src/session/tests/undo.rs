@@ -5,9 +5,9 @@ use proptest::prelude::*;
 use proptest::sample::Index;
 use serde_json::{Value, json};
 
-use super::compaction::{any_body, any_plan, by_pi, compact, new, reopened};
+use super::compaction::{any_body, any_plan, by_pi, compact, reopened};
 use super::*;
-use crate::session::{Record, RecordKind, SessionError, digest};
+use crate::session::{NewCompaction, Record, RecordKind, SessionError, digest};
 
 /// The compactions of the branch, oldest first.
 fn compactions(session: &Session) -> Vec<String> {
@@ -84,7 +84,7 @@ fn take(session: &mut Session, step: &Step, digests: &mut Vec<(String, String)>)
         Step::Compact(choices) => {
             let view = session.live(0).snapshot();
             let plan = any_plan(&view, choices);
-            digests.push((session.compact(new(&plan, &view)).unwrap(), before));
+            digests.push((session.compact(NewCompaction::of_tests(&plan, &view)).unwrap(), before));
         }
         Step::CompactByPi(at) if number > 0 => {
             let kept = session.records()[at.index(number)].id().to_owned();

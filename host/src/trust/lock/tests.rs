@@ -21,7 +21,7 @@ fn what_is_written_is_read_and_a_new_pin_replaces_the_old() {
     let config = folder.path().join("ctxhost.toml");
     assert_eq!(LockFile::read(&config).unwrap(), None);
     let held = LockFile::hold(&config).unwrap();
-    let mut lock = held.lock().unwrap();
+    let mut lock = held.lock().unwrap().unwrap_or_default();
     assert_eq!(lock.put(pin("y", "aa")), None);
     assert_eq!(lock.put(Pin { signer: Some("E7".into()), ..pin("x", "bb") }), None);
     assert_eq!(lock.put(pin("y", "cc")), Some(pin("y", "aa")));

@@ -120,7 +120,7 @@ fn two_processes_lose_nothing_of_what_they_write() {
             std::thread::spawn(move || {
                 let rules = QuarantineRules::default();
                 let book = FailureBook::below(&state, rules, clock.clone());
-                (0..5).for_each(|_| book.failed(&failure(&clock)).unwrap());
+                (0..5).for_each(|_| _ = book.failed(&failure(&clock)).unwrap());
             })
         })
         .collect();
@@ -145,6 +145,24 @@ fn who_is_released_elsewhere_serves_again_here() {
     quarantine.put(failure(&clock));
     assert!(quarantine.lift("x").is_some());
     assert_eq!(book.records().unwrap(), [], "who lets it out here lets it out everywhere");
+}
+
+#[test]
+fn another_build_brings_none_back_where_the_old_one_runs() {
+    let state = tempfile::tempdir().unwrap();
+    let (book, clock) = book(state.path());
+    let book = Arc::new(book);
+    let quarantine = Quarantine::with(Some(book.clone()));
+    quarantine.put(failure(&clock));
+    assert_eq!(book.forget_others("x", "cd34").unwrap().len(), 1);
+    assert!(quarantine.reason("x").is_some(), "the process still has the old bytes");
+    book.failed(&failure(&clock)).unwrap();
+    assert_eq!(book.excuse("x").unwrap().len(), 1);
+    assert!(quarantine.reason("x").is_some(), "somebody else swapped it in, not here");
+    assert_eq!(book.release("x").unwrap(), [], "nothing is held, and yet somebody's word");
+    assert_eq!(quarantine.reason("x"), None);
+    quarantine.put(failure(&clock));
+    assert!(quarantine.reason("x").is_some(), "that word was about the failure before");
 }
 
 #[test]

@@ -50,8 +50,14 @@ impl Desk {
         })
     }
 
-    /// Does what the host says until it hangs up.
-    pub(super) fn serve(mut self, wire: &UnixStream, mut buffer: Vec<u8>) -> io::Result<()> {
+    /// Does what the host says until it hangs up. Whatever the engine still does then is not waited for.
+    pub(super) fn serve(mut self, wire: &UnixStream, buffer: Vec<u8>) -> io::Result<()> {
+        let end = self.listen(wire, buffer);
+        self.lane.shutdown_background();
+        end
+    }
+
+    fn listen(&mut self, wire: &UnixStream, mut buffer: Vec<u8>) -> io::Result<()> {
         while wire::receive(wire, wire::ANY_LENGTH, &mut buffer)? {
             self.hear(wire::decode(&buffer)?);
         }
@@ -144,3 +150,6 @@ impl Desk {
 fn running(list: &Mutex<HashMap<u64, AbortHandle>>) -> MutexGuard<'_, HashMap<u64, AbortHandle>> {
     list.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
+
+#[cfg(test)]
+mod tests;

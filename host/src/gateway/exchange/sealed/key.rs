@@ -40,7 +40,9 @@ pub(super) fn of(folder: &Path) -> Result<[u8; BYTES], SessionError> {
         let put = write(&staged).and_then(|()| std::fs::hard_link(&staged, &path));
         let _ = std::fs::remove_file(&staged);
         match put {
-            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(failed(error)),
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                return Err(failed(error));
+            }
             _ => {}
         }
     }

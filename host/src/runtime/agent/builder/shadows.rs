@@ -30,7 +30,8 @@ impl RuntimeBuilder {
         let serving = setup.environment(&self.clock, known.clone());
         let surroundings = Surroundings { serving, may_complete };
         let path = || state_folder().join(ledger::FILE_NAME);
-        let ledger = Ledger::new(self.shadow_ledger.clone().unwrap_or_else(path), log_bytes);
+        let path = self.shadow_ledger.clone().unwrap_or_else(path);
+        let ledger = Ledger::new(path, log_bytes).of_config(&self.config);
         let law = &self.config.law;
         let shadows = Shadows::open(&rows?, &setup.legacy, &surroundings, law, ledger);
         Ok(Some(shadows.map_err(|source| BuildError::Shadows { source })?))

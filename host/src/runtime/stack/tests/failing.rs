@@ -3,6 +3,7 @@
 use ctxhost_engine_api::testing::generate::Script;
 use ctxhost_engine_api::{ErrorKind, Transcript};
 
+use super::super::OnRefusal;
 use super::stage::*;
 use crate::engine::{EngineSpec, OnEngineError, RowError, SlotError};
 
@@ -20,7 +21,7 @@ async fn a_stage_that_fails_is_left_out_and_named() {
         for _ in 0..2 {
             let (staged, _) = shaped(&stack, &view(), BUDGET).await;
             assert_eq!(staged.served.engine, "first+third", "{does}");
-            assert_eq!(staged.served.version, "1.0.0+1.0.0");
+            assert_eq!(staged.served.version, "first 1.0.0 + third 1.0.0");
             let why = staged.served.fallback.unwrap();
             assert!(why.starts_with("second failed in "), "{does}: {why}");
         }
@@ -35,6 +36,23 @@ async fn the_last_stage_is_held_against_the_law_of_the_whole() {
     let (staged, _) = shaped(&stack, &view(), BUDGET).await;
     assert_eq!(staged.served.engine, "first");
     assert!(staged.served.fallback.unwrap().starts_with("second failed in assemble: operation 0"));
+}
+
+#[tokio::test]
+async fn whoever_wants_to_hear_of_a_refused_plan_does_and_the_engine_is_asked_again() {
+    let test = "told";
+    let engines = [puppet::<0>(test, "lies"), puppet::<1>(test, "")];
+    let stack = open(&engines, OnEngineError::Fail).unwrap();
+    for _ in 0..2 {
+        match judged(&stack, &view(), BUDGET, OnRefusal::Tell).await {
+            Err(SlotError::Refused { id, reason }) => {
+                assert_eq!(id, "first");
+                assert!(reason.starts_with("operation 0"), "{reason}");
+            }
+            other => panic!("{other:?}"),
+        }
+        assert!(stack.quarantined().is_none());
+    }
 }
 
 #[tokio::test]
@@ -96,8 +114,8 @@ async fn what_the_caller_acts_on_is_no_failure() {
 fn a_row_is_checked_once_all_names_are_known() {
     let twice = [puppet::<0>("row", ""), puppet::<0>("row", "")];
     let error = open(&twice, OnEngineError::Fallback).expect_err("twice");
-    assert!(matches!(error, SlotError::Stack(RowError::Twice { .. })), "{error}");
+    assert!(matches!(error, SlotError::Row(RowError::Twice { .. })), "{error}");
     let many: Vec<EngineSpec> = vec![puppet::<0>("row", ""); 5];
     let error = open(&many, OnEngineError::Fallback).expect_err("five");
-    assert!(matches!(error, SlotError::Stack(RowError::TooMany { stages: 5 })), "{error}");
+    assert!(matches!(error, SlotError::Row(RowError::TooMany { engines: 5 })), "{error}");
 }

@@ -3,7 +3,7 @@
 use ctxhost_engine_api::{AssembleRequest, ModelRef, SessionRef, Transcript};
 use serde_json::json;
 
-use super::super::{Bench, Stack, Staged};
+use super::super::{Bench, OnRefusal, Stack, Staged};
 use crate::engine::{Clock, EngineSpec, Environment, OnEngineError, SlotError, Timeouts};
 use crate::law::{self, Anchors, LawSettings, Lawful};
 pub(super) use crate::runtime::testing::puppet::{heard, puppet};
@@ -35,8 +35,18 @@ pub(super) fn request(budget: u64) -> AssembleRequest {
 
 /// One request through a stack, without the law behind the last stage.
 pub(super) async fn staged(stack: &Stack, view: &Transcript, budget: u64) -> Result2<Staged> {
+    judged(stack, view, budget, OnRefusal::LeaveOut).await
+}
+
+/// The same, where the law's refusals do as they are told.
+pub(super) async fn judged(
+    stack: &Stack,
+    view: &Transcript,
+    budget: u64,
+    on_refusal: OnRefusal,
+) -> Result2<Staged> {
     let (anchors, law) = (Anchors::of(view), LawSettings::default());
-    let bench = Bench { anchors: &anchors, budget_tokens: budget, law: &law };
+    let bench = Bench { anchors: &anchors, budget_tokens: budget, law: &law, on_refusal };
     stack.assemble(view, request(budget), bench).await
 }
 

@@ -107,3 +107,17 @@ async fn a_canary_that_does_not_open_is_rolled_back_before_it_serves() {
     assert!(matches!(&host.talk.news()[..], [What::SwapRefused { .. }]));
     assert!(state(&host).ended.unwrap().why.contains("nobody"));
 }
+
+#[tokio::test]
+async fn what_went_wrong_before_a_canary_is_not_held_against_the_slot_s_own_engine() {
+    let folder = tempfile::tempdir().unwrap();
+    super::following::write(&folder, "mask", "");
+    let talk = Talk::with(following(&folder).engine_spec(Ledger::spec("early", "panic"))).await;
+    let host = Host { talk, folder };
+    assert_eq!(host.talk.say().await, "legacy", "it fails before anybody counts");
+    let canary = begin(&host, "window", "100%", &[], i64::MAX);
+    host.talk.runtime.reload().await.unwrap();
+    assert_eq!(host.talk.say().await, "legacy");
+    let figures = home(&host).figures("ledger", &canary.run);
+    assert_eq!((figures.turns, figures.failures), (1, 0));
+}
