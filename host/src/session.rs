@@ -158,7 +158,7 @@ impl Session {
     ///
     /// As [`create`](Self::create).
     pub fn kept_in(mut self, path: &Path) -> Result<Session, SessionError> {
-        self.keep_in(path)?;
+        self.keep_in(path, SyncPolicy::default())?;
         Ok(self)
     }
 
@@ -167,8 +167,9 @@ impl Session {
     /// # Errors
     ///
     /// As [`create`](Self::create).
-    pub(crate) fn keep_in(&mut self, path: &Path) -> Result<(), SessionError> {
-        let journal = Journal::create(path, &self.contents.complete()?.to_bytes())?;
+    pub(crate) fn keep_in(&mut self, path: &Path, sync: SyncPolicy) -> Result<(), SessionError> {
+        let mut journal = Journal::create(path, &self.contents.complete()?.to_bytes())?;
+        journal.set_policy(sync);
         self.store = Store::File(journal);
         (self.sealed, self.owes_checkpoint) = (None, true);
         Ok(())
@@ -409,6 +410,15 @@ impl Session {
             journal.set_policy(policy);
         }
         self
+    }
+
+    /// When its appends are made durable; `None` where it is in no file of ours.
+    #[cfg(test)]
+    pub(crate) fn sync_policy(&self) -> Option<SyncPolicy> {
+        match &self.store {
+            Store::File(journal) => Some(journal.policy()),
+            Store::Memory | Store::ReadOnly | Store::Kept(_) => None,
+        }
     }
 
     /// Waits until all that was appended is on the disk, unless the policy leaves that to the system.

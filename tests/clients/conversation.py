@@ -2,12 +2,15 @@
 
 import os
 import random
+import sys
 
 TURNS = int(os.environ.get("TURNS", "100"))
 # So much is said in each turn that the whole is several times the window of the model.
 CHARS_PER_TURN = int(os.environ.get("CHARS_PER_TURN", "3400"))
 # A model that calls tools for ever is stopped by an agent, too.
 MAX_CALLS = 4
+# Before this turn the agent waits for a line from whoever runs it: something happens to the gateway meanwhile.
+PAUSE_AT = int(os.environ.get("PAUSE_AT", "-1"))
 
 WORDS = "parser window ledger socket budget engine retry summary cursor branch widget schema".split()
 TOOL = {
@@ -35,6 +38,9 @@ def text(chars):
 def asks():
     """The person's words, turn by turn. Every second turn is streamed."""
     for turn in range(TURNS):
+        if turn == PAUSE_AT:
+            print("paused", flush=True)
+            sys.stdin.readline()
         path = f"/srv/app/part_{turn}.rs"
         yield turn, f"Turn {turn}: look at {path}. {text(CHARS_PER_TURN // 2)}", turn % 2 == 0
 

@@ -4,6 +4,7 @@
     tests/clients/run.py --bin target/release [--turns 100] [--only openai_chat,claude]
 
 Official SDKs and two agents are installed into target/clients. What cannot be installed is skipped, and said so.
+In the middle of each SDK's conversation the gateway is killed and started again.
 """
 
 import argparse
@@ -12,6 +13,7 @@ import os
 import pathlib
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -31,7 +33,8 @@ SDKS = {
     "anthropic_messages": ("anthropic", {"ANTHROPIC_BASE_URL": "{url}", "ANTHROPIC_API_KEY": "sk-scripted"}, 4),
     "google_genai": ("gemini", {"GOOGLE_GEMINI_BASE_URL": "{url}", "GEMINI_API_KEY": "scripted"}, 4),
 }
-AGENTS = {"claude": "anthropic", "codex": "responses"}
+# Dialect of an agent's provider, window and longest answer. Claude Code asks for answers of 64,000 tokens.
+AGENTS = {"claude": ("anthropic", 200_000, 64_000), "codex": ("responses", WINDOW_TOKENS, WINDOW_TOKENS // 4)}
 TASK = "List the files of this folder with a tool, then say what you see."
 # What the scripted agent says beside the words of the script: its answers count, too.
 CHARS_PER_TOKEN = 3.5
@@ -45,8 +48,12 @@ class Process:
     """A server of ours: the first address that it prints is its own."""
 
     def __init__(self, command, **kwargs):
+        self.command, self.kwargs = command, kwargs
+        self.start()
+
+    def start(self):
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
-        self.process = subprocess.Popen(command, **pipes, **kwargs)
+        self.process = subprocess.Popen(self.command, **pipes, **self.kwargs)
         self.said, self.url = [], None
         for line in self.process.stdout:
             self.said.append(line)
@@ -54,9 +61,15 @@ class Process:
             if self.url:
                 break
         else:
-            raise SystemExit(f"{command[0]} did not start: {''.join(self.said)}")
+            raise SystemExit(f"{self.command[0]} did not start: {''.join(self.said)}")
         # Whatever it says later is kept, so that it never waits for a reader.
-        threading.Thread(target=lambda: self.said.extend(self.process.stdout), daemon=True).start()
+        said, rest = self.said, self.process.stdout
+        threading.Thread(target=lambda: said.extend(rest), daemon=True).start()
+
+    def die_and_come_back(self):
+        self.process.kill()
+        self.process.wait()
+        self.start()
 
     def __enter__(self):
         return self
@@ -66,17 +79,23 @@ class Process:
         self.process.wait(timeout=30)
 
 
-def provider(binaries, wire):
-    return Process([binaries / "scripted-provider", "--wire", wire, "--window", str(WINDOW_TOKENS)])
+def provider(binaries, wire, window=WINDOW_TOKENS, max_output=WINDOW_TOKENS // 4):
+    limits = ["--window", str(window), "--max-output", str(max_output)]
+    return Process([binaries / "scripted-provider", "--wire", wire, *limits])
 
 
-def gateway(binaries, folder, upstream):
+def free_port():
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return listener.getsockname()[1]
+
+
+def gateway(binaries, folder, upstream, window=WINDOW_TOKENS):
     """`ctxhost serve` with every dialect's upstream replaced by the scripted one."""
     config = folder / "ctxhost.toml"
     upstreams = "".join(f'{dialect} = "{upstream}"\n' for dialect in DIALECTS)
-    config.write_text(f"[model]\ndefault_window_tokens = {WINDOW_TOKENS}\n\n[gateway.upstreams]\n{upstreams}")
+    config.write_text(f"[model]\ndefault_window_tokens = {window}\n\n[gateway.upstreams]\n{upstreams}")
     environment = {**os.environ, "XDG_STATE_HOME": str(folder / "state")}
-    command = [binaries / "ctxhost", "--config", config, "serve", "--listen", "127.0.0.1:0"]
+    command = [binaries / "ctxhost", "--config", config, "serve", "--listen", f"127.0.0.1:{free_port()}"]
     return Process(command, env=environment)
 
 
@@ -114,10 +133,10 @@ def seen(url):
         return json.load(answer)
 
 
-def judge(name, run, upstream, least_requests):
+def judge(name, run, upstream, least_requests, faults=(), window=WINDOW_TOKENS):
     """A client is served well where it ended well and its provider found nothing wrong."""
     tally = seen(upstream)
-    faults = list(tally["broken"])
+    faults = [*faults, *tally["broken"]]
     if run.returncode != 0:
         faults.append(f"it ended with {run.returncode}: {(run.stdout + run.stderr)[-2000:]}")
     if tally["requests"] < least_requests:
@@ -125,10 +144,32 @@ def judge(name, run, upstream, least_requests):
     last = run.stdout.strip().splitlines()[-1:] or [""]
     verdict = "ok      " if not faults else "FAILED  "
     largest = tally["largest_prompt_tokens"]
-    say(f"{verdict} {name}: {last[0][:100]} (largest request {largest} of {WINDOW_TOKENS} tokens)")
+    say(f"{verdict} {name}: {last[0][:100]} (largest request {largest} of {window} tokens)")
     for fault in faults:
         say(f"         {fault}")
     return not faults
+
+
+def talk(command, environment, while_it_waits):
+    """Runs a script. Where it pauses, something is done before it goes on."""
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    script = subprocess.Popen(command, env={**os.environ, **environment}, **pipes)
+    said = []
+    for line in script.stdout:
+        said.append(line)
+        if line == "paused\n":
+            while_it_waits()
+            script.stdin.write("\n")
+            script.stdin.flush()
+    return subprocess.CompletedProcess(command, script.wait(), "".join(said), "")
+
+
+def faults_of_restart(run, folder):
+    """A gateway that was killed goes on with the conversation where it was, not with a new one."""
+    if "paused\n" not in run.stdout:
+        return ["the gateway was not killed in the middle"]
+    kept = list(folder.glob("**/gateway/sessions/*/*.jsonl"))
+    return [] if len(kept) == 1 else [f"one conversation is in {len(kept)} sessions"]
 
 
 def run_sdk(binaries, python, name, turns):
@@ -137,10 +178,9 @@ def run_sdk(binaries, python, name, turns):
     with tempfile.TemporaryDirectory() as folder, provider(binaries, wire) as upstream:
         with gateway(binaries, pathlib.Path(folder), upstream.url) as middle:
             told = {key: value.format(url=middle.url) for key, value in environment.items()}
-            told |= {"TURNS": str(turns), "CHARS_PER_TURN": str(chars)}
-            command = [python, HERE / f"{name}.py"]
-            run = subprocess.run(command, env={**os.environ, **told}, capture_output=True, text=True)
-        return judge(name, run, upstream.url, turns)
+            told |= {"TURNS": str(turns), "CHARS_PER_TURN": str(chars), "PAUSE_AT": str(turns // 2)}
+            run = talk([python, HERE / f"{name}.py"], told, middle.die_and_come_back)
+        return judge(name, run, upstream.url, turns, faults_of_restart(run, pathlib.Path(folder)))
 
 
 def command_of(agent, commands, folder, url):
@@ -162,14 +202,15 @@ def command_of(agent, commands, folder, url):
 
 
 def run_agent(binaries, commands, agent):
-    with tempfile.TemporaryDirectory() as folder, provider(binaries, AGENTS[agent]) as upstream:
+    wire, window, max_output = AGENTS[agent]
+    with tempfile.TemporaryDirectory() as folder, provider(binaries, wire, window, max_output) as upstream:
         place = pathlib.Path(folder)
-        with gateway(binaries, place, upstream.url) as middle:
+        with gateway(binaries, place, upstream.url, window) as middle:
             command, environment = command_of(agent, commands, place, middle.url)
             run = subprocess.run(
                 command, env=environment, cwd=place, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=300
             )
-        return judge(agent, run, upstream.url, 1)
+        return judge(agent, run, upstream.url, 1, window=window)
 
 
 def main():

@@ -5,6 +5,10 @@
 
 #[path = "gateway/access.rs"]
 mod access;
+// Clients of the stories without a socket; not all that they can is needed here.
+#[allow(dead_code)]
+#[path = "dialects/client.rs"]
+mod agent;
 #[path = "gateway/binary.rs"]
 mod binary;
 #[path = "gateway/compaction.rs"]
@@ -13,6 +17,8 @@ mod compaction;
 mod dashboard;
 #[path = "gateway/identity.rs"]
 mod identity;
+#[path = "gateway/killed.rs"]
+mod killed;
 #[path = "gateway/limits.rs"]
 mod limits;
 #[path = "gateway/models.rs"]
@@ -25,7 +31,13 @@ mod overflow;
 mod run;
 #[path = "gateway/stage.rs"]
 mod stage;
+#[path = "gateway/strange.rs"]
+mod strange;
 #[path = "gateway/streams.rs"]
 mod streams;
+#[path = "gateway/talk.rs"]
+mod talk;
+#[path = "gateway/together.rs"]
+mod together;
 #[path = "gateway/trouble.rs"]
 mod trouble;

@@ -12,7 +12,7 @@ use crate::law::progress::Breaker;
 use crate::law::{Anchors, LawSettings};
 use crate::media::Images;
 use crate::provider::ChatMessage;
-use crate::session::{NewCompaction, Record, RecordBody, Session, SessionError};
+use crate::session::{NewCompaction, Record, RecordBody, Session, SessionError, SyncPolicy};
 
 /// A session, its live transcript, and what compaction remembers of it.
 #[derive(Debug)]
@@ -62,8 +62,8 @@ impl Conversation {
     /// # Errors
     ///
     /// Whatever the disk answers; the conversation is as it was then.
-    pub(super) fn keep_in(&mut self, path: &Path) -> Result<(), SessionError> {
-        self.session.keep_in(path)
+    pub(super) fn keep_in(&mut self, path: &Path, sync: SyncPolicy) -> Result<(), SessionError> {
+        self.session.keep_in(path, sync)
     }
 
     /// New images are kept there.

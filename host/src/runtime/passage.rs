@@ -25,6 +25,9 @@ use crate::provider::ProviderError;
 use crate::provider::message::Usage;
 use crate::session::{RecordBody, Session, SessionError, SyncPolicy};
 
+/// Nobody waits for the disk: what it had not got, its owner sends again.
+const OF_GUESTS: SyncPolicy = SyncPolicy::Os;
+
 /// The right to work in one session whose model somebody else asks. Dropping it lets the next one in.
 pub struct Passage {
     shared: Arc<Shared>,
@@ -61,7 +64,7 @@ impl Runtime {
     ///
     /// As [`Runtime::adopt_session`].
     pub fn adopt_guest(&self, session: Session) -> Result<SessionId, TurnError> {
-        self.adopt_session(session.with_sync(SyncPolicy::Os))
+        Ok(self.shared().hold(session.with_sync(OF_GUESTS), None)?)
     }
 
     /// Does something while nobody waits for it; [`Runtime::finish`] does.
@@ -180,7 +183,7 @@ impl Passage {
     /// Whatever the disk answers; the session stays in memory then.
     pub async fn keep_in(&self, path: &Path) -> Result<(), SessionError> {
         let mut open = self.held.open.lock().await;
-        open.conversation.keep_in(path)?;
+        open.conversation.keep_in(path, OF_GUESTS)?;
         self.shared.known.opened(open.conversation.session());
         let images = self.shared.images_of(open.conversation.session());
         open.conversation.use_images(images);
@@ -208,5 +211,36 @@ impl Passage {
 impl std::fmt::Debug for Passage {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Passage").field("session", &self.lane.session_id()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Config;
+    use crate::runtime::RuntimeBuilder;
+    use crate::session::Header;
+
+    #[tokio::test]
+    async fn nobody_waits_for_the_disk_where_all_is_sent_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let builder = RuntimeBuilder::of(&Config::default()).store_folder(folder.path().join("e"));
+        let runtime = builder.build().await.unwrap();
+        let path = folder.path().join("s.jsonl");
+        let policy = async |id: &SessionId| {
+            let passage = runtime.enter(id).await.unwrap();
+            passage.look(|it| it.session().sync_policy()).await
+        };
+        let id = runtime.adopt_guest(Session::in_memory(Header::new(None, "/", 1))).unwrap();
+        assert_eq!(policy(&id).await, None);
+        runtime.enter(&id).await.unwrap().keep_in(&path).await.unwrap();
+        assert_eq!(policy(&id).await, Some(SyncPolicy::Os));
+        runtime.close_session(&id).await;
+        let id = runtime.adopt_guest(Session::open(&path).unwrap()).unwrap();
+        assert_eq!(policy(&id).await, Some(SyncPolicy::Os));
+        // Others' words come once, and last.
+        runtime.close_session(&id).await;
+        let id = runtime.adopt_session(Session::open(&path).unwrap()).unwrap();
+        assert_eq!(policy(&id).await, Some(SyncPolicy::Always));
     }
 }

@@ -121,6 +121,12 @@ impl Journal {
         self.policy = policy;
     }
 
+    /// When appends are made durable.
+    #[cfg(test)]
+    pub(super) fn policy(&self) -> SyncPolicy {
+        self.policy
+    }
+
     /// Appends a line. Before the first one, what is torn or old about the file is put right.
     pub(super) fn append(
         &mut self,

@@ -18,6 +18,9 @@ struct Arguments {
     /// The context window, in tokens: 32000 or 32k.
     #[arg(long, default_value = "32k", value_parser = tokens)]
     window: u64,
+    /// The longest answer, in tokens; a quarter of the window where it is not said.
+    #[arg(long, value_parser = tokens)]
+    max_output: Option<u64>,
     /// The same number gives the same answers.
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -48,14 +51,12 @@ const CHANCES: [Fault; 6] = [
 
 fn main() {
     let arguments = Arguments::parse();
-    let server = ScriptedServer::start_at(
-        wire(arguments.wire),
-        Model::new(arguments.window),
-        arguments.port,
-    )
-    .seed(arguments.seed)
-    .script(Wanderer::new(arguments.seed))
-    .faults(Faults::random(arguments.seed, arguments.faults, CHANCES));
+    let mut model = Model::new(arguments.window);
+    model.max_output_tokens = arguments.max_output.unwrap_or(model.max_output_tokens);
+    let server = ScriptedServer::start_at(wire(arguments.wire), model, arguments.port)
+        .seed(arguments.seed)
+        .script(Wanderer::new(arguments.seed))
+        .faults(Faults::random(arguments.seed, arguments.faults, CHANCES));
     println!("{}", server.url());
     loop {
         std::thread::park();

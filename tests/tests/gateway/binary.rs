@@ -9,9 +9,9 @@ use nix::unistd::Pid;
 
 use crate::stage::{Upstream, body_for, client, plain};
 
-struct Served {
-    child: Child,
-    url: String,
+pub(crate) struct Served {
+    pub(crate) child: Child,
+    pub(crate) url: String,
     said: String,
 }
 
@@ -22,7 +22,7 @@ impl Drop for Served {
     }
 }
 
-fn served(state: &std::path::Path, arguments: &[&str]) -> Served {
+pub(crate) fn served(state: &std::path::Path, arguments: &[&str]) -> Served {
     let mut command = ctxhost();
     command.args(["serve", "--listen", "127.0.0.1:0"]).args(arguments).current_dir(state);
     command.env("CTXHOST_STATE_DIR", state).env_remove("CTXHOST_TOKEN").stderr(Stdio::piped());

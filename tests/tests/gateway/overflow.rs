@@ -14,14 +14,15 @@ const TRUE_WINDOW: u64 = 20_000;
 const BELIEVED: &str =
     "[models.m]\nwindow_tokens = 200000\n[models.gemini-3-pro]\nwindow_tokens = 200000\n";
 
-const WIRES: [Wire; 4] = [Wire::Anthropic, Wire::OpenAiChat, Wire::Responses, Wire::Gemini];
+pub(crate) const WIRES: [Wire; 4] =
+    [Wire::Anthropic, Wire::OpenAiChat, Wire::Responses, Wire::Gemini];
 
 fn server(wire: Wire, overflow: OverflowForm) -> ScriptedServer {
     let model = Model { overflow, ..Model::new(TRUE_WINDOW) };
     ScriptedServer::start(wire, model).script(Steps::new([vec![Step::say("Here you are.")]]))
 }
 
-fn path(wire: Wire, is_stream: bool) -> &'static str {
+pub(crate) fn path(wire: Wire, is_stream: bool) -> &'static str {
     match (wire, is_stream) {
         (Wire::Anthropic, _) => "/v1/messages",
         (Wire::OpenAiChat, _) => "/v1/chat/completions",
@@ -32,7 +33,7 @@ fn path(wire: Wire, is_stream: bool) -> &'static str {
 }
 
 /// A request with these texts, of the person and of the model by turns.
-fn request(wire: Wire, texts: &[String], is_stream: bool) -> Value {
+pub(crate) fn request(wire: Wire, texts: &[String], is_stream: bool) -> Value {
     let each = |person: &str, model: &str, of: &dyn Fn(&str, &str, bool) -> Value| -> Value {
         let texts = texts.iter().enumerate();
         texts
@@ -64,7 +65,7 @@ fn request(wire: Wire, texts: &[String], is_stream: bool) -> Value {
     }
 }
 
-fn key(wire: Wire) -> (&'static str, &'static str) {
+pub(crate) fn key(wire: Wire) -> (&'static str, &'static str) {
     match wire {
         Wire::Anthropic => ("x-api-key", "k"),
         Wire::Gemini => ("x-goog-api-key", "k"),
@@ -157,7 +158,7 @@ fn instruct(wire: Wire, body: &mut Value, words: &str) {
 }
 
 /// What the model said in a whole answer.
-fn said(wire: Wire, answer: &Value) -> String {
+pub(crate) fn said(wire: Wire, answer: &Value) -> String {
     let text = match wire {
         Wire::Anthropic => answer.pointer("/content/0/text"),
         Wire::OpenAiChat => answer.pointer("/choices/0/message/content"),

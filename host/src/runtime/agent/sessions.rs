@@ -234,7 +234,15 @@ impl Shared {
         session: Session,
         family: Option<&Family>,
     ) -> Result<SessionId, InboxError> {
-        let mut session = session.with_sync(self.session.sync);
+        self.hold(session.with_sync(self.session.sync), family)
+    }
+
+    /// The same for a session whose appends last when it says so, whatever the config says.
+    pub(in crate::runtime) fn hold(
+        &self,
+        mut session: Session,
+        family: Option<&Family>,
+    ) -> Result<SessionId, InboxError> {
         session.recover_compaction();
         let id = SessionId(session.header().id().into());
         let inbox = Inbox::open(&session)?;
