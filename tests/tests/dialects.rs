@@ -14,3 +14,5 @@ mod exchange;
 mod heard;
 #[path = "dialects/sent.rs"]
 mod sent;
+#[path = "dialects/whose.rs"]
+mod whose;

@@ -1,16 +1,12 @@
-//! Requests on their way through the gateway, without a socket: who they belong to, what is sent of them.
+//! Requests on their way through the gateway, without a socket: what is sent of them.
 
 use std::path::Path;
 
 use axum::body::Bytes;
 use ctxhost::config::Config;
-use ctxhost::gateway::exchange::{
-    Answer, Door, Exchange, ExchangeSettings, Forward, Incoming, Taken,
-};
-use ctxhost::provider::message::Usage;
+use ctxhost::gateway::exchange::{Answer, Door, Exchange, Forward, Incoming, Taken};
 use ctxhost::provider::{ProviderError, Reason};
 use ctxhost::runtime::{Runtime, RuntimeBuilder};
-use ctxhost::session::{RecordBody, Session};
 use ctxhost_engine_api::transcript::tokens;
 use ctxhost_tests::rules::{self, Wire};
 use proptest::prelude::*;
@@ -18,16 +14,16 @@ use serde_json::{Value, json};
 
 use super::client::{Client, MAX_OUTPUT_TOKENS, WIRES};
 
-const WINDOW_TOKENS: u64 = 20_000;
+pub(crate) const WINDOW_TOKENS: u64 = 20_000;
 
 /// A gateway without a server.
-struct Gateway {
-    exchange: Exchange,
-    runtime: Runtime,
+pub(crate) struct Gateway {
+    pub(crate) exchange: Exchange,
+    pub(crate) runtime: Runtime,
 }
 
 impl Gateway {
-    async fn open(state: &Path, window_tokens: u64) -> Gateway {
+    pub(crate) async fn open(state: &Path, window_tokens: u64) -> Gateway {
         Gateway::of(state, window_tokens, "legacy").await
     }
 
@@ -40,24 +36,24 @@ impl Gateway {
         Gateway { exchange: Exchange::new(runtime.clone(), &config, state), runtime }
     }
 
-    async fn close(self) {
+    pub(crate) async fn close(self) {
         drop(self.exchange);
         self.runtime.finish().await;
     }
 
-    async fn forward(&self, request: &Incoming) -> Forward {
+    pub(crate) async fn forward(&self, request: &Incoming) -> Forward {
         match self.exchange.take(request).await {
             Taken::Forward(forward) => forward,
             Taken::Answer(answer) => panic!("answered: {}", text(&answer.body)),
         }
     }
 
-    async fn ask(&self, client: &Client) -> Forward {
+    pub(crate) async fn ask(&self, client: &Client) -> Forward {
         self.forward(&client.request()).await
     }
 }
 
-fn text(body: &Bytes) -> &str {
+pub(crate) fn text(body: &Bytes) -> &str {
     std::str::from_utf8(body).unwrap()
 }
 
@@ -88,7 +84,7 @@ fn file(number: usize, chars: usize) -> String {
         .collect()
 }
 
-fn assert_lawful(client: &Client, body: &Bytes) {
+pub(crate) fn assert_lawful(client: &Client, body: &Bytes) {
     let json: Value = serde_json::from_slice(body).unwrap();
     let broken = rules::check(client.wire, &client.path(), &client.headers, &json);
     let told: Vec<String> = broken.iter().map(ToString::to_string).collect();
@@ -96,7 +92,7 @@ fn assert_lawful(client: &Client, body: &Bytes) {
 }
 
 /// One turn with a file in it.
-fn work(client: &mut Client, turn: usize, chars: usize) {
+pub(crate) fn work(client: &mut Client, turn: usize, chars: usize) {
     client.say(&format!("Please look at file {turn} and say what it computes."));
     client.read(&[file(turn, chars)]);
 }
@@ -189,141 +185,6 @@ async fn whatever_the_engine_does_the_rules_are_kept() {
             gateway.close().await;
         }
     }
-}
-
-#[tokio::test]
-async fn a_fork_keeps_the_compactions_before_it() {
-    let state = tempfile::tempdir().unwrap();
-    let gateway = Gateway::open(state.path(), WINDOW_TOKENS).await;
-    let mut client = Client::new(Wire::Anthropic);
-    let mut compactions = 0;
-    for turn in 0..6 {
-        work(&mut client, turn, 12_000);
-        compactions += usize::from(gateway.ask(&client).await.truth.compaction == "applied");
-        client.answer("Done.");
-    }
-    assert!(compactions > 0);
-    let mut edited = client.clone();
-    client.say("What is next?");
-    let straight = gateway.ask(&client).await;
-    edited.say("What is left?");
-    let fork = gateway.ask(&edited).await;
-    assert_ne!(fork.truth.session, straight.truth.session);
-    assert_eq!(text(&fork.body).replace("left?", "next?"), text(&straight.body));
-    gateway.close().await;
-}
-
-#[tokio::test]
-async fn a_process_that_died_over_a_request_leaves_nothing_of_it() {
-    let state = tempfile::tempdir().unwrap();
-    let gateway = Gateway::open(state.path(), WINDOW_TOKENS).await;
-    let mut client = Client::new(Wire::OpenAiChat);
-    for turn in 0..6 {
-        work(&mut client, turn, 12_000);
-        gateway.ask(&client).await;
-        client.answer("Done.");
-    }
-    client.say("What is next?");
-    let before = gateway.ask(&client).await;
-    gateway.close().await;
-    let folders = std::fs::read_dir(state.path().join("gateway/sessions")).unwrap().flatten();
-    let key = folders.map(|it| it.path()).find(|path| path.is_dir()).unwrap();
-    let path = key.join(format!("{}.jsonl", before.truth.session));
-    let mut session = Session::open(&path).unwrap();
-    let half = json!({ "role": "user", "content": "half of a request" });
-    session.append(RecordBody::message(&half.to_string()).unwrap()).unwrap();
-    drop(session);
-    let gateway = Gateway::open(state.path(), WINDOW_TOKENS).await;
-    let after = gateway.ask(&client).await;
-    assert_eq!(text(&after.body), text(&before.body));
-    assert_eq!(after.truth.session, before.truth.session);
-    client.answer("This.");
-    client.say("And then?");
-    let next = gateway.ask(&client).await;
-    assert_eq!(next.truth.session, before.truth.session);
-    assert!(!text(&next.body).contains("half of a request"));
-    gateway.close().await;
-}
-
-#[tokio::test]
-async fn retries_edits_and_side_calls() {
-    let state = tempfile::tempdir().unwrap();
-    let gateway = Gateway::open(state.path(), 200_000).await;
-    for wire in WIRES {
-        let mut client = Client::new(wire);
-        client.say(&format!("The first words of {wire:?}."));
-        let first = gateway.ask(&client).await.truth;
-        client.answer("Yes.");
-        client.say("More.");
-        let before = client.clone();
-        assert_eq!(gateway.ask(&client).await.truth.session, first.session, "{wire:?}: goes on");
-        let again = gateway.ask(&client).await.truth;
-        assert_eq!(again.session, first.session, "{wire:?}: a retry");
-        client.answer("Certainly.");
-        client.say("Even more.");
-        let longer = gateway.ask(&client).await.truth;
-        assert_eq!(longer.session, first.session);
-        // A title for the conversation: nothing in common with it.
-        let mut side = Client::new(wire);
-        side.say("Write a title of three words.");
-        let title = gateway.ask(&side).await.truth;
-        assert_ne!(title.session, first.session, "{wire:?}: a side call");
-        // The person goes back and says something else.
-        let mut edited = before.clone();
-        edited.items.truncate(before.items.len() - 1);
-        edited.say("Something else.");
-        let fork = gateway.ask(&edited).await.truth;
-        assert_ne!(fork.session, first.session, "{wire:?}: an edit");
-        assert!(fork.before_tokens.unwrap() < longer.before_tokens.unwrap());
-        edited.answer("Done.");
-        edited.say("And on.");
-        assert_eq!(gateway.ask(&edited).await.truth.session, fork.session, "{wire:?}");
-        // Both branches live on.
-        client.answer("Fine.");
-        client.say("Go on.");
-        assert_eq!(gateway.ask(&client).await.truth.session, first.session, "{wire:?}");
-    }
-    gateway.close().await;
-}
-
-#[tokio::test]
-async fn a_named_session_is_found_by_its_name_alone() {
-    let state = tempfile::tempdir().unwrap();
-    let gateway = Gateway::open(state.path(), 200_000).await;
-    let session = async |name: &str| {
-        let mut client = Client::new(Wire::Anthropic).with_header("x-ctxhost-session", name);
-        client.say("The same words.");
-        gateway.ask(&client).await.truth.session
-    };
-    assert_eq!(session("one").await, session("one").await);
-    assert_ne!(session("one").await, session("two").await);
-    let mut unnamed = Client::new(Wire::Anthropic);
-    unnamed.say("The same words.");
-    assert_ne!(gateway.ask(&unnamed).await.truth.session, session("one").await);
-    gateway.close().await;
-}
-
-#[tokio::test]
-async fn a_name_that_is_none_is_refused_in_the_clients_words() {
-    let state = tempfile::tempdir().unwrap();
-    let gateway = Gateway::open(state.path(), 200_000).await;
-    for (wire, place) in [
-        (Wire::Anthropic, "/error/type"),
-        (Wire::OpenAiChat, "/error/type"),
-        (Wire::Responses, "/error/code"),
-        (Wire::Gemini, "/error/status"),
-    ] {
-        let mut client = Client::new(wire).with_header("x-ctxhost-session", "../../etc");
-        client.say("Hello.");
-        let Taken::Answer(answer) = gateway.exchange.take(&client.request()).await else {
-            panic!("{wire:?}: forwarded")
-        };
-        let body: Value = serde_json::from_slice(&answer.body).unwrap();
-        assert_eq!(answer.status, 400);
-        assert!(body.pointer(place).is_some_and(Value::is_string), "{wire:?}: {body}");
-        assert!(text(&answer.body).contains("x-ctxhost-session"));
-    }
-    gateway.close().await;
 }
 
 #[tokio::test]
@@ -442,30 +303,6 @@ async fn codex_hears_of_an_overflow_in_the_stream() {
 }
 
 #[tokio::test]
-async fn a_client_that_compacts_by_itself_is_left_to_it() {
-    let state = tempfile::tempdir().unwrap();
-    let gateway = Gateway::open(state.path(), WINDOW_TOKENS).await;
-    let mut client = Client::new(Wire::Anthropic).with_header("x-claude-code-session-id", "1f");
-    client.say("Begin.");
-    assert_eq!(gateway.ask(&client).await.truth.compaction, "none");
-    client.answer("Begun.");
-    let before = client.clone();
-    client.say("Your task is to create a detailed summary of the conversation so far.");
-    assert_eq!(gateway.ask(&client).await.truth.compaction, "client");
-    let mut after = before;
-    after.items.clear();
-    after.say("This session is being continued from a previous conversation. Begun.");
-    let left = gateway.ask(&after).await.truth;
-    assert_eq!(left.compaction, "client");
-    // What its summary asked for is nothing that it goes on with.
-    after.answer("On.");
-    after.say("Go on.");
-    let next = gateway.ask(&after).await.truth;
-    assert_eq!((next.compaction, next.session), ("client", left.session));
-    gateway.close().await;
-}
-
-#[tokio::test]
 async fn a_compaction_that_codex_asks_its_provider_for_is_the_engines() {
     let state = tempfile::tempdir().unwrap();
     let gateway = Gateway::open(state.path(), 60_000).await;
@@ -550,119 +387,6 @@ async fn counting_keeps_nothing_and_counts_what_would_be_sent() {
     let next = gateway.ask(&client).await;
     assert_eq!(next.truth.session, last.unwrap().truth.session);
     assert!(!text(&next.body).contains("How much is it?"));
-    gateway.close().await;
-}
-
-#[tokio::test]
-async fn two_clients_race_on_one_conversation() {
-    let state = tempfile::tempdir().unwrap();
-    let gateway = Gateway::open(state.path(), WINDOW_TOKENS).await;
-    let mut client = Client::new(Wire::OpenAiChat);
-    for turn in 0..6 {
-        work(&mut client, turn, 12_000);
-        client.answer("Done.");
-    }
-    client.say("Begin.");
-    gateway.ask(&client).await;
-    client.answer("Begun.");
-    let racer = |words: String| {
-        let mut client = client.clone();
-        client.say(&words);
-        client
-    };
-    let racers: Vec<Client> = (0..8).map(|nth| racer(format!("Racer {nth}."))).collect();
-    let asked = racers.iter().map(|racer| gateway.ask(racer));
-    let forwards = futures_util::future::join_all(asked).await;
-    let mut sessions = std::collections::BTreeSet::new();
-    for (nth, (racer, forward)) in racers.iter().zip(forwards).enumerate() {
-        assert_lawful(racer, &forward.body);
-        for other in 0..8 {
-            let words = format!("Racer {other}.");
-            assert_eq!(text(&forward.body).contains(&words), nth == other, "{nth} and {other}");
-        }
-        sessions.insert(forward.truth.session);
-    }
-    assert_eq!(sessions.len(), 8);
-    gateway.close().await;
-}
-
-#[tokio::test]
-async fn what_was_counted_is_learned_and_files_are_their_owners() {
-    let state = tempfile::tempdir().unwrap();
-    let gateway = Gateway::open(state.path(), WINDOW_TOKENS).await;
-    let mut events = gateway.runtime.subscribe();
-    let mut client = Client::new(Wire::Anthropic);
-    client.say("Begin.");
-    let forward = gateway.ask(&client).await;
-    let usage = Usage { input: 4_000, output: 10, ..Usage::default() };
-    gateway.exchange.answered(forward.ticket, Some(usage));
-    client.answer("Begun.");
-    client.say("More.");
-    let session = gateway.ask(&client).await.truth.session;
-    gateway.close().await;
-    let mut names = Vec::new();
-    while let Ok(event) = events.try_recv() {
-        assert_eq!(*event.session, *session);
-        names.push(format!("{:?}", event.what).split([' ', '(', '{']).next().unwrap().to_owned());
-    }
-    for name in ["Assembled", "Answered", "TurnEnded"] {
-        assert!(names.contains(&name.to_owned()), "{names:?}");
-    }
-    let folder = state.path().join("gateway/sessions");
-    let keys: Vec<_> = std::fs::read_dir(&folder).unwrap().flatten().map(|it| it.path()).collect();
-    let key = keys.iter().find(|path| path.is_dir()).unwrap();
-    let file = key.join(format!("{session}.jsonl"));
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::PermissionsExt;
-        let mode = |path: &Path| path.metadata().unwrap().permissions().mode() & 0o777;
-        assert_eq!((mode(&folder), mode(key), mode(&file)), (0o700, 0o700, 0o600));
-    }
-}
-
-#[tokio::test]
-async fn a_state_folder_that_cannot_be_used_costs_no_request() {
-    let state = tempfile::tempdir().unwrap();
-    std::fs::write(state.path().join("gateway"), "no folder").unwrap();
-    let gateway = Gateway::open(state.path(), WINDOW_TOKENS).await;
-    let mut client = Client::new(Wire::Anthropic);
-    let (mut sessions, mut compactions) = (Vec::new(), 0);
-    for turn in 0..10 {
-        work(&mut client, turn, 12_000);
-        let forward = gateway.ask(&client).await;
-        assert_lawful(&client, &forward.body);
-        compactions += usize::from(forward.truth.compaction == "applied");
-        sessions.push(forward.truth.session);
-        client.answer("Done.");
-    }
-    sessions.dedup();
-    assert!(sessions.len() == 1 && compactions > 0, "{sessions:?} {compactions}");
-    gateway.close().await;
-}
-
-#[tokio::test]
-async fn what_nobody_goes_on_with_leaves_memory_and_comes_back_from_its_file() {
-    let state = tempfile::tempdir().unwrap();
-    let mut gateway = Gateway::open(state.path(), WINDOW_TOKENS).await;
-    let few = ExchangeSettings { conversations: 2, ..ExchangeSettings::default() };
-    gateway.exchange = gateway.exchange.with_settings(few);
-    let mut client = Client::new(Wire::Anthropic);
-    for turn in 0..6 {
-        work(&mut client, turn, 12_000);
-        gateway.ask(&client).await;
-        client.answer("Done.");
-    }
-    client.say("Stay.");
-    let before = gateway.ask(&client).await;
-    for other in 0..5 {
-        let mut side = Client::new(Wire::Anthropic);
-        side.say(&format!("Side call {other}."));
-        gateway.ask(&side).await;
-    }
-    let after = gateway.ask(&client).await;
-    assert_eq!(after.truth, before.truth);
-    assert_eq!(text(&after.body), text(&before.body));
-    assert_eq!(after.truth.session, before.truth.session);
     gateway.close().await;
 }
 
