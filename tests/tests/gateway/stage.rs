@@ -27,19 +27,21 @@ impl Seen {
     }
 }
 
+/// Everything that came.
+type Notes = Arc<Mutex<Vec<Seen>>>;
 type Answer = dyn Fn(&Seen) -> Response<Body> + Send + Sync;
 
 /// An upstream. It reads every body whole before it answers.
 pub(crate) struct Upstream {
     pub(crate) url: String,
-    pub(crate) seen: Arc<Mutex<Vec<Seen>>>,
+    pub(crate) seen: Notes,
 }
 
 impl Upstream {
     pub(crate) async fn start(
         answer: impl Fn(&Seen) -> Response<Body> + Send + Sync + 'static,
     ) -> Upstream {
-        let seen = Arc::<Mutex<Vec<Seen>>>::default();
+        let seen = Notes::default();
         let answer: Arc<Answer> = Arc::new(answer);
         let house = Router::new()
             .fallback(note)
@@ -58,7 +60,7 @@ impl Upstream {
 }
 
 async fn note(
-    State((seen, answer)): State<(Arc<Mutex<Vec<Seen>>>, Arc<Answer>)>,
+    State((seen, answer)): State<(Notes, Arc<Answer>)>,
     method: Method,
     uri: Uri,
     headers: HeaderMap,

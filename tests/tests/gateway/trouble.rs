@@ -46,7 +46,7 @@ fn impatient(upstream: &str, timeouts: &str) -> String {
 
 #[tokio::test]
 async fn an_upstream_that_does_not_answer_is_not_waited_for() {
-    let house = Router::new().fallback(|| std::future::pending::<&str>());
+    let house = Router::new().fallback(std::future::pending::<&str>);
     let config = impatient(&serve(house).await, "first_byte_timeout_ms = 50");
     let gate = Gate::before("", &config).await;
     let request = client().post(gate.at("/v1/messages")).body(body_for("/v1/messages"));
