@@ -121,6 +121,17 @@ struct Event<'a> {
     error: Option<&'a RawValue>,
     #[serde(default)]
     choices: Option<Vec<Choice>>,
+    #[serde(default)]
+    content_block: Option<Block>,
+    #[serde(default)]
+    delta: Option<serde_json::Value>,
+}
+
+/// A block of Anthropic's, as it begins: without the words that will stand in it.
+#[derive(Deserialize)]
+struct Block {
+    #[serde(rename = "type")]
+    kind: String,
 }
 
 #[derive(Deserialize)]
@@ -132,8 +143,19 @@ struct Choice {
 }
 
 /// Events that say no more than that an answer begins.
-const QUIET: [&str; 5] =
-    ["message_start", "ping", "response.created", "response.queued", "response.in_progress"];
+const QUIET: [&str; 8] = [
+    "message_start",
+    "content_block_stop",
+    "ping",
+    "response.created",
+    "response.queued",
+    "response.in_progress",
+    "response.output_item.added",
+    "response.content_part.added",
+];
+
+/// What a model stops for before it has said anything, where the window is full.
+const FULL: [&str; 2] = ["model_context_window_exceeded", "model_length"];
 
 /// Events that say that there will be none.
 const REFUSING: [&str; 3] = ["error", "response.failed", "response.error"];
@@ -171,11 +193,24 @@ fn told_by(line: &[u8]) -> Told {
     if REFUSING.contains(&kind) || has_error {
         return Told::Refused(refusal_of(None, &String::from_utf8_lossy(data)));
     }
-    let is_quiet = match &event.choices {
-        Some(choices) => choices.iter().all(Choice::is_quiet),
-        None => QUIET.contains(&kind),
+    if let Some(reason) = event.stop_reason().filter(|reason| FULL.contains(reason)) {
+        let message = "the model stopped because its context window was full".to_owned();
+        return Told::Refused(Refusal { status: None, code: reason.to_owned(), message });
+    }
+    let is_quiet = match (&event.choices, &event.content_block) {
+        (Some(choices), _) => choices.iter().all(Choice::is_quiet),
+        (None, Some(block)) => matches!(block.kind.as_str(), "text" | "thinking"),
+        (None, None) => QUIET.contains(&kind),
     };
     if is_quiet { Told::Nothing } else { Told::Something }
+}
+
+impl Event<'_> {
+    fn stop_reason(&self) -> Option<&str> {
+        let of_delta = || self.delta.as_ref()?.get("stop_reason")?.as_str();
+        let mut choices = self.choices.iter().flatten();
+        of_delta().or_else(|| choices.find_map(|choice| choice.finish_reason.as_deref()))
+    }
 }
 
 impl Choice {
@@ -202,10 +237,11 @@ mod tests {
         "event: message_start\ndata: {\"type\":\"message_start\",\"message\":{}}\n\nevent: ping\ndata: {\"type\": \"ping\"}\n\n",
         "event: response.created\r\ndata: {\"type\":\"response.created\",\"response\":{\"error\":null}}\r\n\r\n",
         "data: {\"choices\":[{\"delta\":{\"role\":\"assistant\",\"content\":\"\",\"refusal\":null},\"finish_reason\":null}]}\n\n",
-        ": a comment\n\nid: 7\nretry: 3\n\n",
+        "data: {\"type\":\"content_block_start\",\"index\":0,\"content_block\":{\"type\":\"text\",\"text\":\"\"}}\n\n: a comment\n\nid: 7\nretry: 3\n\n",
     ];
 
-    const ERRORS: [&str; 4] = [
+    const ERRORS: [&str; 5] = [
+        "data: {\"type\":\"message_delta\",\"delta\":{\"stop_reason\":\"model_context_window_exceeded\"},\"usage\":{}}\n\n",
         "event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":\"invalid_request_error\",\"message\":\"prompt is too long\"}}\n\n",
         "data: {\"type\":\"response.failed\",\"response\":{\"error\":{\"code\":\"context_length_exceeded\",\"message\":\"too long\"}}}\n\n",
         "data: {\"error\":{\"message\":\"maximum context length\",\"code\":\"context_length_exceeded\"}}\n\n",
@@ -213,7 +249,7 @@ mod tests {
     ];
 
     const SAYING: [&str; 5] = [
-        "data: {\"type\":\"content_block_start\",\"index\":0}\n\n",
+        "data: {\"type\":\"content_block_start\",\"index\":0,\"content_block\":{\"type\":\"tool_use\"}}\n\n",
         "data: {\"choices\":[{\"delta\":{\"content\":\"a\"},\"finish_reason\":null}]}\n\n",
         "data: {\"candidates\":[]}\n\n",
         "data: [DONE]\n\n",

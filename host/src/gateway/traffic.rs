@@ -15,7 +15,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use axum::body::{Body, Bytes};
-use axum::http::header::{ACCEPT_ENCODING, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, UPGRADE};
+use axum::http::header::{
+    ACCEPT_ENCODING, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, EXPECT, UPGRADE,
+};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -280,6 +282,7 @@ pub(super) fn unsealed_with_ours(house: &House, request: Request<Body>) -> (Enve
 fn prepare(headers: &mut HeaderMap) {
     forget_ours(headers);
     headers.remove(CONTENT_LENGTH);
+    headers.remove(EXPECT);
     headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
 }
 

@@ -12,7 +12,7 @@ pub fn take_usage(dialect: DialectName, said: &Value, usage: &mut Usage) {
     match dialect {
         DialectName::AnthropicMessages => {
             anthropic::count_usage(usage, Some(said));
-            *usage = usage.clone().summed();
+            *usage = (*usage).summed();
         }
         DialectName::OpenAiResponses => *usage = openai_responses::read_usage(said),
         DialectName::OpenAiCompletions | DialectName::Ollama => {

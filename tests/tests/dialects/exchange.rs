@@ -10,6 +10,7 @@ use ctxhost::gateway::exchange::{
 use ctxhost::provider::message::Usage;
 use ctxhost::provider::{ProviderError, Reason};
 use ctxhost::runtime::{Runtime, RuntimeBuilder};
+use ctxhost::session::{RecordBody, Session};
 use ctxhost_engine_api::transcript::tokens;
 use ctxhost_tests::rules::{self, Wire};
 use proptest::prelude::*;
@@ -27,15 +28,14 @@ struct Gateway {
 
 impl Gateway {
     async fn open(state: &Path, window_tokens: u64) -> Gateway {
-        let models = ["claude-sonnet-4-5", "gpt-5", "gemini-2.5-flash"];
-        let window = |model| format!("[models.\"{model}\"]\nwindow_tokens = {window_tokens}\n");
-        let text: String = models.map(window).concat();
-        Gateway::with(state, &text).await
+        Gateway::of(state, window_tokens, "legacy").await
     }
 
-    async fn with(state: &Path, text: &str) -> Gateway {
-        let config = Config::parse("ctxhost.toml", text).unwrap();
-        let builder = RuntimeBuilder::of(&config).engine("legacy").without_builtin_tools();
+    async fn of(state: &Path, window_tokens: u64, engine: &str) -> Gateway {
+        let models = ["claude-sonnet-4-5", "gpt-5", "gemini-2.5-flash"];
+        let window = |model| format!("[models.\"{model}\"]\nwindow_tokens = {window_tokens}\n");
+        let config = Config::parse("ctxhost.toml", &models.map(window).concat()).unwrap();
+        let builder = RuntimeBuilder::of(&config).engine(engine).without_builtin_tools();
         let runtime = builder.store_folder(state.join("engines")).build().await.unwrap();
         Gateway { exchange: Exchange::new(runtime.clone(), &config, state), runtime }
     }
@@ -153,6 +153,7 @@ async fn ten_windows_fit_and_a_restart_changes_no_byte() {
                 let again = gateway.ask(&client).await;
                 assert_eq!(text(&again.body), text(&forward.body), "{wire:?}: after a restart");
                 assert_eq!(again.truth.session, forward.truth.session);
+                assert_eq!(again.truth.compaction, "none", "{wire:?}: what was compacted stays so");
                 restarts += 1;
             }
             client.answer(&format!("It computes value {turn}."));
@@ -161,6 +162,87 @@ async fn ten_windows_fit_and_a_restart_changes_no_byte() {
         assert!(compactions > 3 && restarts == 2, "{wire:?}: {compactions} in {turn} turns");
         gateway.close().await;
     }
+}
+
+#[tokio::test]
+async fn whatever_the_engine_does_the_rules_are_kept() {
+    for engine in ["window", "mask", "boundary", "head-tail", "mask+legacy"] {
+        for wire in WIRES {
+            let state = tempfile::tempdir().unwrap();
+            let gateway = Gateway::of(state.path(), WINDOW_TOKENS, engine).await;
+            let mut client = Client::new(wire);
+            let mut engines = std::collections::BTreeSet::new();
+            for turn in 0..12 {
+                client.say(&format!("Please look at the files of part {turn}."));
+                client.read(&[file(turn * 2, 5_000), file(turn * 2 + 1, 3_000)]);
+                let forward = gateway.ask(&client).await;
+                assert_lawful(&client, &forward.body);
+                let size = tokens::estimate(text(&forward.body));
+                assert!(size <= WINDOW_TOKENS - MAX_OUTPUT_TOKENS, "{engine} {wire:?}: {size}");
+                engines.insert(forward.truth.engine);
+                client.answer(&format!("Part {turn} is fine."));
+                client.say("Go on.");
+                assert_lawful(&client, &gateway.ask(&client).await.body);
+                client.answer("Yes.");
+            }
+            assert!(engines.iter().any(|it| it.contains(engine)), "{engine}: {engines:?}");
+            gateway.close().await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_fork_keeps_the_compactions_before_it() {
+    let state = tempfile::tempdir().unwrap();
+    let gateway = Gateway::open(state.path(), WINDOW_TOKENS).await;
+    let mut client = Client::new(Wire::Anthropic);
+    let mut compactions = 0;
+    for turn in 0..6 {
+        work(&mut client, turn, 12_000);
+        compactions += usize::from(gateway.ask(&client).await.truth.compaction == "applied");
+        client.answer("Done.");
+    }
+    assert!(compactions > 0);
+    let mut edited = client.clone();
+    client.say("What is next?");
+    let straight = gateway.ask(&client).await;
+    edited.say("What is left?");
+    let fork = gateway.ask(&edited).await;
+    assert_ne!(fork.truth.session, straight.truth.session);
+    assert_eq!(text(&fork.body).replace("left?", "next?"), text(&straight.body));
+    gateway.close().await;
+}
+
+#[tokio::test]
+async fn a_process_that_died_over_a_request_leaves_nothing_of_it() {
+    let state = tempfile::tempdir().unwrap();
+    let gateway = Gateway::open(state.path(), WINDOW_TOKENS).await;
+    let mut client = Client::new(Wire::OpenAiChat);
+    for turn in 0..6 {
+        work(&mut client, turn, 12_000);
+        gateway.ask(&client).await;
+        client.answer("Done.");
+    }
+    client.say("What is next?");
+    let before = gateway.ask(&client).await;
+    gateway.close().await;
+    let folders = std::fs::read_dir(state.path().join("gateway/sessions")).unwrap().flatten();
+    let key = folders.map(|it| it.path()).find(|path| path.is_dir()).unwrap();
+    let path = key.join(format!("{}.jsonl", before.truth.session));
+    let mut session = Session::open(&path).unwrap();
+    let half = json!({ "role": "user", "content": "half of a request" });
+    session.append(RecordBody::message(&half.to_string()).unwrap()).unwrap();
+    drop(session);
+    let gateway = Gateway::open(state.path(), WINDOW_TOKENS).await;
+    let after = gateway.ask(&client).await;
+    assert_eq!(text(&after.body), text(&before.body));
+    assert_eq!(after.truth.session, before.truth.session);
+    client.answer("This.");
+    client.say("And then?");
+    let next = gateway.ask(&client).await;
+    assert_eq!(next.truth.session, before.truth.session);
+    assert!(!text(&next.body).contains("half of a request"));
+    gateway.close().await;
 }
 
 #[tokio::test]
@@ -577,9 +659,8 @@ async fn what_nobody_goes_on_with_leaves_memory_and_comes_back_from_its_file() {
         side.say(&format!("Side call {other}."));
         gateway.ask(&side).await;
     }
-    // The old session is closed while nobody waits for it.
-    tokio::time::sleep(std::time::Duration::from_millis(50)).await;
     let after = gateway.ask(&client).await;
+    assert_eq!(after.truth, before.truth);
     assert_eq!(text(&after.body), text(&before.body));
     assert_eq!(after.truth.session, before.truth.session);
     gateway.close().await;

@@ -131,13 +131,28 @@ async fn what_cannot_be_made_smaller_is_refused_in_words_the_client_knows() {
     for wire in WIRES {
         let server = server(wire, OverflowForm::Plain);
         let gate = Gate::before(&server.url(), BELIEVED).await;
-        let one = vec!["The parser reads the ledger. ".repeat(6_000)];
-        let answer = ask(&gate, wire, &request(wire, &one, false), false).await;
+        let mut body = request(wire, &["Where are we?".to_owned()], false);
+        instruct(wire, &mut body, &"The parser reads the ledger. ".repeat(6_000));
+        let answer = ask(&gate, wire, &body, false).await;
         let status = answer.status().as_u16();
         let text = answer.text().await.unwrap();
         assert!(status == 400 || status == 413, "{wire:?}: {status} {text}");
         let reason = classifier.classify(&refusal_of(Some(status), &text)).reason;
         assert_eq!(reason, Reason::ContextOverflow, "{wire:?}: {text}");
+    }
+}
+
+/// Words in front of the conversation, which no engine may leave out.
+fn instruct(wire: Wire, body: &mut Value, words: &str) {
+    match wire {
+        Wire::Anthropic => body["system"] = words.into(),
+        Wire::OpenAiChat => {
+            let parameters = json!({"type": "object", "properties": {}});
+            let function = json!({"name": "plan", "description": words, "parameters": parameters});
+            body["tools"] = json!([{"type": "function", "function": function}]);
+        }
+        Wire::Responses => body["instructions"] = words.into(),
+        _ => body["systemInstruction"] = json!({"parts": [{"text": words}]}),
     }
 }
 
@@ -181,9 +196,10 @@ async fn a_conversation_of_four_windows_goes_on_over_a_restart() {
         assert_eq!(server.broken(), [], "{wire:?}");
         let sent: u64 = texts.iter().map(|text| text.len() as u64).sum();
         assert!(sent as f64 / 3.5 > 3.5 * TRUE_WINDOW as f64, "a conversation of {sent} bytes");
-        // Not every turn pays for a compaction.
-        let answered =
+        // Not every turn pays for what the first one has learned.
+        let overflows =
             server.requests().into_iter().filter(|it| matches!(it.answered, Answered::Overflow(_)));
-        assert!(answered.count() <= 4, "{wire:?}");
+        let overflows = overflows.count();
+        assert!(overflows <= 8, "{wire:?}: {overflows} of 40 turns");
     }
 }

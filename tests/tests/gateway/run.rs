@@ -17,7 +17,8 @@ use nix::unistd::Pid;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// The test below that is no test but the agent of others, and the variable that says how many turns it has.
+/// The test below that is no test but the agent of others, and the variable that says how many turns it
+/// has.
 const AGENT: &str = "run::an_agent";
 const TURNS: &str = "AGENT_TURNS";
 /// The words of each turn; few where it is not set.
@@ -58,10 +59,10 @@ impl Place {
         command
     }
 
-    /// A config that has all requests sent to one server, and what else is to stand in it.
-    fn config(&self, rest: &str) -> String {
+    /// A config in the folder that it works in; its path.
+    fn config(&self, text: &str) -> String {
         let path = self.path("work").join("ctxhost.toml");
-        std::fs::write(&path, rest).unwrap();
+        std::fs::write(&path, text).unwrap();
         path.display().to_string()
     }
 

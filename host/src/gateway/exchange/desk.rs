@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ctxhost_engine_api::transcript::tokens;
+use futures_util::FutureExt;
 
 use super::sealed::Seal;
 use super::settings::ExchangeSettings;
@@ -96,9 +97,12 @@ impl Desk {
         self.close(self.threads.let_go(before_ms));
     }
 
-    /// Closes sessions, once their requests are shaped.
+    /// Closes sessions: at once, or when their requests are shaped.
     pub(super) fn close(&self, sessions: Vec<SessionId>) {
         for session in sessions {
+            if self.runtime.close_session(&session).now_or_never().is_some() {
+                continue;
+            }
             let runtime = self.runtime.clone();
             let closing = async move { runtime.close_session(&session).await };
             self.runtime.in_background(closing);

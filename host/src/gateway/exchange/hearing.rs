@@ -8,9 +8,8 @@ use super::client_side;
 use super::desk::Desk;
 use crate::gateway::speech::{BadBody, Before, Said, Speech, Unit};
 use crate::gateway::thread::{Asked, Digest, Fit, Outline, Thread, has_compactions};
-use crate::history::Until;
 use crate::provider::ChatMessage;
-use crate::runtime::{Passage, TurnError};
+use crate::runtime::{Conversation, Passage, TurnError};
 use crate::session::{Header, RecordBody, Session, SessionError, SessionFolder};
 
 /// How often a conversation is looked for again that another request has changed meanwhile. Each time
@@ -45,6 +44,11 @@ pub(super) struct Heard {
     pub(super) session: String,
     /// The turn that ended with it: its first record, and the first one of the next turn.
     pub(super) ended: Option<(String, String)>,
+    /// Whether its client compacts by itself.
+    pub(super) client_compacts: bool,
+    /// Whether it is a request of before once more, or the first one since its session was opened: what
+    /// was sent of it then is what the provider has in its cache.
+    pub(super) is_again: bool,
 }
 
 /// A request that is about to be heard.
@@ -102,13 +106,14 @@ impl Desk {
         words: &Words<'_>,
         asked: &mut Asked<'_>,
     ) -> Result<Heard, HearError> {
-        let cut = thread.state().outline.cut(units);
-        let Some((outline, last)) = cut else {
+        let look =
+            |conversation: &Conversation| thread.state().outline.cut(units, conversation.session());
+        let Some((outline, until)) = passage.look(look).await else {
             let header = Header::new(None, "/", self.runtime.now_ms());
             return self.begin(Session::in_memory(header), Outline::default(), words, asked).await;
         };
         let parent = self.threads.path(words.key, passage.session_id());
-        let session = passage.fork(&Until::Record(last), &parent).await?;
+        let session = passage.fork(&until, &parent).await?;
         drop(passage);
         let outline = outline.measured(&session);
         self.begin(session, outline, words, asked).await
@@ -204,9 +209,12 @@ impl Desk {
         state.outline.seen(asked);
         state.outline.count(&view, entries);
         let spoke = first_of_person(&units, &ids);
+        let client_compacts =
+            state.client_compacts || client_side::asks_for_summary(words.headers, asked.items());
+        let is_again = state.take_opened() || units.is_empty();
         drop(state);
         let ended = before.zip(spoke);
-        Ok(Heard { thread, passage, session, ended })
+        Ok(Heard { thread, passage, session, ended, client_compacts, is_again })
     }
 }
 

@@ -10,7 +10,7 @@ use super::on_demand;
 use super::refusal::{self, TooLarge};
 use super::shaping::{Came, Sent};
 use super::windows::{self, Window};
-use super::{Forward, Incoming, Taken, Ticket, Truth, client_side, passed};
+use super::{Forward, Incoming, Taken, Ticket, Truth, passed};
 use crate::gateway::speech::Body;
 use crate::gateway::thread::{Asked, Thread, scope};
 use crate::provider::message::Usage;
@@ -33,6 +33,7 @@ pub(super) struct Journey {
     refusals: u32,
     window: Window,
     as_event: bool,
+    client_compacts: bool,
 }
 
 impl Desk {
@@ -103,6 +104,7 @@ impl Desk {
             sent_tokens: 0,
             refusals: 0,
             window,
+            client_compacts: heard.client_compacts,
             as_event: refusal::wants_event(
                 &incoming.door,
                 incoming.door.is_stream(came.body),
@@ -135,8 +137,6 @@ impl Desk {
         let window = windows::window(&self.runtime, &self.config, provider, &model);
         let most = (window.tokens as f64 * self.settings.reserve_max_share) as u64;
         let is_mid_turn = heard.passage.look(|it| !ends_with_person(&it.view())).await;
-        let client_compacts = heard.thread.state().client_compacts
-            || client_side::asks_for_summary(&incoming.headers, &body.items);
         let guest = Guest {
             model: ModelName::new(provider, model),
             window_tokens: window.tokens,
@@ -145,7 +145,7 @@ impl Desk {
             cap_tokens: None,
             trigger: Trigger::Threshold,
             is_mid_turn,
-            only_fits: client_compacts,
+            only_fits: heard.client_compacts || heard.is_again,
         };
         (guest, window)
     }
@@ -200,9 +200,11 @@ impl Desk {
         if failure.reason != Reason::ContextOverflow {
             return None;
         }
-        let passage = self.enter(&journey.thread).await?;
-        passage.refused(&journey.guest, journey.sent_tokens, failure).await;
-        let session = passage.session_id().to_owned();
+        let passage = self.enter(&journey.thread).await;
+        if let Some(passage) = &passage {
+            passage.refused(&journey.guest, journey.sent_tokens, failure).await;
+        }
+        let session = passage.as_ref().map(|it| it.session_id().to_owned()).unwrap_or_default();
         if let Some(limit) = failure.limit_tokens.filter(|it| *it > 0) {
             let tokens = limit.min(journey.window.tokens);
             journey.window = Window { tokens, is_certain: true };
@@ -223,12 +225,19 @@ impl Desk {
         let speech = incoming.door.speech();
         let body = speech.body(json).ok()?;
         let came = Came { speech, bytes: &incoming.body, json, body: &body };
-        if journey.thread.state().outline.len() != body.items.len() {
-            // Somebody has gone on with the conversation, which is another one now.
-            drop(passage);
+        let is_as_it_was = journey.thread.state().outline.len() == body.items.len();
+        let Some(passage) = passage.filter(|_| is_as_it_was) else {
+            // Somebody has gone on with the conversation, or nobody has for long.
             return self.again(journey, came).await;
-        }
-        let heard = Heard { thread: journey.thread.clone(), passage, session, ended: None };
+        };
+        let heard = Heard {
+            thread: journey.thread.clone(),
+            passage,
+            session,
+            ended: None,
+            client_compacts: journey.client_compacts,
+            is_again: true,
+        };
         Some(self.send_smaller(came, heard, journey, failure).await)
     }
 

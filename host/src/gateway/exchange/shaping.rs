@@ -51,7 +51,7 @@ impl Desk {
             engine: shaped.engine.clone(),
             tokens: Some(lawful.tokens),
             before_tokens: Some(state.outline.said_tokens()),
-            compaction: compaction(&shaped.compactions, guest.only_fits),
+            compaction: compaction(&shaped.compactions, heard.client_compacts),
             session: heard.session.clone(),
         };
         if !state.is_compacted && is_untouched(lawful, view, &state.outline) {

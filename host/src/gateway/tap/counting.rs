@@ -26,7 +26,7 @@ pub(crate) struct Counting {
 
 #[derive(Debug)]
 enum Read {
-    Events(Lines),
+    Events(Box<Lines>),
     Document { pieces: Vec<Bytes>, bytes: usize },
 }
 
@@ -43,12 +43,12 @@ impl Counting {
     /// Of a stream of events, or else of one document.
     pub(crate) fn of(dialect: DialectName, is_stream: bool) -> Counting {
         let read = match is_stream {
-            true => Read::Events(Lines {
+            true => Read::Events(Box::new(Lines {
                 sign: Finder::new(SIGN),
                 open: Vec::new(),
                 first: None,
                 last: Vec::new(),
-            }),
+            })),
             false => Read::Document { pieces: Vec::new(), bytes: 0 },
         };
         Counting { dialect, read }

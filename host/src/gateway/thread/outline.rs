@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use super::digest::{Asked, Digest};
 use crate::gateway::speech::{Place, Said, Unit};
+use crate::history::Until;
 use crate::provider::{ChatMessage, Content};
 use crate::session::{Record, RecordBody, RecordKind, Session};
 
@@ -167,10 +168,9 @@ impl Outline {
         self.said_tokens += view.tokens(end.saturating_sub(entries as u64)..end);
     }
 
-    /// Only the first units of it; the last of their records.
-    pub fn cut(&self, units: usize) -> Option<(Outline, String)> {
-        let entries = self.entries_of(units);
-        let last = self.entries.get(entries.checked_sub(1)?)?.clone();
+    /// Only the first units of it, which have entries, and where they end in the session.
+    pub fn cut(&self, units: usize, session: &Session) -> Option<(Outline, Until)> {
+        let entries = self.entries_of(units).checked_sub(1)? + 1;
         let items = self.units.get(units.checked_sub(1)?)?.0.end;
         let places = self.places.iter().filter(|(_, place)| place.unit < units);
         let cut = Outline {
@@ -182,7 +182,15 @@ impl Outline {
             said_tokens: 0,
             spoke: None,
         };
-        Some((cut, last))
+        Some((cut, self.end_of(entries, session)?))
+    }
+
+    /// Behind so many entries of a session, and behind the compactions that were made before the next.
+    fn end_of(&self, entries: usize, session: &Session) -> Option<Until> {
+        let Some(next) = self.entries.get(entries) else { return Some(Until::Leaf) };
+        let branch = session.branch();
+        let at = branch.iter().position(|record| record.id() == next)?;
+        Some(Until::Record(branch.get(at.checked_sub(1)?)?.id().to_owned()))
     }
 
     /// The same, with what the records of its session say of sizes and speakers.
@@ -212,24 +220,29 @@ impl Outline {
         record(from, names, units.iter().map(|unit| (unit.items, unit.said.len())))
     }
 
-    /// What the records of a session say, and the last one of them; `None` for a session that is no
-    /// conversation of a gateway.
+    /// What the records of a session say, and the last record before such as nobody knows of: those of a
+    /// request that a process died over. `None` for a session that is no conversation of a gateway.
     pub fn read(session: &Session) -> Option<(Outline, String)> {
         let mut outline = Outline::default();
-        let (mut entries, mut last) = (Vec::new(), None);
+        let (mut entries, mut written, mut last) = (Vec::new(), 0, None);
         for record in session.branch() {
             match record.kind() {
                 RecordKind::Message | RecordKind::CustomMessage => entries.push(record),
                 RecordKind::Custom => {
-                    let Some(data) = record.custom_data(RECORD) else { continue };
-                    outline.take_in(serde_json::from_value(data).ok()?)?;
-                    last = Some((record.id().to_owned(), entries.len()));
+                    if let Some(data) = record.custom_data(RECORD) {
+                        outline.take_in(serde_json::from_value(data).ok()?)?;
+                        written = entries.len();
+                        last = Some(record.id().to_owned());
+                    }
                 }
                 _ => {}
             }
+            if last.is_some() && entries.len() == written {
+                last = Some(record.id().to_owned());
+            }
         }
-        let (last, written) = last?;
-        if outline.units.iter().map(|(_, entries)| entries).sum::<usize>() != written {
+        let last = last?;
+        if outline.entries_of(outline.units.len()) != written {
             return None;
         }
         let mut ids = entries.iter().take(written);

@@ -31,7 +31,16 @@ pub struct State {
     pub is_compacted: bool,
     /// Whether its client compacts by itself.
     pub client_compacts: bool,
+    /// Whether its session was opened from a file, and no request has come since.
+    is_opened: bool,
     place: SessionPlace,
+}
+
+impl State {
+    /// Whether no request has come since the session was opened from a file; one comes now.
+    pub fn take_opened(&mut self) -> bool {
+        std::mem::take(&mut self.is_opened)
+    }
 }
 
 /// Where the session of a conversation is.
@@ -40,6 +49,8 @@ enum SessionPlace {
     Open(SessionId),
     /// In a file that nobody has opened yet.
     File(PathBuf),
+    /// Let go of: whoever asks for the conversation again finds another one of the same file.
+    Gone,
 }
 
 impl Thread {
@@ -50,6 +61,7 @@ impl Thread {
             is_kept: false,
             is_compacted,
             client_compacts: false,
+            is_opened: false,
             place: SessionPlace::Open(session),
         };
         Thread { key, state: Mutex::new(state) }
@@ -64,6 +76,7 @@ impl Thread {
             is_kept: true,
             is_compacted: has_compactions(&session),
             client_compacts: false,
+            is_opened: false,
             place: SessionPlace::File(path.to_owned()),
         };
         Some(Thread { key, state: Mutex::new(state) })
@@ -89,23 +102,34 @@ impl Thread {
         let path = match &state.place {
             SessionPlace::Open(id) => return Ok(id.clone()),
             SessionPlace::File(path) => path.clone(),
+            SessionPlace::Gone => return Err(TurnError::NoSession { id: "let go of".into() }),
         };
         let mut session = Session::open(&path)?;
         // What a process wrote that died before it said of what it was is left behind.
         if let Some((outline, last)) = Outline::read(&session) {
-            session.set_leaf(&last)?;
+            if session.leaf().is_some_and(|leaf| leaf.id() != last) {
+                session.set_leaf(&last)?;
+            }
             state.outline = outline;
         }
         let id = runtime.adopt_guest(session)?;
         state.place = SessionPlace::Open(id.clone());
+        state.is_opened = true;
         Ok(id)
     }
 
     fn open_session(&self) -> Option<SessionId> {
         match &self.state().place {
             SessionPlace::Open(id) => Some(id.clone()),
-            SessionPlace::File(_) => None,
+            SessionPlace::File(_) | SessionPlace::Gone => None,
         }
+    }
+
+    /// Nobody opens its session again through this one.
+    fn let_go(&self) -> Option<SessionId> {
+        let open = self.open_session();
+        self.state().place = SessionPlace::Gone;
+        open
     }
 }
 
@@ -233,7 +257,7 @@ impl Threads {
             gone.extend(group.threads.drain(most..));
         }
         drop(keys);
-        gone.iter().filter_map(|thread| thread.open_session()).collect()
+        gone.iter().filter_map(|thread| thread.let_go()).collect()
     }
 
     /// The conversations of a key that are in files, the newest first.

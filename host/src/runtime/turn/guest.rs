@@ -34,7 +34,8 @@ pub struct Guest {
     pub trigger: Trigger,
     /// Whether tools have run since the person spoke last.
     pub is_mid_turn: bool,
-    /// Whether somebody else compacts this conversation: the engine makes it fit, and no more.
+    /// Whether the request is only to be made to fit: somebody else compacts the conversation, or the
+    /// provider has it in its cache as it was.
     pub only_fits: bool,
 }
 
