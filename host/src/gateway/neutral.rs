@@ -134,10 +134,37 @@ async fn retrieve(
     }
 }
 
-/// What `query=` says; nothing where it is not there.
+/// What `query=` says, as forms write it; nothing where it is not there.
 fn query_of(uri: &Uri) -> String {
-    let whole = format!("http://gateway/?{}", uri.query().unwrap_or_default());
-    let Ok(url) = reqwest::Url::parse(&whole) else { return String::new() };
-    let mut pairs = url.query_pairs();
-    pairs.find(|(name, _)| name == "query").map(|(_, value)| value.into_owned()).unwrap_or_default()
+    let pairs = uri.query().unwrap_or_default().split('&');
+    let value = pairs.filter_map(|pair| pair.strip_prefix("query=")).next().unwrap_or_default();
+    let bytes = value.replace('+', " ").into_bytes();
+    let mut written = Vec::with_capacity(bytes.len());
+    let mut rest = bytes.as_slice();
+    while let Some((first, behind)) = rest.split_first() {
+        let digits = behind.get(..2).filter(|_| *first == b'%');
+        let digits = digits.and_then(|digits| std::str::from_utf8(digits).ok());
+        let byte = digits.and_then(|digits| u8::from_str_radix(digits, 16).ok());
+        written.push(byte.unwrap_or(*first));
+        rest = if byte.is_some() { behind.get(2..).unwrap_or_default() } else { behind };
+    }
+    String::from_utf8_lossy(&written).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_query_is_read_as_forms_write_it() {
+        let check = |path: &'static str, expected| {
+            assert_eq!(query_of(&Uri::from_static(path)), expected, "{path}");
+        };
+        check("/x?query=a+b%20c%2Bd%C3%A9", "a b c+d\u{e9}");
+        check("/x?n=1&query=x=y&query=z", "x=y");
+        check("/x?query=100%&n=1", "100%");
+        check("/x?query=%zz%4", "%zz%4");
+        check("/x?other=1", "");
+        check("/x", "");
+    }
 }
