@@ -9,9 +9,10 @@ use axum::http::{HeaderValue, Method, Response};
 use serde_json::{Map, Value, json};
 use tokio::sync::OwnedSemaphorePermit;
 
+use super::house::{House, Window};
 use super::limits;
 use super::tap::Passing;
-use super::traffic::{self, House, Window};
+use super::traffic;
 use super::upstream::{Envelope, Upstream};
 use crate::provider::DialectName;
 

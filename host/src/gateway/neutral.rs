@@ -16,9 +16,11 @@ use serde_json::json;
 use self::wanted::Wanted;
 use super::complaint::complaint;
 use super::exchange::{Compressed, Door, Incoming, Truth};
+use super::headers::unsealed_with_ours;
+use super::house::House;
 use super::limits;
 use super::originals::{is_hash, narrowed};
-use super::traffic::{self, House};
+use super::traffic;
 use crate::provider::DialectName;
 
 /// Whose form errors have here.
@@ -39,7 +41,7 @@ async fn compress(State(house): State<Arc<House>>, request: Request) -> Response
     let Ok(_place) = house.places.clone().try_acquire_owned() else {
         return traffic::too_busy(DIALECT);
     };
-    let (envelope, body) = traffic::unsealed_with_ours(&house, request);
+    let (envelope, body) = unsealed_with_ours(&house, request);
     let pause = Duration::from_millis(house.settings.client_timeout_ms);
     let body = match limits::whole(body, house.settings.max_body_bytes, pause).await {
         Ok(body) => body,

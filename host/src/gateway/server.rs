@@ -1,9 +1,7 @@
 //! The server: it binds, lets connections in, and lets streams end before it does.
 
-use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -17,7 +15,6 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use hyper_util::service::TowerToHyperService;
-use secrecy::SecretString;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
@@ -28,60 +25,15 @@ use super::access::{Access, Denied};
 use super::complaint::complaint;
 use super::door::dialect_of;
 use super::error::GatewayError;
-use super::exchange::{Exchange, ExchangeSettings};
-use super::traffic::{self, House};
+use super::exchange::Exchange;
+use super::house::House;
+use super::neutral;
+use super::options::{GatewayOptions, refuse_exposure};
+use super::traffic;
 use super::upstream::Upstreams;
 use super::watch::Watch;
-use super::{neutral, tls};
-use crate::config::{Config, GatewaySettings};
-use crate::media::MediaHome;
-use crate::runtime::setup::failure_book;
-use crate::runtime::{Runtime, RuntimeBuilder};
-
-/// How a gateway is opened: the config, and what goes before it.
-#[derive(Clone, Debug)]
-pub struct GatewayOptions {
-    /// The config.
-    pub config: Config,
-    /// The folder of everything it keeps: sessions below `gateway`, engines' values, the book of failures.
-    pub state: PathBuf,
-    /// Address and port, instead of `gateway.listen`.
-    pub listen: Option<String>,
-    /// Upstreams by dialect, as `gateway.upstreams` has them; they go before those.
-    pub upstreams: BTreeMap<String, String>,
-    /// The token that clients have to show; `None` asks for none.
-    pub token: Option<SecretString>,
-    /// Certificate and key, instead of `gateway.tls_cert` and `gateway.tls_key`.
-    pub tls: Option<(PathBuf, PathBuf)>,
-    /// Whether others than this machine may reach it although nothing protects it.
-    pub is_exposed: bool,
-    /// Whether the config's file is followed while it runs.
-    pub follows: bool,
-    /// Doors of others: they are behind the same checks of name, page and token.
-    pub routes: Router,
-    /// Doors that ask for no token of ours: they ask for one of their own, or show nothing.
-    pub open_routes: Router,
-}
-
-impl GatewayOptions {
-    /// As the config says, with the token of its variable.
-    pub fn of(config: &Config, state: impl Into<PathBuf>) -> GatewayOptions {
-        let token = std::env::var(&config.gateway.token_env).unwrap_or_default();
-        let token = Some(token.trim()).filter(|token| !token.is_empty()).map(SecretString::from);
-        GatewayOptions {
-            config: config.clone(),
-            state: state.into(),
-            listen: None,
-            upstreams: BTreeMap::new(),
-            token,
-            tls: None,
-            is_exposed: false,
-            follows: true,
-            routes: Router::new(),
-            open_routes: Router::new(),
-        }
-    }
-}
+use crate::config::GatewaySettings;
+use crate::runtime::Runtime;
 
 /// A gateway that is bound to its port. Requests wait until it serves.
 pub struct Gateway {
@@ -107,16 +59,16 @@ impl Gateway {
     /// [`GatewayError`].
     pub async fn bind(options: GatewayOptions) -> Result<Gateway, GatewayError> {
         let settings = options.config.gateway.clone();
-        let acceptor = acceptor(&options, &settings)?;
+        let acceptor = options.acceptor()?;
         let wanted = options.listen.as_deref().unwrap_or(&settings.listen);
         let wanted = resolved(wanted).await?;
         if !options.is_exposed {
             refuse_exposure(wanted, options.token.is_some(), acceptor.is_some())?;
         }
         let upstreams = Upstreams::of(&options.config, &options.upstreams)?;
-        let runtime = runtime(&options).await?;
+        let runtime = options.runtime().await?;
         let exchange = Exchange::new(runtime.clone(), &options.config, &options.state);
-        let exchange = Arc::new(exchange.with_settings(numbers(&settings)));
+        let exchange = Arc::new(exchange.with_settings(options.numbers()));
         let watch = Watch::start(&runtime, &options.config.telemetry);
         let listener = TcpListener::bind(wanted);
         let unbound = |cause| GatewayError::Bind { address: wanted.to_string(), cause };
@@ -333,87 +285,9 @@ fn sent_away(request: &Request, denied: Denied) -> Response<axum::body::Body> {
     complaint(dialect, denied.status, &denied.message)
 }
 
-fn acceptor(
-    options: &GatewayOptions,
-    settings: &GatewaySettings,
-) -> Result<Option<TlsAcceptor>, GatewayError> {
-    let of_config = || Some((settings.tls_cert.as_deref()?, settings.tls_key.as_deref()?));
-    let given = options.tls.as_ref().map(|(cert, key)| (cert.as_path(), key.as_path()));
-    let files: Option<(&Path, &Path)> = given.or_else(of_config);
-    files.map(|(cert, key)| tls::acceptor(cert, key)).transpose()
-}
-
-fn numbers(settings: &GatewaySettings) -> ExchangeSettings {
-    ExchangeSettings {
-        conversations: settings.conversations,
-        conversation_idle_ms: settings.conversation_idle_ms,
-        too_large_tries: settings.too_large_tries,
-        reserve_max_share: settings.reserve_max_share,
-    }
-}
-
 async fn resolved(wanted: &str) -> Result<SocketAddr, GatewayError> {
     let bad = |problem: String| GatewayError::Address { address: wanted.to_owned(), problem };
     let mut addresses =
         tokio::net::lookup_host(wanted).await.map_err(|error| bad(error.to_string()))?;
     addresses.next().ok_or_else(|| bad("nobody has that name".into()))
-}
-
-/// Whoever reaches the gateway may spend the person's money and read their sessions.
-fn refuse_exposure(address: SocketAddr, token: bool, tls: bool) -> Result<(), GatewayError> {
-    if address.ip().is_loopback() {
-        return Ok(());
-    }
-    const SET_TOKEN: &str = "set the variable of gateway.token_env";
-    let (lacks, advice) = match (tls, token) {
-        (true, true) => return Ok(()),
-        (false, true) => ("TLS", "use --tls-cert and --tls-key"),
-        (true, false) => ("a token", SET_TOKEN),
-        (false, false) => (
-            "TLS and a token",
-            "use --tls-cert and --tls-key, and set the variable of gateway.token_env",
-        ),
-    };
-    Err(GatewayError::Exposed { address: address.to_string(), lacks, advice })
-}
-
-/// The engines and sessions behind it. Agents bring models and tools of their own.
-async fn runtime(options: &GatewayOptions) -> Result<Runtime, GatewayError> {
-    let mut config = options.config.clone();
-    config.agent.model = None;
-    config.agent.fallbacks = Vec::new();
-    let state = &options.state;
-    let mut builder = RuntimeBuilder::of(&config)
-        .without_builtin_tools()
-        .store_folder(state.join("store"))
-        .memory_folder(state.join("memory"))
-        .shadow_ledger(state.join(crate::runtime::shadow::ledger::FILE_NAME))
-        .failures(failure_book(&config, state))
-        .media(MediaHome::below(state));
-    if options.follows && !config.name().is_empty() {
-        builder = builder.follow(config.name(), state);
-    }
-    Ok(builder.build().await?)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn nothing_is_shown_to_other_machines_unprotected() {
-        let refused = |address: &str, token, tls| {
-            let refused = refuse_exposure(address.parse().unwrap(), token, tls);
-            refused.map_err(|error| error.to_string())
-        };
-        for own in ["127.0.0.1:1", "127.8.8.8:1", "[::1]:1"] {
-            assert_eq!(refused(own, false, false), Ok(()));
-        }
-        assert_eq!(refused("0.0.0.0:8787", true, true), Ok(()));
-        let error = refused("0.0.0.0:8787", true, false).unwrap_err();
-        assert!(error.starts_with("refusing to listen on 0.0.0.0:8787 without TLS;"), "{error}");
-        let error = refused("[::]:8787", false, true).unwrap_err();
-        assert!(error.contains("without a token"), "{error}");
-        assert!(refused("10.1.1.1:1", false, false).unwrap_err().contains("TLS and a token"));
-    }
 }

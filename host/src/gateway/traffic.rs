@@ -9,66 +9,29 @@
 //!                               └── exchange.too_large ◄── overflow┘
 //! ```
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use axum::body::{Body, Bytes};
-use axum::http::header::{
-    ACCEPT_ENCODING, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, EXPECT, UPGRADE,
-};
+use axum::http::header::{CONTENT_TYPE, UPGRADE};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::OwnedSemaphorePermit;
 
-use super::access::Access;
 use super::beginning::{self, Beginning};
 use super::complaint::complaint;
 use super::door::{dialect_of, door};
-use super::exchange::{Answer, Door, Exchange, Forward, Incoming, Taken, Ticket, Truth};
+use super::exchange::{Answer, Door, Forward, Incoming, Taken, Ticket, Truth};
+use super::headers::{forget_connection, prepare, unsealed, unsealed_with_ours};
+use super::house::House;
 use super::limits::{self, Unread};
 use super::tap::{Counting, Passing};
-use super::upstream::{Envelope, Trouble, Upstream, Upstreams};
-use super::watch::Watch;
+use super::upstream::{Envelope, Trouble, Upstream};
 use super::{models, route};
-use crate::config::{GatewaySettings, ModelSettings};
 use crate::provider::message::Usage;
 use crate::provider::{DialectName, ProviderError, Reason};
 
-/// What every request needs.
-#[derive(Debug)]
-pub(super) struct House {
-    pub(super) settings: GatewaySettings,
-    pub(super) exchange: Arc<Exchange>,
-    pub(super) upstreams: Upstreams,
-    pub(super) access: Access,
-    /// Places for requests.
-    pub(super) places: Arc<Semaphore>,
-    /// Whether no more requests are wanted.
-    pub(super) is_closing: AtomicBool,
-    /// The windows that the config knows.
-    pub(super) windows: BTreeMap<String, ModelSettings>,
-    /// Who looks on.
-    pub(super) watch: Watch,
-}
-
 /// How often a request is asked again at most, whatever the exchange says: each time its body is sent.
 const ROUNDS_MAX: u32 = 16;
-
-/// Headers that speak of one connection, not of the request.
-const OF_THE_CONNECTION: [&str; 8] = [
-    "connection",
-    "keep-alive",
-    "proxy-authenticate",
-    "proxy-authorization",
-    "proxy-connection",
-    "te",
-    "transfer-encoding",
-    "upgrade",
-];
-
-/// What begins the names of our own headers.
-const OUR_HEADERS: &str = "x-ctxhost-";
 
 /// Answers a request, whatever it is.
 pub(super) async fn answer(house: Arc<House>, request: Request<Body>) -> Response<Body> {
@@ -266,50 +229,6 @@ fn is_stream(headers: &HeaderMap) -> bool {
     kind.trim_start().to_ascii_lowercase().starts_with("text/event-stream")
 }
 
-/// A request without what is meant for the gateway alone.
-fn unsealed(house: &House, request: Request<Body>) -> (Envelope, Body) {
-    let (mut envelope, body) = unsealed_with_ours(house, request);
-    forget_ours(&mut envelope.headers);
-    (envelope, body)
-}
-
-/// The same with our own headers still in it, but for the token.
-pub(super) fn unsealed_with_ours(house: &House, request: Request<Body>) -> (Envelope, Body) {
-    let (parts, body) = request.into_parts();
-    let mut headers = parts.headers;
-    forget_connection(&mut headers);
-    house.access.forget_token(&mut headers);
-    let uri = house.access.without_token(parts.uri);
-    (Envelope { method: parts.method, uri, headers }, body)
-}
-
-/// The headers of a request whose answer is read along: its length is that of the body we send, and a
-/// compressed answer could not be read.
-fn prepare(headers: &mut HeaderMap) {
-    forget_ours(headers);
-    headers.remove(CONTENT_LENGTH);
-    headers.remove(EXPECT);
-    headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
-}
-
-fn forget_ours(headers: &mut HeaderMap) {
-    let is_ours = |name: &&HeaderName| name.as_str().starts_with(OUR_HEADERS);
-    let ours: Vec<HeaderName> = headers.keys().filter(is_ours).cloned().collect();
-    for name in ours {
-        headers.remove(name);
-    }
-}
-
-/// Takes out what speaks of the connection, and what the connection's own headers name.
-fn forget_connection(headers: &mut HeaderMap) {
-    let named = headers.get_all(CONNECTION).iter().filter_map(|value| value.to_str().ok());
-    let named = named.flat_map(|value| value.split(',')).map(|name| name.trim().to_owned());
-    let named: Vec<String> = named.collect();
-    for name in named.iter().map(String::as_str).chain(OF_THE_CONNECTION) {
-        headers.remove(name);
-    }
-}
-
 /// The upstream's answer, as it came.
 pub(super) fn response_of(
     status: StatusCode,
@@ -417,38 +336,6 @@ pub(super) fn unreachable(
 fn broken(dialect: DialectName, upstream: &Upstream, problem: &str) -> Response<Body> {
     let message = format!("{} broke off before it answered: {problem}", upstream.host());
     complaint(dialect, StatusCode::BAD_GATEWAY, &message)
-}
-
-impl House {
-    /// Whether it takes requests.
-    pub(super) fn is_ready(&self) -> bool {
-        !self.is_closing.load(Ordering::Relaxed) && self.places.available_permits() > 0
-    }
-
-    /// The window of a model, where anybody knows it.
-    pub(super) fn window_of(&self, provider: &str, model: &str) -> Option<Window> {
-        let whole = format!("{provider}/{model}");
-        let of_any = || {
-            let is_it = |name: &str| name.rsplit_once('/').is_some_and(|(_, last)| last == model);
-            self.windows.iter().find(|(name, _)| is_it(name)).map(|(_, settings)| settings)
-        };
-        let settings = self.windows.get(&whole).or_else(|| self.windows.get(model)).or_else(of_any);
-        match settings {
-            Some(settings) => Some(Window { tokens: settings.window_tokens, is_certain: true }),
-            None => {
-                let guess = self.exchange.window(model);
-                guess.map(|tokens| Window { tokens, is_certain: false })
-            }
-        }
-    }
-}
-
-/// A window, in provider tokens.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Window {
-    pub(super) tokens: u64,
-    /// Whether the config says so: then the upstream's own word does not count.
-    pub(super) is_certain: bool,
 }
 
 /// A piece of JSON as a whole answer.
