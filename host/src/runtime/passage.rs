@@ -64,7 +64,7 @@ impl Runtime {
     ///
     /// As [`Runtime::adopt_session`].
     pub fn adopt_guest(&self, session: Session) -> Result<SessionId, TurnError> {
-        Ok(self.shared().hold(session.with_sync(OF_GUESTS), None)?)
+        Ok(self.shared().take_in_synced(session.with_sync(OF_GUESTS), None)?)
     }
 
     /// Does something while nobody waits for it; [`Runtime::finish`] does.

@@ -27,8 +27,10 @@ pub(crate) fn served(state: &std::path::Path, arguments: &[&str]) -> Served {
     command.args(["serve", "--listen", "127.0.0.1:0"]).args(arguments).current_dir(state);
     command.env("CTXHOST_STATE_DIR", state).env_remove("CTXHOST_TOKEN").stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
-    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
-    let (said, more) = (lines.next().unwrap().unwrap(), lines.next().unwrap().unwrap());
+    // Where it has found a config, it says so first.
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
+    let said = lines.find(|line| line.contains("http")).unwrap();
+    let more = lines.next().unwrap();
     let url = said.split_whitespace().find(|word| word.starts_with("http")).unwrap().to_owned();
     Served { child, url, said: format!("{said}\n{more}") }
 }

@@ -234,11 +234,11 @@ impl Shared {
         session: Session,
         family: Option<&Family>,
     ) -> Result<SessionId, InboxError> {
-        self.hold(session.with_sync(self.session.sync), family)
+        self.take_in_synced(session.with_sync(self.session.sync), family)
     }
 
     /// The same for a session whose appends last when it says so, whatever the config says.
-    pub(in crate::runtime) fn hold(
+    pub(in crate::runtime) fn take_in_synced(
         &self,
         mut session: Session,
         family: Option<&Family>,
