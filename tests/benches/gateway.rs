@@ -1,8 +1,9 @@
 //! What the way through the gateway costs a request, against a bare hyper reverse proxy in the same run: passed
 //! through, with an engine that has nothing to do, and as a stream.
 //!
-//! One request is in flight at a time, over one kept connection. Rounds of all ways take turns, so that whatever
-//! the machine does meanwhile it does to all of them. The figures are medians and ratios of medians.
+//! Upstream, bare proxy and gateway have threads of their own. One request is in flight at a time, over one kept
+//! connection. Rounds of all ways take turns, so that whatever the machine does meanwhile it does to all of them.
+//! The figures are medians and ratios of medians.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout)]
 
@@ -68,13 +69,13 @@ fn path(way: Way) -> &'static str {
 
 fn main() {
     let state = tempfile::tempdir().unwrap();
-    let server = tokio::runtime::Runtime::new().unwrap();
-    let addresses = server.block_on(async {
-        let upstream = upstream::start().await;
-        let bare = bare::start(upstream).await;
-        let gateway = gateway(upstream, state.path()).await;
-        Addresses { upstream, bare, gateway }
-    });
+    // Each server has threads of its own, as servers of several processes have: on those of one runtime a
+    // proxy and its upstream would call each other like functions.
+    let servers = [(); 3].map(|()| tokio::runtime::Runtime::new().unwrap());
+    let upstream = servers[0].block_on(upstream::start());
+    let bare = servers[1].block_on(bare::start(upstream));
+    let gateway = servers[2].block_on(gateway(upstream, state.path()));
+    let addresses = Addresses { upstream, bare, gateway };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         println!("medians, one request in flight; the ratio is to the bare hyper reverse proxy");
