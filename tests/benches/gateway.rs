@@ -5,7 +5,7 @@
 //! connection. Rounds of all ways take turns, so that whatever the machine does meanwhile it does to all of them.
 //! The figures are medians and ratios of medians.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::print_stdout)]
 
 #[path = "gateway/bare.rs"]
 mod bare;
