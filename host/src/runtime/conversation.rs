@@ -153,6 +153,28 @@ impl Conversation {
         Ok(id)
     }
 
+    /// Appends records with one write and answers their ids; none of them where that fails.
+    ///
+    /// # Errors
+    ///
+    /// As [`hear`](Self::hear).
+    pub(super) fn hear_all(
+        &mut self,
+        bodies: impl IntoIterator<Item = RecordBody>,
+        now_ms: i64,
+    ) -> Result<Vec<String>, SessionError> {
+        let put_away = |body: RecordBody| body.with_message(|it| self.images.put_away(it));
+        let bodies = bodies.into_iter().map(put_away);
+        let bodies = bodies.collect::<Result<Vec<RecordBody>, SessionError>>()?;
+        let ids = self.session.append_all(bodies, now_ms)?;
+        for id in &ids {
+            if let Some(entry) = self.session.entry(id) {
+                self.log.append(entry);
+            }
+        }
+        Ok(ids)
+    }
+
     /// Waits until all that was said is on the disk, unless that is left to the system.
     ///
     /// # Errors

@@ -176,6 +176,13 @@ impl KnownSessions {
         }
     }
 
+    /// Something was said: the entries from this one on.
+    pub(super) fn grew_from(&self, conversation: &Conversation, first: u64) {
+        let Some(known) = self.get(&conversation.reference().id) else { return };
+        let view = conversation.view();
+        view.range(first..view.len() as u64).for_each(|entry| known.grew(&entry));
+    }
+
     /// A request began.
     pub(super) fn touched(&self, id: &str, now_ms: i64) {
         if let Some(known) = self.get(id) {

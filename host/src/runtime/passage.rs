@@ -91,21 +91,16 @@ impl Passage {
     ///
     /// # Errors
     ///
-    /// Where the session cannot be written; the records before the one that failed are in it then.
+    /// Where the session cannot be written; none of them is in it then.
     pub async fn append(
         &self,
         bodies: impl IntoIterator<Item = RecordBody>,
     ) -> Result<(Vec<String>, Transcript), SessionError> {
         let now_ms = self.shared.clock.now_ms();
         let mut open = self.held.open.lock().await;
-        let mut ids = Vec::new();
-        for body in bodies {
-            let before = open.conversation.view().len();
-            ids.push(open.conversation.hear(body, now_ms)?);
-            if open.conversation.view().len() > before {
-                self.shared.known.grew(&open.conversation);
-            }
-        }
+        let before = open.conversation.view().len() as u64;
+        let ids = open.conversation.hear_all(bodies, now_ms)?;
+        self.shared.known.grew_from(&open.conversation, before);
         Ok((ids, open.conversation.view()))
     }
 

@@ -83,6 +83,9 @@ impl Reading {
     /// The contents that tell all of one record: what is at hand, if it is.
     pub(super) fn telling_of(&self, id: &str) -> &Contents {
         let at_hand = &self.at_hand;
+        if !self.is_excerpt() {
+            return at_hand;
+        }
         let is_told = at_hand.record(id).is_some_and(|record| {
             adoption::leans_on(at_hand, record, at_hand.parent_of(record)).is_some()
         });

@@ -28,6 +28,23 @@ impl Together {
 }
 
 impl Session {
+    /// Appends records with one write and answers their ids.
+    ///
+    /// # Errors
+    ///
+    /// As [`append`](Self::append); none of them is appended then.
+    pub(crate) fn append_all(
+        &mut self,
+        bodies: impl IntoIterator<Item = RecordBody>,
+        timestamp_ms: i64,
+    ) -> Result<Vec<String>, SessionError> {
+        let mut together = Together::default();
+        let coming = bodies.into_iter().map(|body| together.add(self, body, timestamp_ms));
+        let ids = coming.collect::<Result<Vec<String>, SessionError>>()?;
+        self.append_together(together)?;
+        Ok(ids)
+    }
+
     /// Appends records with one write.
     ///
     /// A kill in the middle of the write may leave the first of them: who needs all or nothing says in

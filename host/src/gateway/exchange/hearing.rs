@@ -155,7 +155,7 @@ impl Desk {
             Ok(heard) => heard,
             Err(HearError::Body(error)) => return Err(error.into()),
             Err(error) => {
-                // Half of it may stand in the file: whoever opens that again knows what to make of it.
+                // What stands in the file is not known: whoever opens that again knows what to make of it.
                 self.close(self.threads.lost(&thread));
                 return Err(error);
             }
