@@ -98,6 +98,8 @@ proptest! {
     /// Whatever id is written, the slot holds exactly it, and nothing else of the file changes.
     #[test]
     fn any_id_is_written_as_it_is(id in "\\PC{1,20}") {
+        // Half of a row, such as `mask+`, is none.
+        prop_assume!(!id.contains(['+', ',']));
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join(FILE_NAME);
         let rest = "\n[budget]\nsafety_margin = 1.3 # mine\n";
