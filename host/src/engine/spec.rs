@@ -129,23 +129,19 @@ impl EngineSpec {
     /// An engine that the embedding program brings along, on a lane of its own.
     pub fn linked<E: ContextEngine>(config: Value) -> Self {
         let linked = LinkedEngine { id: E::INFO.id, door: EngineDoor::linked::<E>() };
-        EngineSpec {
-            id: E::INFO.id.into(),
-            source: Source::Linked(linked),
-            sha256: None,
-            pinned_by: PinnedBy::Caller,
-            distrust: None,
-            isolation: Isolation::Lane,
-            worker: WorkerSettings::default(),
-            config,
-        }
+        EngineSpec::on_a_lane(E::INFO.id, Source::Linked(linked), config)
     }
 
     /// An engine in a file, on a lane of its own.
     pub fn file(id: &str, path: &Path, config: Value) -> Self {
+        EngineSpec::on_a_lane(id, Source::File(path.into()), config)
+    }
+
+    /// One that its caller vouches for.
+    fn on_a_lane(id: &str, source: Source, config: Value) -> Self {
         EngineSpec {
             id: id.into(),
-            source: Source::File(path.into()),
+            source,
             sha256: None,
             pinned_by: PinnedBy::Caller,
             distrust: None,
