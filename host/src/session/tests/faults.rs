@@ -405,6 +405,51 @@ fn what_waits_for_the_end_of_the_turn_is_synced_then() {
     assert_eq!(disk.0.lock().unwrap().seen, before + 3, "one sync, and none where nothing is new");
 }
 
+#[test]
+fn what_is_held_back_is_written_when_somebody_has_time_or_something_else_is_said() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("s.jsonl");
+    let disk = FaultyDisk::new(How::Io, usize::MAX, false);
+    let mut session = created(&disk, &path).unwrap();
+    session.write_behind();
+    let written = || Session::read(&path).unwrap().record_count();
+    let before = written();
+    session.append_all([user("one"), user("two")], 1).unwrap();
+    assert_eq!((session.record_count(), written()), (before + 2, before));
+    session.write_out().unwrap();
+    assert_eq!(written(), before + 2);
+    // A single line waits for nobody, and takes along what was said before it.
+    session.append_all([user("three")], 1).unwrap();
+    session.append(user("four")).unwrap();
+    assert_eq!(written(), before + 4);
+    session.append_all([user("five")], 1).unwrap();
+    let told = session.to_bytes();
+    drop(session);
+    assert_eq!(fs::read(&path).unwrap(), told, "closing writes the rest");
+    assert!(Session::read(&path).unwrap().problems().is_empty());
+}
+
+#[test]
+fn what_was_held_back_and_cannot_be_written_ends_the_session_and_leaves_the_file_as_it_was() {
+    for how in [How::Short, How::Full, How::Io] {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("s.jsonl");
+        let disk = FaultyDisk::new(how, usize::MAX, false);
+        let mut session = created(&disk, &path).unwrap();
+        session.write_behind();
+        let before = fs::read(&path).unwrap();
+        session.append_all([user("one"), user("two")], 1).unwrap();
+        let next = disk.0.lock().unwrap().seen;
+        disk.0.lock().unwrap().from = next;
+        session.write_out().unwrap_err();
+        disk.heal();
+        let refused = session.append_all([user("three")], 1);
+        assert!(matches!(refused, Err(SessionError::Broken { .. })), "{how:?}: {refused:?}");
+        drop(session);
+        assert_eq!(fs::read(&path).unwrap(), before, "{how:?}");
+    }
+}
+
 /// A file system of its own, unmounted when it is dropped.
 struct TinyDisk(tempfile::TempDir);
 
