@@ -15,6 +15,8 @@ mod binary;
 mod compaction;
 #[path = "gateway/dashboard.rs"]
 mod dashboard;
+#[path = "gateway/failing.rs"]
+mod failing;
 #[path = "gateway/identity.rs"]
 mod identity;
 #[path = "gateway/killed.rs"]

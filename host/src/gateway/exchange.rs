@@ -29,14 +29,13 @@ use axum::http::{HeaderMap, StatusCode};
 
 use self::desk::Desk;
 use self::journey::Journey;
-use super::thread::BadSessionId;
 use crate::config::Config;
 use crate::media::MediaError;
 use crate::provider::ProviderError;
 use crate::provider::message::Usage;
 use crate::runtime::Runtime;
 
-pub use compressing::{Compressed, Wish};
+pub use compressing::{Compressed, Uncompressed, Wish};
 pub use settings::ExchangeSettings;
 
 /// Which door a request came through.
@@ -125,6 +124,13 @@ pub struct Truth {
     pub session: String,
 }
 
+impl Truth {
+    /// Whether engines were asked and none could shape the request: it went on as it came, or was refused.
+    pub fn is_unshaped(&self) -> bool {
+        self.engine == "none" && self.compaction == "failed"
+    }
+}
+
 /// The place of a request that is out at an upstream. Dropping it forgets the request, not its words.
 #[derive(Debug, Default)]
 pub struct Ticket {
@@ -179,12 +185,12 @@ impl Exchange {
     ///
     /// # Errors
     ///
-    /// [`BadSessionId`].
+    /// [`Uncompressed`].
     pub async fn compress(
         &self,
         incoming: &Incoming,
         wish: Wish,
-    ) -> Result<Option<Compressed>, BadSessionId> {
+    ) -> Result<Option<Compressed>, Uncompressed> {
         match &self.desk {
             Some(desk) => desk.compress(incoming, wish).await,
             None => Ok(None),

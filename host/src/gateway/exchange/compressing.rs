@@ -47,6 +47,17 @@ pub struct Compressed {
     pub truth: Truth,
 }
 
+/// Why nobody says what would become of messages.
+#[derive(Debug, thiserror::Error)]
+pub enum Uncompressed {
+    /// They are said to be of a session that cannot be.
+    #[error(transparent)]
+    Session(#[from] BadSessionId),
+    /// The engine failed and `on_engine_error` is `fail`.
+    #[error(transparent)]
+    Engine(TurnError),
+}
+
 /// Why messages stay as they came.
 #[derive(Debug, thiserror::Error)]
 enum Unfit {
@@ -66,7 +77,7 @@ impl Desk {
         self: &Arc<Self>,
         incoming: &Incoming,
         wish: Wish,
-    ) -> Result<Option<Compressed>, BadSessionId> {
+    ) -> Result<Option<Compressed>, Uncompressed> {
         let Ok(json) = std::str::from_utf8(&incoming.body) else { return Ok(None) };
         let speech = incoming.door.speech();
         let body = speech.body(json).ok();
@@ -89,6 +100,7 @@ impl Desk {
                 self.settle(heard.ended.clone(), heard.thread.clone(), guest);
                 Ok(Some(compressed))
             }
+            Err(Unfit::Turn(error)) if self.ends_with(&error) => Err(Uncompressed::Engine(error)),
             Err(error) => {
                 let session = &heard.session;
                 tracing::warn!(%error, session, "messages are given back without the engine");

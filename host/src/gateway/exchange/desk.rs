@@ -7,13 +7,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 use ctxhost_engine_api::transcript::tokens;
 use futures_util::FutureExt;
 
+use super::refusal;
 use super::sealed::Seal;
 use super::settings::ExchangeSettings;
+use super::{Answer, Door, Truth};
 use crate::config::Config;
+use crate::engine::{OnEngineError, SlotError};
 use crate::gateway::originals::Originals;
 use crate::gateway::speech::Body;
 use crate::gateway::thread::{Asked, Digest, Threads, secret};
-use crate::runtime::{Runtime, SessionId};
+use crate::runtime::{Runtime, RuntimeError, SessionId, TurnError};
 
 /// Where conversations are kept, below the state folder.
 const FOLDER: &str = "gateway/sessions";
@@ -88,6 +91,28 @@ impl Desk {
             remembered(&self.sizes, name, || tokens::estimate(part))
         };
         body.prompt.iter().map(size).sum()
+    }
+
+    /// Whether an error ends what was asked for: that of an engine does where the config says so. What an
+    /// engine says of windows and of what cannot fit is no failure.
+    pub(super) fn ends_with(&self, error: &TurnError) -> bool {
+        let (TurnError::Slot(error) | TurnError::Shape(RuntimeError::Slot(error))) = error else {
+            return false;
+        };
+        !matches!(error, SlotError::Answer { .. })
+            && self.runtime.on_engine_error() == OnEngineError::Fail
+    }
+
+    /// The answer to a request that ends so.
+    pub(super) fn ended(&self, error: &TurnError, door: &Door, session: &str) -> Answer {
+        tracing::error!(%error, session, "a request ends, as plugins.on_engine_error says");
+        let truth = Truth {
+            engine: "none".into(),
+            compaction: "failed",
+            session: session.to_owned(),
+            ..Truth::default()
+        };
+        refusal::engine_failed(door, &error.to_string(), truth)
     }
 
     /// Lets go of conversations that nobody goes on with.

@@ -150,14 +150,17 @@ impl Desk {
         (guest, window)
     }
 
-    /// No request came of it: what cannot fit is refused where somebody said what fits, anything else goes
-    /// on as it came.
+    /// No request came of it: what cannot fit is refused where somebody said what fits, an engine's failure
+    /// ends the request where the config says so, and anything else goes on as it came.
     fn failed(&self, error: TurnError, heard: &Heard, journey: Journey) -> Taken {
         match error {
             TurnError::Shape(RuntimeError::CannotFit(error)) if journey.window.is_certain => {
                 tracing::info!(%error, session = heard.session, "a request cannot be made to fit");
                 let tokens = heard.thread.state().outline.said_tokens();
                 refused(journey, heard.session.clone(), tokens, None)
+            }
+            error if self.ends_with(&error) => {
+                Taken::Answer(self.ended(&error, &journey.incoming.door, &heard.session))
             }
             error => {
                 tracing::warn!(%error, session = heard.session, "a request is passed on without the engine");
@@ -254,6 +257,9 @@ impl Desk {
                     self.keep(&heard, heard.thread.key()).await;
                 }
                 forward(sent, journey)
+            }
+            Err(error) if self.ends_with(&error) => {
+                Taken::Answer(self.ended(&error, &journey.incoming.door, &heard.session))
             }
             Err(error) => {
                 tracing::warn!(%error, session = heard.session, "a request stays too large");
