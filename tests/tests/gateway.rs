@@ -39,6 +39,8 @@ mod strange;
 mod streams;
 #[path = "gateway/talk.rs"]
 mod talk;
+#[path = "gateway/thinking.rs"]
+mod thinking;
 #[path = "gateway/together.rs"]
 mod together;
 #[path = "gateway/trouble.rs"]

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  incoming ─► take ─┬─ forward ─► upstream ─┬─ answer ───────────► answered
-//!                    │                       └─ too large ─► too_large ─► forward, or answer
+//!                    │                       └─ refusal ──► refused ─► forward, or answer
 //!                    └─ answer (ours: no upstream is asked)
 //! ```
 
@@ -19,6 +19,7 @@ mod refusal;
 mod sealed;
 mod settings;
 mod shaping;
+mod thinking;
 mod windows;
 
 use std::path::Path;
@@ -165,11 +166,13 @@ impl Exchange {
         }
     }
 
-    /// The upstream found a request too large, before the client got a byte of an answer: a smaller one, or
-    /// the refusal in the form that the client's own recovery knows. `None` passes the upstream's own on.
-    pub async fn too_large(&self, ticket: Ticket, failure: &ProviderError) -> Option<Taken> {
+    /// The upstream refused a request before the client got a byte of an answer. One that was too large
+    /// becomes a smaller one, or the refusal in the form that the client's own recovery knows; a history
+    /// that is not accepted as we have changed it is sent without thinking. `None` passes the upstream's
+    /// own refusal on.
+    pub async fn refused(&self, ticket: Ticket, failure: &ProviderError) -> Option<Taken> {
         let (desk, journey) = (self.desk.as_ref()?, ticket.journey?);
-        desk.too_large(*journey, failure).await
+        desk.refused(*journey, failure).await
     }
 
     /// The upstream has answered to the end, and counted this. What it teaches is learned while nobody

@@ -6,7 +6,7 @@
 //!              ▼
 //!            whole body ─► exchange.take ─► upstream ─► beginning ─┬─ says something ─► passing ─► client
 //!                               ▲                                  │
-//!                               └── exchange.too_large ◄── overflow┘
+//!                               └── exchange.refused ◄──── refusal─┘
 //! ```
 
 use std::sync::Arc;
@@ -29,9 +29,6 @@ use super::upstream::{Envelope, Trouble, Upstream};
 use super::{models, route};
 use crate::provider::message::Usage;
 use crate::provider::{DialectName, ProviderError, Reason};
-
-/// How often a request is asked again at most, whatever the exchange says: each time its body is sent.
-const ROUNDS_MAX: u32 = 16;
 
 /// Answers a request, whatever it is.
 pub(super) async fn answer(house: Arc<House>, request: Request<Body>) -> Response<Body> {
@@ -111,7 +108,8 @@ async fn through(
     prepare(&mut envelope.headers);
     let mut taken = house.exchange.take(&incoming).await;
     let mut way = Way { house, door: incoming.door, upstream, envelope, place: Some(place) };
-    for _ in 0..ROUNDS_MAX {
+    // The exchange counts: `gateway.too_large_tries` smaller forms, and one without thinking.
+    loop {
         match taken {
             Taken::Answer(answer) => return answered_here(answer, &way.door),
             Taken::Forward(forward) => match way.ask(forward).await {
@@ -120,8 +118,6 @@ async fn through(
             },
         }
     }
-    let message = "the upstream found every smaller form of this request too large";
-    complaint(dialect, StatusCode::BAD_REQUEST, message)
 }
 
 /// A request that has been taken, on its way to its upstream.
@@ -136,7 +132,7 @@ struct Way<'a> {
 /// What came of asking.
 enum Asked {
     Answered(Response<Body>),
-    /// It was too large, and there is another form of it.
+    /// It was refused, and there is another form of it.
     Again(Taken),
 }
 
@@ -163,10 +159,10 @@ impl Way<'_> {
                 return Asked::Answered(told(response, &truth, &self.door));
             }
         };
-        let overflow = refusal.as_ref().and_then(|refusal| self.overflow(refusal));
+        let failure = refusal.as_ref().and_then(|refusal| self.failure(refusal));
         let mut ticket = Some(ticket);
-        if let (Some(overflow), Some(held)) = (&overflow, ticket.take_if(|_| overflow.is_some()))
-            && let Some(next) = self.house.exchange.too_large(held, overflow).await
+        if let (Some(failure), Some(held)) = (&failure, ticket.take_if(|_| failure.is_some()))
+            && let Some(next) = self.house.exchange.refused(held, failure).await
         {
             return Asked::Again(next);
         }
@@ -198,13 +194,13 @@ impl Way<'_> {
         }
     }
 
-    /// The refusal as an error, where it says that the request is too large.
-    fn overflow(&self, refusal: &crate::provider::failure::Refusal) -> Option<ProviderError> {
+    /// The refusal as an error, where another form of the request may be taken.
+    fn failure(&self, refusal: &crate::provider::failure::Refusal) -> Option<ProviderError> {
         if !self.door.is_answered_by_a_model() {
             return None;
         }
         let classified = self.upstream.classifier.classify_of(&self.upstream.name, refusal);
-        (classified.reason == Reason::ContextOverflow)
+        matches!(classified.reason, Reason::ContextOverflow | Reason::MalformedHistory)
             .then(|| classified.into_error(&self.upstream.name, "", refusal.clone(), None))
     }
 

@@ -11,6 +11,7 @@ use super::desk::Desk;
 use super::hearing::{Heard, Words};
 use super::marking::Marks;
 use super::shaping::{Came, as_written, compaction, is_untouched, rendered};
+use super::thinking::Thinking;
 use super::{Incoming, Truth};
 use crate::gateway::speech::Body;
 use crate::gateway::thread::{Asked, BadSessionId, Digest, scope};
@@ -215,7 +216,7 @@ fn write(heard: &Heard, came: Came<'_>, passed: &Passed, conversation: &Conversa
     let items: Vec<Item<'_>> = lawful.items(view).into_iter().map(as_written).collect();
     let marks = Marks::of(&items, &state.outline, conversation.session());
     let items = marks.on(&items);
-    let body = rendered(came, &state.outline, &items, conversation.images());
+    let body = rendered(came, &state.outline, &items, conversation.images(), &Thinking::default());
     let tokens = items.iter().map(Item::tokens).sum();
     drop(items);
     Written { body: body.into(), tokens, originals: marks.originals }

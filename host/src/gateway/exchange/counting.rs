@@ -44,7 +44,7 @@ impl Desk {
             return None;
         }
         let fork = passage.fork(&Until::Leaf, "".as_ref()).await.ok()?;
-        let images = passage.look(|conversation| conversation.images().clone()).await;
+        let surroundings = self.surroundings(&thread, &passage).await;
         let session = passage.session_id().to_owned();
         drop(passage);
         let (fork, outline) = going_on(fork, outline, came, asked)?;
@@ -58,7 +58,7 @@ impl Desk {
             compaction: "none",
             session,
         };
-        Some((written(came, &outline, &lawful, &view, &images), truth))
+        Some((written(came, &outline, &lawful, &view, &surroundings), truth))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ctxhost_engine_api::transcript::tokens;
 use futures_util::FutureExt;
@@ -38,6 +38,8 @@ pub(super) struct Desk {
     sizes: Mutex<HashMap<Digest, u64>>,
     /// What first items say, by the names of their bytes.
     firsts: Mutex<HashMap<Digest, Digest>>,
+    /// How many units of a session there were when the thinking in them was refused.
+    refused_thinking: Mutex<HashMap<String, usize>>,
 }
 
 impl Desk {
@@ -58,6 +60,7 @@ impl Desk {
             seal: Seal::of(&state.join("gateway")),
             sizes: Mutex::default(),
             firsts: Mutex::default(),
+            refused_thinking: Mutex::default(),
         }
     }
 
@@ -91,6 +94,21 @@ impl Desk {
             remembered(&self.sizes, name, || tokens::estimate(part))
         };
         body.prompt.iter().map(size).sum()
+    }
+
+    /// So many units of a session are sent without their thinking from now on.
+    pub(super) fn refuse_thinking(&self, session: &str, units: usize) {
+        let mut refused = lock(&self.refused_thinking);
+        // What is forgotten is refused once more.
+        if refused.len() >= MAX_MEASURED {
+            refused.clear();
+        }
+        refused.insert(session.to_owned(), units);
+    }
+
+    /// How many units of a session those are.
+    pub(super) fn refused_thinking(&self, session: &str) -> usize {
+        lock(&self.refused_thinking).get(session).copied().unwrap_or_default()
     }
 
     /// Whether an error ends what was asked for: that of an engine does where the config says so. What an
@@ -140,9 +158,13 @@ fn remembered<T: Copy>(
     name: Digest,
     measure: impl FnOnce() -> T,
 ) -> T {
-    let mut known = known.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut known = lock(known);
     if known.len() >= MAX_MEASURED {
         known.clear();
     }
     *known.entry(name).or_insert_with(measure)
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
