@@ -13,6 +13,8 @@ mod agent;
 mod binary;
 #[path = "gateway/compaction.rs"]
 mod compaction;
+#[path = "gateway/counting.rs"]
+mod counting;
 #[path = "gateway/dashboard.rs"]
 mod dashboard;
 #[path = "gateway/failing.rs"]
@@ -25,6 +27,8 @@ mod killed;
 mod limits;
 #[path = "gateway/models.rs"]
 mod models;
+#[path = "gateway/overtaken.rs"]
+mod overtaken;
 #[path = "gateway/neutral.rs"]
 mod neutral;
 #[path = "gateway/overflow.rs"]

@@ -28,6 +28,7 @@ use std::sync::Arc;
 use axum::body::Bytes;
 use axum::http::{HeaderMap, StatusCode};
 
+use self::counting::Inquiry;
 use self::desk::Desk;
 use self::journey::Journey;
 use crate::config::Config;
@@ -136,6 +137,8 @@ impl Truth {
 #[derive(Debug, Default)]
 pub struct Ticket {
     journey: Option<Box<Journey>>,
+    /// A request that only counts.
+    inquiry: Option<Box<Inquiry>>,
 }
 
 /// The way of requests through the slot. Without a runtime it passes all of them through.
@@ -173,6 +176,12 @@ impl Exchange {
     pub async fn refused(&self, ticket: Ticket, failure: &ProviderError) -> Option<Taken> {
         let (desk, journey) = (self.desk.as_ref()?, ticket.journey?);
         desk.refused(*journey, failure).await
+    }
+
+    /// The upstream has no way to count what a client asked it to: our own estimate, in the form of the
+    /// client's dialect. `None` where the request was not read.
+    pub fn estimated(&self, ticket: Ticket) -> Option<Answer> {
+        self.desk.as_ref()?.estimated(*ticket.inquiry?)
     }
 
     /// The upstream has answered to the end, and counted this. What it teaches is learned while nobody
@@ -219,9 +228,13 @@ impl Exchange {
 
 /// A request that goes on as it came, seen by no engine.
 fn passed(incoming: &Incoming) -> Taken {
-    Taken::Forward(Forward {
+    Taken::Forward(as_it_came(incoming))
+}
+
+fn as_it_came(incoming: &Incoming) -> Forward {
+    Forward {
         body: incoming.body.clone(),
         truth: Truth { engine: "none".into(), compaction: "none", ..Truth::default() },
         ticket: Ticket::default(),
-    })
+    }
 }

@@ -138,7 +138,7 @@ enum Asked {
 
 impl Way<'_> {
     async fn ask(&mut self, forward: Forward) -> Asked {
-        let Forward { body, truth, ticket } = forward;
+        let Forward { body, truth, mut ticket } = forward;
         let dialect = self.door.dialect();
         let response = match self.upstream.send(&self.envelope, Body::from(body)).await {
             Ok(response) => response,
@@ -159,6 +159,12 @@ impl Way<'_> {
                 return Asked::Answered(told(response, &truth, &self.door));
             }
         };
+        if refusal.as_ref().is_some_and(|refusal| self.cannot_count(refusal)) {
+            let held = std::mem::take(&mut ticket);
+            if let Some(answer) = self.house.exchange.estimated(held) {
+                return Asked::Again(Taken::Answer(answer));
+            }
+        }
         let failure = refusal.as_ref().and_then(|refusal| self.failure(refusal));
         let mut ticket = Some(ticket);
         if let (Some(failure), Some(held)) = (&failure, ticket.take_if(|_| failure.is_some()))
@@ -192,6 +198,17 @@ impl Way<'_> {
             true => beginning::of_stream(rest, hold, idle).await,
             false => Ok(Beginning { head: Vec::new(), refusal: None, is_whole: false }),
         }
+    }
+
+    /// Whether the upstream has no door for counting. That it has no such model is for the client to hear.
+    fn cannot_count(&self, refusal: &crate::provider::failure::Refusal) -> bool {
+        let is_of_model = || refusal.message.to_ascii_lowercase().contains("model");
+        self.door.only_counts()
+            && match refusal.status {
+                Some(405 | 501) => true,
+                Some(404) => !is_of_model(),
+                _ => false,
+            }
     }
 
     /// The refusal as an error, where another form of the request may be taken.

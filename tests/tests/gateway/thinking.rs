@@ -139,8 +139,7 @@ async fn in_the_middle_of_a_turn_it_is_asked_once_more_without() {
     assert!(refused > 0, "a compaction fell into a turn");
     assert!(refused * 4 < seen.len(), "{refused} of {}", seen.len());
     for two in seen.windows(2).filter(|two| was_refused(&two[0])) {
-        let rules: Vec<&str> = two[0].broken.iter().map(|it| it.rule).collect();
-        assert_eq!(rules, ["A-21"], "{:?}", two[0].broken);
+        assert!(two[0].broken.iter().all(|it| it.rule == "A-21"), "{:?}", two[0].broken);
         assert!(matches!(two[1].answered, Answered::Answer { .. }), "{:?}", two[1]);
         assert_eq!(thoughts(&two[1]), 0);
     }

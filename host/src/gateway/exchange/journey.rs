@@ -354,7 +354,7 @@ fn forward(sent: Sent, journey: Journey) -> Taken {
     let Sent { body, truth, tokens } = sent;
     let journey = Journey { sent: body.clone(), sent_tokens: tokens, ..journey };
     let journey = Some(Box::new(journey));
-    Taken::Forward(Forward { body, truth, ticket: Ticket { journey } })
+    Taken::Forward(Forward { body, truth, ticket: Ticket { journey, ..Ticket::default() } })
 }
 
 fn refused(
