@@ -27,12 +27,12 @@ mod killed;
 mod limits;
 #[path = "gateway/models.rs"]
 mod models;
-#[path = "gateway/overtaken.rs"]
-mod overtaken;
 #[path = "gateway/neutral.rs"]
 mod neutral;
 #[path = "gateway/overflow.rs"]
 mod overflow;
+#[path = "gateway/overtaken.rs"]
+mod overtaken;
 #[path = "gateway/run.rs"]
 mod run;
 #[path = "gateway/stage.rs"]

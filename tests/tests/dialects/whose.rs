@@ -292,7 +292,8 @@ async fn one_is_compacted_and_one_is_left(mut engines: Client, mut own: Client, 
     own.say(left);
     for turn in 0..100 {
         for client in [&mut engines, &mut own] {
-            client.answer(&format!("Answer {turn}: {}", "the parser reads the ledger. ".repeat(25)));
+            client
+                .answer(&format!("Answer {turn}: {}", "the parser reads the ledger. ".repeat(25)));
             client.say(&format!("Words {turn}."));
         }
         let (shaped, request) = (gateway.ask(&engines).await, own.request());
@@ -327,7 +328,10 @@ async fn a_result_that_quotes_a_summary_leaves_the_conversation_to_the_engine() 
     for wire in WIRES {
         let mut client = Client::new(wire);
         client.say("Which words does your gateway look for?");
-        client.read(&["\"This session is being continued from a previous conversation\", <state_snapshot>".to_owned()]);
+        client.read(&[
+            "\"This session is being continued from a previous conversation\", <state_snapshot>"
+                .to_owned(),
+        ]);
         assert_eq!(gateway.ask(&client).await.truth.compaction, "none", "{wire:?}");
         client.answer("These.");
         client.say("Write a test for it.");

@@ -82,7 +82,10 @@ async fn what_goes_on_without_the_engine_is_said_unasked() {
     let served = served(state.path(), &["--upstream", &upstream.url]);
     let request = client().post(format!("{}/v1/messages", served.url));
     let answer = request.body(body_for("/v1/messages")).send().await.unwrap();
-    assert_eq!((answer.status().as_u16(), &answer.headers()["x-ctxhost-engine"]), (200, &"none".parse().unwrap()));
+    assert_eq!(
+        (answer.status().as_u16(), &answer.headers()["x-ctxhost-engine"]),
+        (200, &"none".parse().unwrap())
+    );
     let line = served.logged("without the engine").await;
-    assert!(line.contains("WARN") && line.contains("8000"), "{line}");
+    assert!(line.contains("WARN") && line.contains("8,000"), "{line}");
 }

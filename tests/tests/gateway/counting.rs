@@ -58,7 +58,10 @@ async fn an_estimate_is_of_what_the_model_would_read() {
     assert!(whole > 25_000, "{whole}");
     let answer = client().post(gate.at("/v1/messages")).body(body.to_string()).send();
     assert_eq!(answer.await.unwrap().headers()["x-ctxhost-compaction"], "applied");
-    let next = [json!({"role": "assistant", "content": "Yes."}), json!({"role": "user", "content": "Go on."})];
+    let next = [
+        json!({"role": "assistant", "content": "Yes."}),
+        json!({"role": "user", "content": "Go on."}),
+    ];
     body["messages"].as_array_mut().unwrap().extend(next);
     let left = count(&gate, MESSAGES, &body).await.1["input_tokens"].as_u64().unwrap();
     assert!(left < 20_000, "{left}");
@@ -67,8 +70,14 @@ async fn an_estimate_is_of_what_the_model_would_read() {
 #[tokio::test]
 async fn what_is_no_lack_of_a_door_is_for_the_client_to_hear() {
     for (status, refusal) in [
-        (404, "{\"type\":\"error\",\"error\":{\"type\":\"not_found_error\",\"message\":\"model: m\"}}"),
-        (401, "{\"type\":\"error\",\"error\":{\"type\":\"authentication_error\",\"message\":\"invalid x-api-key\"}}"),
+        (
+            404,
+            "{\"type\":\"error\",\"error\":{\"type\":\"not_found_error\",\"message\":\"model: m\"}}",
+        ),
+        (
+            401,
+            "{\"type\":\"error\",\"error\":{\"type\":\"authentication_error\",\"message\":\"invalid x-api-key\"}}",
+        ),
         (500, "{}"),
         (200, "{\"input_tokens\": 7}"),
     ] {

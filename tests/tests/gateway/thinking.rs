@@ -31,7 +31,9 @@ impl Thinker {
         let calls = answer["content"].as_array().into_iter().flatten();
         let calls = calls.filter(|block| block["type"] == "tool_use");
         let results: Vec<Value> = calls
-            .map(|call| json!({ "type": "tool_result", "tool_use_id": call["id"], "content": text }))
+            .map(
+                |call| json!({ "type": "tool_result", "tool_use_id": call["id"], "content": text }),
+            )
             .collect();
         let has_any = !results.is_empty();
         if has_any {

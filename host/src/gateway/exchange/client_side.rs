@@ -127,8 +127,7 @@ mod tests {
             assert_eq!(asks_for_summary(&none, &[&item]), is_said, "{item}");
             assert_eq!(goes_on_after_summary(&none, &[&item]), is_said, "{item}");
         };
-        let result =
-            json!({ "type": "tool_result", "tool_use_id": "t", "content": [{ "type": "text", "text": phrases }] });
+        let result = json!({ "type": "tool_result", "tool_use_id": "t", "content": [{ "type": "text", "text": phrases }] });
         let text = json!({ "type": "text", "text": phrases });
         check(json!({ "role": "user", "content": [result] }), false);
         // Claude Code asks beside the last results.

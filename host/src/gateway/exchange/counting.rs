@@ -25,9 +25,7 @@ impl Desk {
         asked: &mut Asked<'_>,
     ) -> Taken {
         let forward = match self.would_be_sent(came, key, asked).await {
-            Some((body, truth)) => {
-                Forward { body: body.into(), truth, ticket: Ticket::default() }
-            }
+            Some((body, truth)) => Forward { body: body.into(), truth, ticket: Ticket::default() },
             None => as_it_came(incoming),
         };
         let inquiry = Inquiry { incoming: incoming.clone(), truth: forward.truth.clone() };

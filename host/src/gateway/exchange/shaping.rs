@@ -11,9 +11,7 @@ use crate::gateway::speech::{Body, Place, Speech, Written, render};
 use crate::gateway::thread::{Outline, Thread};
 use crate::law::{self, LawSettings, Lawful, Repair};
 use crate::media::Images;
-use crate::runtime::{
-    CompactionOutcome, Conversation, Guest, Passage, Passed, TurnError, Verdict,
-};
+use crate::runtime::{CompactionOutcome, Conversation, Guest, Passage, Passed, TurnError, Verdict};
 
 /// A request as it goes out.
 #[derive(Debug)]

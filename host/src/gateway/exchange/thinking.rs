@@ -105,8 +105,7 @@ fn turn(units: &[Spoken], last: usize) -> Option<usize> {
 
 /// The first unit at or behind something that is not as it was said.
 fn first_changed(outline: &Outline, items: &[Item<'_>]) -> Option<usize> {
-    let is_kept =
-        |(at, item): &(u64, &Item<'_>)| matches!(item, Item::Kept(it) if it.seq() == *at);
+    let is_kept = |(at, item): &(u64, &Item<'_>)| matches!(item, Item::Kept(it) if it.seq() == *at);
     let changed = (0..).zip(items).skip_while(is_kept);
     let mut places = changed.filter_map(|(_, item)| outline.place(item.entry()?.id()));
     places.next().map(|place| place.unit)
@@ -117,4 +116,37 @@ fn first_answer(outline: &Outline, items: &[Item<'_>], from: usize) -> Option<us
     let answers = items.iter().filter(|item| item.role() == Role::Assistant);
     let mut units = answers.filter_map(|item| Some(outline.place(item.entry()?.id())?.unit));
     units.find(|unit| *unit >= from)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Units by who speaks in them: `p` the person, `m` the model, `r` results, `b` results and words.
+    fn spoken(who: &str) -> Vec<Spoken> {
+        let unit = |(number, who): (usize, char)| Spoken {
+            number,
+            has_result: matches!(who, 'r' | 'b'),
+            has_person: matches!(who, 'p' | 'b'),
+        };
+        who.chars().enumerate().map(unit).collect()
+    }
+
+    #[test]
+    fn a_turn_waits_where_results_stand_last() {
+        let check = |who: &str, expected: Option<usize>| {
+            let units = spoken(who);
+            assert_eq!(turn(&units, units.len() - 1), expected, "{who}");
+        };
+        check("p", None);
+        check("pmp", None);
+        check("pm", None);
+        check("pmpmr", Some(2));
+        check("pmpmrmr", Some(2));
+        check("pmpmbmr", Some(2));
+        check("pmpmb", Some(2));
+        // Where it began is folded into a summary.
+        check("mrmr", Some(0));
+        assert_eq!(turn(&spoken("pmr"), 9), None);
+    }
 }

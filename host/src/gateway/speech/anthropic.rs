@@ -1,5 +1,7 @@
 //! Anthropic's messages, as clients write them.
 
+mod thinking;
+
 use std::borrow::Cow;
 use std::collections::HashMap;
 
@@ -7,7 +9,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
-use super::{BadBody, Before, Body, Fate, Said, Speech, Unit, listed, not_a_request, offset};
+use super::{BadBody, Before, Body, Fate, Said, Speech, Unit, listed, not_a_request};
 use crate::provider::message::{AssistantMessage, ToolCall, ToolResultMessage, UserMessage};
 use crate::provider::{ChatMessage, Content};
 
@@ -112,17 +114,15 @@ impl Speech for AnthropicSpeech {
     }
 
     fn without_thinking(&self, mut item: Value) -> Option<Value> {
-        let blocks = match item.get_mut("content") {
-            Some(Value::Array(blocks)) => blocks,
-            _ => return Some(item),
-        };
+        let Some(Value::Array(blocks)) = item.get_mut("content") else { return Some(item) };
+        let before = blocks.len();
         blocks.retain(|block| !is_thinking(block));
-        let is_empty = blocks.is_empty();
-        (!is_empty).then_some(item)
+        let is_gone = blocks.is_empty() && before > 0;
+        (!is_gone).then_some(item)
     }
 
     fn asking_no_thinking(&self, body: Vec<u8>) -> Vec<u8> {
-        unthinking(&body).unwrap_or(body)
+        thinking::turned_off(&body).unwrap_or(body)
     }
 
     /// Roles take turns, and all results of an answer stand in one message.
@@ -139,43 +139,6 @@ impl Speech for AnthropicSpeech {
         }
         None
     }
-}
-
-/// The body with thinking turned off, where it has a budget; a model that thinks by effort asks for none
-/// in its history. Everything else stays as it is.
-fn unthinking(body: &[u8]) -> Option<Vec<u8>> {
-    #[derive(Deserialize)]
-    struct WireOptions<'a> {
-        #[serde(borrow)]
-        thinking: &'a RawValue,
-        #[serde(borrow, default)]
-        context_management: Option<&'a RawValue>,
-    }
-    let json = std::str::from_utf8(body).ok()?;
-    let options: WireOptions<'_> = serde_json::from_str(json).ok()?;
-    let thinking: Value = serde_json::from_str(options.thinking.get()).ok()?;
-    if type_of(&thinking) != "enabled" {
-        return None;
-    }
-    let mut changes = vec![(options.thinking, json!({ "type": "disabled" }))];
-    // Clearing thinking is an error where there is none.
-    if let Some(raw) = options.context_management {
-        let mut management: Value = serde_json::from_str(raw.get()).ok()?;
-        if let Some(edits) = management.get_mut("edits").and_then(Value::as_array_mut) {
-            edits.retain(|edit| !type_of(edit).starts_with("clear_thinking"));
-            changes.push((raw, management));
-        }
-    }
-    changes.sort_by_key(|(raw, _)| offset(json, raw.get()));
-    let (mut written, mut from) = (String::with_capacity(json.len()), 0);
-    for (raw, value) in changes {
-        let at = offset(json, raw.get());
-        written.push_str(json.get(from..at)?);
-        written.push_str(&value.to_string());
-        from = at + raw.get().len();
-    }
-    written.push_str(json.get(from..)?);
-    Some(written.into_bytes())
 }
 
 /// Blocks; a plain string is one block of text.
