@@ -213,7 +213,7 @@ async fn as_many_forms_are_tried_as_the_config_says() {
     let error = json!({"type": "error", "error": {"type": "invalid_request_error", "message": "prompt is too long"}});
     let refusal = error.to_string();
     let upstream = Upstream::start(move |_| plain(400, "application/json", refusal.clone())).await;
-    let texts: Vec<String> = (0..5).flat_map(|_| long_conversation()).collect();
+    let texts: Vec<String> = (0..2).flat_map(|_| long_conversation()).collect();
     for tries in [0, 2, 20] {
         let before = upstream.count();
         let config = format!("{BELIEVED}[gateway]\ntoo_large_tries = {tries}\n");

@@ -86,6 +86,14 @@ fn think(n: usize) -> Step {
     Step::think(format!("Let me see, {n}."))
 }
 
+/// The answers of turns with so many rounds.
+fn round(n: usize, rounds: usize) -> Vec<Step> {
+    match n % rounds == rounds - 1 {
+        true => vec![think(n), Step::say(format!("Done, {n}."))],
+        false => vec![think(n), Step::call("read", json!({ "path": format!("{n}.rs") }))],
+    }
+}
+
 fn thoughts(seen: &Seen) -> usize {
     seen.body["messages"].to_string().matches("\"type\":\"thinking\"").count()
 }
@@ -125,11 +133,7 @@ async fn between_turns_a_compaction_takes_its_thinking_along() {
 
 #[tokio::test]
 async fn in_the_middle_of_a_turn_it_is_asked_once_more_without() {
-    let rounds = |n: usize| match n % 6 {
-        5 => vec![think(n), Step::say(format!("Done, {n}."))],
-        _ => vec![think(n), Step::call("read", json!({ "path": format!("{n}.rs") }))],
-    };
-    let server = server((0..120).map(rounds).collect());
+    let server = server((0..120).map(|n| round(n, 6)).collect());
     let gate = Gate::before(&server.url(), &believed(WINDOW)).await;
     let mut thinker = Thinker::new();
     let file = "let value = compute(17);\n".repeat(250);
@@ -140,11 +144,35 @@ async fn in_the_middle_of_a_turn_it_is_asked_once_more_without() {
     let refused = seen.iter().filter(|it| was_refused(it)).count();
     assert!(refused > 0, "a compaction fell into a turn");
     assert!(refused * 4 < seen.len(), "{refused} of {}", seen.len());
+    assert_mended(&seen);
+    let shaped = seen.iter().filter(|it| thoughts(it) > 0 && !was_refused(it)).count();
+    assert!(shaped * 3 > seen.len(), "{shaped} of {} had thinking", seen.len());
+}
+
+/// Whatever is refused is refused for its thinking, and taken without at once.
+fn assert_mended(seen: &[Seen]) {
     for two in seen.windows(2).filter(|two| was_refused(&two[0])) {
         assert!(two[0].broken.iter().all(|it| it.rule == "A-21"), "{:?}", two[0].broken);
         assert!(matches!(two[1].answered, Answered::Answer { .. }), "{:?}", two[1]);
         assert_eq!(thoughts(&two[1]), 0);
     }
-    let shaped = seen.iter().filter(|it| thoughts(it) > 0 && !was_refused(it)).count();
-    assert!(shaped * 3 > seen.len(), "{shaped} of {} had thinking", seen.len());
+}
+
+#[tokio::test]
+async fn an_engine_that_changes_each_request_is_taken_all_the_same() {
+    for engine in ["window", "mask", "mask+legacy"] {
+        let server = server((0..120).map(|n| round(n, 3)).collect());
+        let engines: Vec<&str> = engine.split('+').collect();
+        let slot = format!("[plugins.slots]\ncontext_engine = {engines:?}\n");
+        let gate = Gate::before(&server.url(), &format!("{slot}{}", believed(WINDOW))).await;
+        let mut thinker = Thinker::new();
+        let file = "let value = compute(17);\n".repeat(100);
+        for turn in 0..16 {
+            thinker.turn(&gate, format!("Look at part {turn}."), &file).await;
+        }
+        let seen = server.requests();
+        assert_mended(&seen);
+        let refused = seen.iter().filter(|it| was_refused(it)).count();
+        assert!(refused * 3 < seen.len(), "{engine}: {refused} of {}", seen.len());
+    }
 }
