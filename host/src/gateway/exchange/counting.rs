@@ -76,7 +76,7 @@ impl Desk {
             return None;
         }
         let fork = passage.fork(&Until::Leaf, "".as_ref()).await.ok()?;
-        let surroundings = self.surroundings(&thread, &passage).await;
+        let surroundings = self.surroundings(&thread, &passage, came.speech).await;
         let session = passage.session_id().to_owned();
         drop(passage);
         let (fork, outline) = going_on(fork, outline, came, asked)?;

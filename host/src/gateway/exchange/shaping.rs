@@ -42,23 +42,27 @@ impl Desk {
         guest: &Guest,
     ) -> Result<Sent, TurnError> {
         let passed = heard.passage.shape(guest).await?;
-        let surroundings = self.surroundings(&heard.thread, &heard.passage).await;
         let applied = passed.shaped.compactions.iter().any(|it| it.verdict == Verdict::Applied);
-        let mut state = heard.thread.state();
-        state.is_compacted |= applied;
         let Passed { shaped, budget_tokens } = &passed;
         let (view, lawful) = (&shaped.view, &shaped.lawful);
-        let truth = Truth {
-            engine: shaped.engine.clone(),
-            tokens: Some(lawful.tokens),
-            before_tokens: Some(state.outline.said_tokens()),
-            compaction: compaction(&shaped.compactions, heard.client_compacts),
-            session: heard.session.clone(),
+        let (truth, is_as_it_came) = {
+            let mut state = heard.thread.state();
+            state.is_compacted |= applied;
+            let truth = Truth {
+                engine: shaped.engine.clone(),
+                tokens: Some(lawful.tokens),
+                before_tokens: Some(state.outline.said_tokens()),
+                compaction: compaction(&shaped.compactions, heard.client_compacts),
+                session: heard.session.clone(),
+            };
+            (truth, !state.is_compacted && is_untouched(lawful, view, &state.outline))
         };
-        if !state.is_compacted && is_untouched(lawful, view, &state.outline) {
+        if is_as_it_came {
             let body = came.bytes.clone();
             return Ok(Sent { body, truth, tokens: lawful.tokens });
         }
+        let surroundings = self.surroundings(&heard.thread, &heard.passage, came.speech).await;
+        let state = heard.thread.state();
         let lawful = with_last_answer(lawful, view, *budget_tokens, &self.config.law);
         let body = written(came, &state.outline, &lawful, view, &surroundings);
         let truth = Truth { tokens: Some(lawful.tokens), ..truth };
@@ -66,11 +70,19 @@ impl Desk {
     }
 
     /// What a body is written with.
-    pub(super) async fn surroundings(&self, thread: &Thread, passage: &Passage) -> Surroundings {
+    pub(super) async fn surroundings(
+        &self,
+        thread: &Thread,
+        passage: &Passage,
+        speech: &dyn Speech,
+    ) -> Surroundings {
         let refused = self.refused_thinking(passage.session_id());
+        let binds = speech.binds_thinking();
         let look = |conversation: &Conversation| Surroundings {
             images: conversation.images().clone(),
-            compacted: compacted(conversation.session(), &thread.state().outline),
+            compacted: binds
+                .then(|| compacted(conversation.session(), &thread.state().outline))
+                .flatten(),
             refused,
         };
         passage.look(look).await
