@@ -13,8 +13,12 @@ mod agent;
 mod binary;
 #[path = "gateway/compaction.rs"]
 mod compaction;
+#[path = "gateway/counting.rs"]
+mod counting;
 #[path = "gateway/dashboard.rs"]
 mod dashboard;
+#[path = "gateway/failing.rs"]
+mod failing;
 #[path = "gateway/identity.rs"]
 mod identity;
 #[path = "gateway/killed.rs"]
@@ -27,6 +31,8 @@ mod models;
 mod neutral;
 #[path = "gateway/overflow.rs"]
 mod overflow;
+#[path = "gateway/overtaken.rs"]
+mod overtaken;
 #[path = "gateway/run.rs"]
 mod run;
 #[path = "gateway/stage.rs"]
@@ -37,6 +43,8 @@ mod strange;
 mod streams;
 #[path = "gateway/talk.rs"]
 mod talk;
+#[path = "gateway/thinking.rs"]
+mod thinking;
 #[path = "gateway/together.rs"]
 mod together;
 #[path = "gateway/trouble.rs"]

@@ -23,26 +23,43 @@ pub(super) struct Traces {
     provider: Option<SdkTracerProvider>,
 }
 
+/// What is shown unasked, where `CTXHOST_LOG` names nothing else.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Unasked {
+    /// What a report cannot say by itself. A person at a terminal looks at the report.
+    Errors,
+    /// That something goes on otherwise than it should, too: a server has nothing else to say it with.
+    Warnings,
+}
+
 /// Starts the log. What engines and the host have to say goes to standard error, so that standard
-/// output stays data. Reports say themselves what went wrong on the way, so only what they cannot say
-/// is shown unasked.
+/// output stays data.
 pub(super) fn start() {
-    with_traces(None);
+    with_traces(None, Unasked::Errors);
 }
 
 /// Starts the log, and traces where the config says where they go.
 ///
 /// Must not be called or dropped inside a future: the exporter has threads of its own and waits for them.
-pub(super) fn start_traced(settings: &TelemetrySettings) -> Result<Traces, Failure> {
+pub(super) fn start_traced(
+    settings: &TelemetrySettings,
+    unasked: Unasked,
+) -> Result<Traces, Failure> {
     let provider =
         settings.otlp_endpoint.as_deref().map(|to| provider(to, settings)).transpose()?;
-    with_traces(provider.as_ref());
+    with_traces(provider.as_ref(), unasked);
     Ok(Traces { provider })
 }
 
-fn with_traces(provider: Option<&SdkTracerProvider>) {
-    let filter = EnvFilter::try_from_env("CTXHOST_LOG").unwrap_or_else(|_| EnvFilter::new("error"));
+fn with_traces(provider: Option<&SdkTracerProvider>, unasked: Unasked) {
+    let level = match unasked {
+        Unasked::Errors => "error",
+        Unasked::Warnings => "warn",
+    };
+    let filter = EnvFilter::try_from_env("CTXHOST_LOG").unwrap_or_else(|_| EnvFilter::new(level));
     let lines = fmt::layer().with_writer(std::io::stderr).without_time().with_target(false);
+    // Who closes the log ends no request.
+    let lines = lines.log_internal_errors(false);
     let spans = provider.map(|provider| {
         let layer = tracing_opentelemetry::layer().with_tracer(provider.tracer(SERVICE));
         // Ours alone: libraries speak of addresses and headers.

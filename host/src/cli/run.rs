@@ -55,7 +55,7 @@ impl Run {
     ) -> Result<ExitCode, Failure> {
         let cwd = std::env::current_dir()?;
         let config = setup::find_config(config_path, &cwd, output)?;
-        let traces = log::start_traced(&config.telemetry)?;
+        let traces = log::start_traced(&config.telemetry, log::Unasked::Errors)?;
         let state = tempfile::Builder::new().prefix("ctxhost-run-").tempdir()?;
         let threads = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
         let outcome = threads.block_on(self.beside_gateway(&config, state.path(), output));

@@ -71,7 +71,7 @@ impl Serve {
         output: &mut Output,
     ) -> Result<ExitCode, Failure> {
         let config = setup::find_config(config_path, &std::env::current_dir()?, output)?;
-        let _traces = log::start_traced(&config.telemetry)?;
+        let _traces = log::start_traced(&config.telemetry, log::Unasked::Warnings)?;
         let options = self.options(GatewayOptions::of(&config, state_folder()));
         let asks_for_token = options.token.is_some();
         let threads = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;

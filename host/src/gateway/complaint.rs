@@ -9,12 +9,7 @@ use crate::provider::DialectName;
 
 /// An error of ours as an answer. The message says what to do next.
 pub(super) fn complaint(dialect: DialectName, status: StatusCode, message: &str) -> Response<Body> {
-    let body = match dialect {
-        DialectName::AnthropicMessages => anthropic(status, message),
-        DialectName::GoogleGenerativeAi => gemini(status, message),
-        _ => openai(status, message),
-    };
-    let mut response = Response::new(Body::from(body.to_string()));
+    let mut response = Response::new(Body::from(words(dialect, status, message).to_string()));
     *response.status_mut() = status;
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
@@ -22,6 +17,15 @@ pub(super) fn complaint(dialect: DialectName, status: StatusCode, message: &str)
         headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));
     }
     response
+}
+
+/// The same as JSON.
+pub(super) fn words(dialect: DialectName, status: StatusCode, message: &str) -> Value {
+    match dialect {
+        DialectName::AnthropicMessages => anthropic(status, message),
+        DialectName::GoogleGenerativeAi => gemini(status, message),
+        _ => openai(status, message),
+    }
 }
 
 fn anthropic(status: StatusCode, message: &str) -> Value {

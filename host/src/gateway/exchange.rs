@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  incoming ─► take ─┬─ forward ─► upstream ─┬─ answer ───────────► answered
-//!                    │                       └─ too large ─► too_large ─► forward, or answer
+//!                    │                       └─ refusal ──► refused ─► forward, or answer
 //!                    └─ answer (ours: no upstream is asked)
 //! ```
 
@@ -20,6 +20,7 @@ mod refusal;
 mod sealed;
 mod settings;
 mod shaping;
+mod thinking;
 mod windows;
 
 use std::path::Path;
@@ -28,9 +29,9 @@ use std::sync::Arc;
 use axum::body::Bytes;
 use axum::http::{HeaderMap, StatusCode};
 
+use self::counting::Inquiry;
 use self::desk::Desk;
 use self::journey::Journey;
-use super::thread::BadSessionId;
 use crate::config::Config;
 use crate::media::MediaError;
 use crate::provider::ProviderError;
@@ -38,7 +39,7 @@ use crate::provider::message::Usage;
 use crate::runtime::Runtime;
 
 pub use afterwards::Afterwards;
-pub use compressing::{Compressed, Wish};
+pub use compressing::{Compressed, Uncompressed, Wish};
 pub use settings::ExchangeSettings;
 
 /// Which door a request came through.
@@ -139,10 +140,19 @@ pub struct Truth {
     pub session: String,
 }
 
+impl Truth {
+    /// Whether engines were asked and none could shape the request: it went on as it came, or was refused.
+    pub fn is_unshaped(&self) -> bool {
+        self.engine == "none" && self.compaction == "failed"
+    }
+}
+
 /// The place of a request that is out at an upstream. Dropping it forgets the request, not its words.
 #[derive(Debug, Default)]
 pub struct Ticket {
     journey: Option<Box<Journey>>,
+    /// A request that only counts.
+    inquiry: Option<Box<Inquiry>>,
 }
 
 /// The way of requests through the slot. Without a runtime it passes all of them through.
@@ -173,11 +183,19 @@ impl Exchange {
         }
     }
 
-    /// The upstream found a request too large, before the client got a byte of an answer: a smaller one, or
-    /// the refusal in the form that the client's own recovery knows. `None` passes the upstream's own on.
-    pub async fn too_large(&self, ticket: Ticket, failure: &ProviderError) -> Option<Taken> {
+    /// The upstream refused a request before the client got a byte of an answer. One that was too large
+    /// becomes a smaller one, or the refusal in the form that the client's own recovery knows; a history
+    /// that is not accepted as we have changed it is sent without thinking. `None` passes the upstream's
+    /// own refusal on.
+    pub async fn refused(&self, ticket: Ticket, failure: &ProviderError) -> Option<Taken> {
         let (desk, journey) = (self.desk.as_ref()?, ticket.journey?);
-        desk.too_large(*journey, failure).await
+        desk.refused(*journey, failure).await
+    }
+
+    /// The upstream has no way to count what a client asked it to: our own estimate, in the form of the
+    /// client's dialect. `None` where the request was not read.
+    pub fn estimated(&self, ticket: Ticket) -> Option<Answer> {
+        self.desk.as_ref()?.estimated(*ticket.inquiry?)
     }
 
     /// The upstream has answered to the end, and counted this. What it teaches is learned while nobody
@@ -193,12 +211,12 @@ impl Exchange {
     ///
     /// # Errors
     ///
-    /// [`BadSessionId`].
+    /// [`Uncompressed`].
     pub async fn compress(
         &self,
         incoming: &Incoming,
         wish: Wish,
-    ) -> Result<Option<Compressed>, BadSessionId> {
+    ) -> Result<Option<Compressed>, Uncompressed> {
         match &self.desk {
             Some(desk) => desk.compress(incoming, wish).await,
             None => Ok(None),
@@ -224,10 +242,14 @@ impl Exchange {
 
 /// A request that goes on as it came, seen by no engine.
 fn passed(incoming: &Incoming) -> Taken {
-    Taken::Forward(Forward {
+    Taken::Forward(as_it_came(incoming))
+}
+
+fn as_it_came(incoming: &Incoming) -> Forward {
+    Forward {
         body: incoming.body.clone(),
         truth: Truth { engine: "none".into(), compaction: "none", ..Truth::default() },
         ticket: Ticket::default(),
         afterwards: Afterwards::default(),
-    })
+    }
 }

@@ -101,6 +101,7 @@ struct Families {
     engine_effective: Family<InSlot, Gauge>,
     fallback: Family<ByEngine, Counter>,
     illegal_output: Family<ByEngine, Counter>,
+    unshaped: Family<ByDialect, Counter>,
     compaction: Family<ByOutcome, Counter>,
     engine_seconds: Seconds<ByEngine>,
     saved_tokens: Counter,
@@ -124,6 +125,7 @@ impl Default for Families {
             engine_effective: Family::default(),
             fallback: Family::default(),
             illegal_output: Family::default(),
+            unshaped: Family::default(),
             compaction: Family::default(),
             engine_seconds: Family::new_with_constructor(engines),
             saved_tokens: Counter::default(),
@@ -192,6 +194,11 @@ impl Metrics {
         let seconds = self.families.first_byte_seconds.get_or_create(&ByDialect { dialect });
         seconds.observe(took.as_secs_f64());
         self.totals.requests.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// No engine could shape a request: it went on as it came, or was refused.
+    pub fn unshaped(&self, dialect: &'static str) {
+        self.families.unshaped.get_or_create(&ByDialect { dialect }).inc();
     }
 
     /// An answer is over: to its end, or broken off by one of both sides.
@@ -284,6 +291,7 @@ impl Families {
         all.register("engine_effective", "The engine that shapes requests", f.engine_effective);
         all.register("fallback", "Requests that another engine had to shape", f.fallback);
         all.register("illegal_output", "Plans that the law refused", f.illegal_output);
+        all.register("unshaped", "Requests that no engine could shape", f.unshaped);
         all.register("compaction", "Compactions, by what became of them", f.compaction);
         let name = "engine_duration";
         all.register_with_unit(name, "Time in engines", Unit::Seconds, f.engine_seconds);

@@ -15,7 +15,7 @@ use serde_json::json;
 
 use self::wanted::Wanted;
 use super::complaint::complaint;
-use super::exchange::{Compressed, Door, Incoming, Truth};
+use super::exchange::{Compressed, Door, Incoming, Truth, Uncompressed};
 use super::headers::unsealed_with_ours;
 use super::house::House;
 use super::limits;
@@ -60,7 +60,13 @@ async fn compress(State(house): State<Arc<House>>, request: Request) -> Response
     match house.exchange.compress(&incoming, wish).await {
         Ok(Some(compressed)) => smaller(&compressed).unwrap_or_else(|| as_they_came(&wanted)),
         Ok(None) => as_they_came(&wanted),
-        Err(error) => complaint(DIALECT, StatusCode::BAD_REQUEST, &error.to_string()),
+        Err(error) => {
+            let status = match error {
+                Uncompressed::Session(_) => StatusCode::BAD_REQUEST,
+                Uncompressed::Engine(_) => StatusCode::INTERNAL_SERVER_ERROR,
+            };
+            complaint(DIALECT, status, &error.to_string())
+        }
     }
 }
 

@@ -153,6 +153,21 @@ pub trait Speech: Send + Sync + fmt::Debug {
     /// The result of a call that never got one.
     fn missing_result(&self, call_id: &str, tool: &str, text: &str) -> Value;
 
+    /// Whether the thinking of its models may be bound to all that stands before it.
+    fn binds_thinking(&self) -> bool {
+        false
+    }
+
+    /// An item without the model's thinking; `None` where it holds nothing else.
+    fn without_thinking(&self, item: Value) -> Option<Value> {
+        Some(item)
+    }
+
+    /// A body whose model is not asked to think before it answers.
+    fn asking_no_thinking(&self, body: Vec<u8>) -> Vec<u8> {
+        body
+    }
+
     /// Joins two items that the dialect wants to be one; gives the second one back where it does not.
     fn join(&self, first: &mut Value, second: Value) -> Option<Value>;
 }

@@ -6,7 +6,7 @@
 //!              ▼
 //!            whole body ─► exchange.take ─► upstream ─► beginning ─┬─ says something ─► passing ─► client
 //!                               ▲                                  │
-//!                               └── exchange.too_large ◄── overflow┘
+//!                               └── exchange.refused ◄──── refusal─┘
 //! ```
 
 use std::sync::Arc;
@@ -29,9 +29,6 @@ use super::upstream::{Envelope, Trouble, Upstream};
 use super::{models, route};
 use crate::provider::message::Usage;
 use crate::provider::{DialectName, ProviderError, Reason};
-
-/// How often a request is asked again at most, whatever the exchange says: each time its body is sent.
-const ROUNDS_MAX: u32 = 16;
 
 /// Answers a request, whatever it is.
 pub(super) async fn answer(house: Arc<House>, request: Request<Body>) -> Response<Body> {
@@ -111,7 +108,8 @@ async fn through(
     prepare(&mut envelope.headers);
     let mut taken = house.exchange.take(&incoming).await;
     let mut way = Way { house, door: incoming.door, upstream, envelope, place: Some(place) };
-    for _ in 0..ROUNDS_MAX {
+    // The exchange counts: `gateway.too_large_tries` smaller forms, and one without thinking.
+    loop {
         match taken {
             Taken::Answer(answer) => return answered_here(answer, &way.door),
             Taken::Forward(forward) => match way.ask(forward).await {
@@ -120,8 +118,6 @@ async fn through(
             },
         }
     }
-    let message = "the upstream found every smaller form of this request too large";
-    complaint(dialect, StatusCode::BAD_REQUEST, message)
 }
 
 /// A request that has been taken, on its way to its upstream.
@@ -136,13 +132,13 @@ struct Way<'a> {
 /// What came of asking.
 enum Asked {
     Answered(Response<Body>),
-    /// It was too large, and there is another form of it.
+    /// It was refused, and there is another form of it.
     Again(Taken),
 }
 
 impl Way<'_> {
     async fn ask(&mut self, forward: Forward) -> Asked {
-        let Forward { body, truth, ticket, afterwards } = forward;
+        let Forward { body, truth, mut ticket, afterwards } = forward;
         let dialect = self.door.dialect();
         let sent = self.upstream.send(&self.envelope, Body::from(body));
         let (sent, afterwards) = afterwards.until(sent).await;
@@ -168,12 +164,18 @@ impl Way<'_> {
                 return Asked::Answered(told(response, &truth, &self.door));
             }
         };
-        let overflow = refusal.as_ref().and_then(|refusal| self.overflow(refusal));
+        if refusal.as_ref().is_some_and(|refusal| self.cannot_count(refusal)) {
+            let held = std::mem::take(&mut ticket);
+            if let Some(answer) = self.house.exchange.estimated(held) {
+                return Asked::Again(Taken::Answer(answer));
+            }
+        }
+        let failure = refusal.as_ref().and_then(|refusal| self.failure(refusal));
         let mut ticket = Some(ticket);
-        if let (Some(overflow), Some(held)) = (&overflow, ticket.take_if(|_| overflow.is_some())) {
-            // It holds the conversation that is made smaller now.
+        if let (Some(failure), Some(held)) = (&failure, ticket.take_if(|_| failure.is_some())) {
+            // It holds the conversation that is shaped anew now.
             drop(afterwards.take());
-            if let Some(next) = self.house.exchange.too_large(held, overflow).await {
+            if let Some(next) = self.house.exchange.refused(held, failure).await {
                 return Asked::Again(next);
             }
         }
@@ -207,13 +209,24 @@ impl Way<'_> {
         }
     }
 
-    /// The refusal as an error, where it says that the request is too large.
-    fn overflow(&self, refusal: &crate::provider::failure::Refusal) -> Option<ProviderError> {
+    /// Whether the upstream has no door for counting. That it has no such model is for the client to hear.
+    fn cannot_count(&self, refusal: &crate::provider::failure::Refusal) -> bool {
+        let is_of_model = || refusal.message.to_ascii_lowercase().contains("model");
+        self.door.only_counts()
+            && match refusal.status {
+                Some(405 | 501) => true,
+                Some(404) => !is_of_model(),
+                _ => false,
+            }
+    }
+
+    /// The refusal as an error, where another form of the request may be taken.
+    fn failure(&self, refusal: &crate::provider::failure::Refusal) -> Option<ProviderError> {
         if !self.door.is_answered_by_a_model() {
             return None;
         }
         let classified = self.upstream.classifier.classify_of(&self.upstream.name, refusal);
-        (classified.reason == Reason::ContextOverflow)
+        matches!(classified.reason, Reason::ContextOverflow | Reason::MalformedHistory)
             .then(|| classified.into_error(&self.upstream.name, "", refusal.clone(), None))
     }
 

@@ -49,7 +49,7 @@ use super::workspace::WorkspaceRules;
 use crate::config::{
     AccountingSettings, AgentSettings, BudgetSettings, CompactionSettings, SessionSettings,
 };
-use crate::engine::{Clock, QuarantineRecord};
+use crate::engine::{Clock, OnEngineError, QuarantineRecord};
 use crate::history::{HistoryError, Undone};
 use crate::law::LawSettings;
 use crate::provider::Client;
@@ -253,6 +253,11 @@ impl Runtime {
     /// The engine that serves now, where no canary does.
     pub fn engine(&self) -> String {
         self.shared.slots.current().effective().id
+    }
+
+    /// What is done when the engine of the slot fails, as the config says now.
+    pub fn on_engine_error(&self) -> OnEngineError {
+        self.shared.slots.current().on_error()
     }
 
     /// Why the engine of the slot does not serve; `None` where it does.

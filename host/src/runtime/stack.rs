@@ -227,6 +227,11 @@ impl Stack {
         }
     }
 
+    /// What is done when one of its engines fails.
+    pub fn on_error(&self) -> OnEngineError {
+        self.on_error
+    }
+
     /// Lets all its engines serve again; answers why the first of them did not.
     pub fn lift_quarantine(&self) -> Option<QuarantineRecord> {
         if self.stages.is_empty() {

@@ -27,7 +27,7 @@ impl Gateway {
         Gateway::of(state, window_tokens, "legacy").await
     }
 
-    async fn of(state: &Path, window_tokens: u64, engine: &str) -> Gateway {
+    pub(crate) async fn of(state: &Path, window_tokens: u64, engine: &str) -> Gateway {
         let models = ["claude-sonnet-4-5", "gpt-5", "gemini-2.5-flash"];
         let window = |model| format!("[models.\"{model}\"]\nwindow_tokens = {window_tokens}\n");
         let config = Config::parse("ctxhost.toml", &models.map(window).concat()).unwrap();
@@ -225,7 +225,7 @@ async fn an_upstream_with_a_smaller_window_is_believed() {
         assert_eq!(forward.body, client.request().body);
         let size = tokens::estimate(text(&forward.body));
         let failure = refusal(Some(WINDOW_TOKENS), Some(size));
-        let taken = gateway.exchange.too_large(forward.ticket, &failure).await;
+        let taken = gateway.exchange.refused(forward.ticket, &failure).await;
         let Some(Taken::Forward(smaller)) = taken else { panic!("{wire:?}: {taken:?}") };
         assert_lawful(&client, &smaller.body);
         let size = tokens::estimate(text(&smaller.body));
@@ -267,7 +267,7 @@ async fn an_upstream_that_is_never_content_is_told_of_as_its_own_client_expects(
         let mut forward = gateway.ask(&client).await;
         let mut sizes = vec![forward.body.len()];
         let answer = loop {
-            let taken = gateway.exchange.too_large(forward.ticket, &refusal(None, None)).await;
+            let taken = gateway.exchange.refused(forward.ticket, &refusal(None, None)).await;
             match taken.unwrap() {
                 Taken::Forward(next) => forward = next,
                 Taken::Answer(answer) => break answer,
@@ -291,9 +291,9 @@ async fn codex_hears_of_an_overflow_in_the_stream() {
     client.say("Go.");
     let forward = gateway.ask(&client).await;
     let failure = refusal(Some(20), None);
-    let mut taken = gateway.exchange.too_large(forward.ticket, &failure).await;
+    let mut taken = gateway.exchange.refused(forward.ticket, &failure).await;
     while let Some(Taken::Forward(forward)) = taken {
-        taken = gateway.exchange.too_large(forward.ticket, &failure).await;
+        taken = gateway.exchange.refused(forward.ticket, &failure).await;
     }
     let Some(Taken::Answer(answer)) = taken else { panic!("{taken:?}") };
     assert_eq!((answer.status.as_u16(), answer.content_type), (200, "text/event-stream"));

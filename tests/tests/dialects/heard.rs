@@ -79,7 +79,8 @@ impl Heard {
     fn render(&self, speech: &dyn Speech, lawful: &Lawful) -> String {
         let view = self.view();
         let body: Body<'_> = speech.body(&self.json).unwrap();
-        let written = Written { json: &self.json, body: &body, units: &self.units };
+        let written =
+            Written { json: &self.json, body: &body, units: &self.units, without_thinking: &[] };
         let place = |entry: &ctxhost_engine_api::Entry<'_>| self.places.get(entry.id()).copied();
         let message = |raw: &str| serde_json::from_str(raw).ok();
         let bytes = render(speech, written, &lawful.items(&view), &place, &message);

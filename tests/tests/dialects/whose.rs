@@ -282,3 +282,60 @@ async fn a_client_that_compacts_by_itself_is_left_to_it() {
     assert_eq!((next.compaction, next.session), ("client", left.session));
     gateway.close().await;
 }
+
+/// Two clients say the same in small steps. The moment the conversation of the first one is compacted for
+/// comfort, that of the second one goes on as it came, because its client compacts by itself.
+async fn one_is_compacted_and_one_is_left(mut engines: Client, mut own: Client, left: &str) {
+    let state = tempfile::tempdir().unwrap();
+    let gateway = Gateway::of(state.path(), WINDOW_TOKENS, "boundary").await;
+    engines.say(&left.to_lowercase());
+    own.say(left);
+    for turn in 0..100 {
+        for client in [&mut engines, &mut own] {
+            client
+                .answer(&format!("Answer {turn}: {}", "the parser reads the ledger. ".repeat(25)));
+            client.say(&format!("Words {turn}."));
+        }
+        let (shaped, request) = (gateway.ask(&engines).await, own.request());
+        let passed = gateway.forward(&request).await;
+        assert_eq!(passed.truth.compaction, "client", "turn {turn}");
+        if shaped.truth.compaction == "applied" {
+            assert_eq!(passed.body, request.body, "turn {turn}");
+            gateway.close().await;
+            return;
+        }
+        assert_eq!(shaped.truth.compaction, "none", "turn {turn}");
+    }
+    panic!("nothing was ever compacted");
+}
+
+#[tokio::test]
+async fn only_a_conversation_whose_client_does_not_compact_is_compacted_for_comfort() {
+    let left = "This session is being continued from a previous conversation that ran out.";
+    let claude = |name: &str| Client::new(Wire::Anthropic).with_header("x-ctxhost-session", name);
+    one_is_compacted_and_one_is_left(claude("engines"), claude("own"), left).await;
+    let codex = |id: &str| {
+        let client = Client::new(Wire::Responses).with_header("x-codex-window-id", id);
+        client.with_header("thread-id", id.split(':').next().unwrap())
+    };
+    one_is_compacted_and_one_is_left(codex("a:0"), codex("b:1"), "Go on.").await;
+}
+
+#[tokio::test]
+async fn a_result_that_quotes_a_summary_leaves_the_conversation_to_the_engine() {
+    let state = tempfile::tempdir().unwrap();
+    let gateway = Gateway::open(state.path(), WINDOW_TOKENS).await;
+    for wire in WIRES {
+        let mut client = Client::new(wire);
+        client.say("Which words does your gateway look for?");
+        client.read(&[
+            "\"This session is being continued from a previous conversation\", <state_snapshot>"
+                .to_owned(),
+        ]);
+        assert_eq!(gateway.ask(&client).await.truth.compaction, "none", "{wire:?}");
+        client.answer("These.");
+        client.say("Write a test for it.");
+        assert_eq!(gateway.ask(&client).await.truth.compaction, "none", "{wire:?}");
+    }
+    gateway.close().await;
+}

@@ -2,6 +2,8 @@
 
 use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use ctxhost_tests::ctxhost;
 use nix::sys::signal::{Signal, kill};
@@ -13,6 +15,22 @@ pub(crate) struct Served {
     pub(crate) child: Child,
     pub(crate) url: String,
     said: String,
+    /// The lines of its log so far.
+    log: Arc<Mutex<Vec<String>>>,
+}
+
+impl Served {
+    /// The first line of its log that has these words, once it is there.
+    async fn logged(&self, words: &str) -> String {
+        for _ in 0..500 {
+            let found = self.log.lock().unwrap().iter().find(|it| it.contains(words)).cloned();
+            if let Some(line) = found {
+                return line;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        panic!("no {words:?} in {:?}", self.log.lock().unwrap());
+    }
 }
 
 impl Drop for Served {
@@ -32,7 +50,10 @@ pub(crate) fn served(state: &std::path::Path, arguments: &[&str]) -> Served {
     let said = lines.find(|line| line.contains("http")).unwrap();
     let more = lines.next().unwrap();
     let url = said.split_whitespace().find(|word| word.starts_with("http")).unwrap().to_owned();
-    Served { child, url, said: format!("{said}\n{more}") }
+    let log = Arc::<Mutex<Vec<String>>>::default();
+    let noted = log.clone();
+    std::thread::spawn(move || lines.for_each(|line| noted.lock().unwrap().push(line)));
+    Served { child, url, said: format!("{said}\n{more}"), log }
 }
 
 #[tokio::test]
@@ -49,4 +70,22 @@ async fn it_says_where_it_is_and_ends_when_told() {
     kill(Pid::from_raw(served.child.id() as i32), Signal::SIGTERM).unwrap();
     let ended = tokio::task::spawn_blocking(move || served.child.wait().unwrap().code());
     assert_eq!(ended.await.unwrap(), Some(0));
+}
+
+#[tokio::test]
+async fn what_goes_on_without_the_engine_is_said_unasked() {
+    let upstream = Upstream::start(|_| plain(200, "application/json", "{}")).await;
+    let state = tempfile::tempdir().unwrap();
+    // No engine that is bundled works in so small a window.
+    let config = "[models.some-model]\nwindow_tokens = 8000\n";
+    std::fs::write(state.path().join("ctxhost.toml"), config).unwrap();
+    let served = served(state.path(), &["--upstream", &upstream.url]);
+    let request = client().post(format!("{}/v1/messages", served.url));
+    let answer = request.body(body_for("/v1/messages")).send().await.unwrap();
+    assert_eq!(
+        (answer.status().as_u16(), &answer.headers()["x-ctxhost-engine"]),
+        (200, &"none".parse().unwrap())
+    );
+    let line = served.logged("without the engine").await;
+    assert!(line.contains("WARN") && line.contains("8,000"), "{line}");
 }

@@ -7,7 +7,7 @@ use ctxhost_tests::rules::Wire;
 use ctxhost_tests::scripted::{Answered, Model, OverflowForm, ScriptedServer, Step, Steps};
 use serde_json::{Value, json};
 
-use crate::stage::{Gate, client};
+use crate::stage::{Gate, Upstream, client, plain};
 
 /// What the upstream really has, and what the config believes.
 const TRUE_WINDOW: u64 = 20_000;
@@ -82,7 +82,7 @@ async fn ask(gate: &Gate, wire: Wire, body: &Value, is_stream: bool) -> reqwest:
 }
 
 /// A conversation far larger than the window: each text some 500 tokens.
-fn long_conversation() -> Vec<String> {
+pub(crate) fn long_conversation() -> Vec<String> {
     let text =
         |n: usize| format!("Part {n} of the plan. {}", "The parser reads the ledger. ".repeat(60));
     (0..81).map(text).collect()
@@ -204,5 +204,25 @@ async fn a_conversation_of_four_windows_goes_on_over_a_restart() {
         let overflows = overflows.count();
         let most = if wire == Wire::Responses { 12 } else { 5 };
         assert!(overflows <= most, "{wire:?}: {overflows} of 24 turns");
+    }
+}
+
+/// The config alone says how often; a provider that is never content is never told of in other words.
+#[tokio::test]
+async fn as_many_forms_are_tried_as_the_config_says() {
+    let error = json!({"type": "error", "error": {"type": "invalid_request_error", "message": "prompt is too long"}});
+    let refusal = error.to_string();
+    let upstream = Upstream::start(move |_| plain(400, "application/json", refusal.clone())).await;
+    let texts: Vec<String> = (0..2).flat_map(|_| long_conversation()).collect();
+    for tries in [0, 2, 20] {
+        let before = upstream.count();
+        let config = format!("{BELIEVED}[gateway]\ntoo_large_tries = {tries}\n");
+        let gate = Gate::before(&upstream.url, &config).await;
+        let body = request(Wire::Anthropic, &texts, false);
+        let answer = ask(&gate, Wire::Anthropic, &body, false).await;
+        assert_eq!(answer.status(), 400, "{tries}");
+        let told = answer.text().await.unwrap();
+        assert!(told.contains("prompt is too long: "), "{tries}: {told}");
+        assert_eq!(upstream.count() - before, 1 + tries, "{tries}");
     }
 }

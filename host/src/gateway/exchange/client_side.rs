@@ -1,7 +1,7 @@
 //! Clients that compact by themselves, told by what they write.
 
 use axum::http::HeaderMap;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 /// How the request for a summary is worded that a client makes of its own conversation.
 const ASKS_FOR_SUMMARY: [&str; 3] = [
@@ -35,17 +35,44 @@ const LOOKED_AT_BYTES: usize = 32_768;
 
 /// Whether the newest item asks for a summary of all before it.
 pub(super) fn asks_for_summary(headers: &HeaderMap, items: &[&str]) -> bool {
-    let asks = |text: &str| ASKS_FOR_SUMMARY.iter().any(|phrase| text.contains(phrase));
-    let is_asked = |item: &&str| asks(ending(item));
+    let is_asked = |item: &&str| is_said(&ASKS_FOR_SUMMARY, ending(item), item);
     items.last().is_some_and(is_asked) || request_kind(headers).as_deref() == Some("compaction")
 }
 
 /// Whether items that begin a conversation, or a branch of one, are what a client's compaction left.
 pub(super) fn goes_on_after_summary(headers: &HeaderMap, new: &[&str]) -> bool {
-    let goes_on = |text: &str| GOES_ON_AFTER_SUMMARY.iter().any(|phrase| text.contains(phrase));
-    let is_left = |item: &&str| goes_on(beginning(item));
+    let is_left = |item: &&str| is_said(&GOES_ON_AFTER_SUMMARY, beginning(item), item);
     new.iter().take(FIRST_ITEMS).any(is_left)
         || window_number(headers).is_some_and(|number| number > 0)
+}
+
+/// Whether one of these phrases stands in a part of an item, and in words of the client's own. Results of
+/// tools and the model itself may quote anything.
+fn is_said(phrases: &[&str], part: &str, item: &str) -> bool {
+    let is_in = |text: &str| phrases.iter().any(|phrase| text.contains(phrase));
+    // Few items have one, so few are read.
+    is_in(part) && serde_json::from_str(item).is_ok_and(|item| says(&item, &is_in))
+}
+
+fn says(value: &Value, is_in: &dyn Fn(&str) -> bool) -> bool {
+    match value {
+        Value::String(text) => is_in(text),
+        Value::Array(values) => values.iter().any(|value| says(value, is_in)),
+        Value::Object(fields) => {
+            !is_of_others(fields) && fields.values().any(|value| says(value, is_in))
+        }
+        _ => false,
+    }
+}
+
+/// Whether an item, or a part of one, is a tool's or the model's.
+fn is_of_others(fields: &Map<String, Value>) -> bool {
+    let is = |key: &str, words: &[&str]| {
+        fields.get(key).and_then(Value::as_str).is_some_and(|word| words.contains(&word))
+    };
+    is("role", &["assistant", "model", "tool"])
+        || is("type", &["tool_result", "function_call_output", "custom_tool_call_output"])
+        || fields.contains_key("functionResponse")
 }
 
 fn beginning(item: &str) -> &str {
@@ -74,6 +101,8 @@ fn request_kind(headers: &HeaderMap) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
@@ -87,6 +116,28 @@ mod tests {
         assert!(!asks_for_summary(&none, &[asks, person]));
         assert!(goes_on_after_summary(&none, &[left, person]));
         assert!(!goes_on_after_summary(&none, &[person]));
+    }
+
+    #[test]
+    fn results_and_models_may_quote_anything() {
+        let none = HeaderMap::new();
+        let phrases = format!("{} ... {}", ASKS_FOR_SUMMARY[0], GOES_ON_AFTER_SUMMARY[0]);
+        let check = |item: Value, is_said: bool| {
+            let item = item.to_string();
+            assert_eq!(asks_for_summary(&none, &[&item]), is_said, "{item}");
+            assert_eq!(goes_on_after_summary(&none, &[&item]), is_said, "{item}");
+        };
+        let result = json!({ "type": "tool_result", "tool_use_id": "t", "content": [{ "type": "text", "text": phrases }] });
+        let text = json!({ "type": "text", "text": phrases });
+        check(json!({ "role": "user", "content": [result] }), false);
+        // Claude Code asks beside the last results.
+        check(json!({ "role": "user", "content": [result, text] }), true);
+        check(json!({ "role": "tool", "tool_call_id": "t", "content": phrases }), false);
+        check(json!({ "role": "assistant", "content": phrases }), false);
+        check(json!({ "type": "function_call_output", "call_id": "t", "output": phrases }), false);
+        let response = json!({ "name": "read", "response": { "output": phrases } });
+        check(json!({ "role": "user", "parts": [{ "functionResponse": response }] }), false);
+        check(json!({ "role": "user", "parts": [{ "text": phrases }] }), true);
     }
 
     #[test]

@@ -11,6 +11,7 @@ use super::desk::Desk;
 use super::hearing::{Heard, Words};
 use super::marking::Marks;
 use super::shaping::{Came, as_written, compaction, is_untouched, rendered};
+use super::thinking::Thinking;
 use super::{Incoming, Truth};
 use crate::gateway::speech::Body;
 use crate::gateway::thread::{Asked, BadSessionId, Digest, scope};
@@ -47,6 +48,17 @@ pub struct Compressed {
     pub truth: Truth,
 }
 
+/// Why nobody says what would become of messages.
+#[derive(Debug, thiserror::Error)]
+pub enum Uncompressed {
+    /// They are said to be of a session that cannot be.
+    #[error(transparent)]
+    Session(#[from] BadSessionId),
+    /// The engine failed and `on_engine_error` is `fail`.
+    #[error(transparent)]
+    Engine(TurnError),
+}
+
 /// Why messages stay as they came.
 #[derive(Debug, thiserror::Error)]
 enum Unfit {
@@ -66,7 +78,7 @@ impl Desk {
         self: &Arc<Self>,
         incoming: &Incoming,
         wish: Wish,
-    ) -> Result<Option<Compressed>, BadSessionId> {
+    ) -> Result<Option<Compressed>, Uncompressed> {
         let Ok(json) = std::str::from_utf8(&incoming.body) else { return Ok(None) };
         let speech = incoming.door.speech();
         let body = speech.body(json).ok();
@@ -89,6 +101,7 @@ impl Desk {
                 drop(self.leave(heard, guest));
                 Ok(Some(compressed))
             }
+            Err(Unfit::Turn(error)) if self.ends_with(&error) => Err(Uncompressed::Engine(error)),
             Err(error) => {
                 let session = &heard.session;
                 tracing::warn!(%error, session, "messages are given back without the engine");
@@ -203,7 +216,7 @@ fn write(heard: &Heard, came: Came<'_>, passed: &Passed, conversation: &Conversa
     let items: Vec<Item<'_>> = lawful.items(view).into_iter().map(as_written).collect();
     let marks = Marks::of(&items, &state.outline, conversation.session());
     let items = marks.on(&items);
-    let body = rendered(came, &state.outline, &items, conversation.images());
+    let body = rendered(came, &state.outline, &items, conversation.images(), &Thinking::default());
     let tokens = items.iter().map(Item::tokens).sum();
     drop(items);
     Written { body: body.into(), tokens, originals: marks.originals }

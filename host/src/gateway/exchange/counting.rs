@@ -1,16 +1,18 @@
 //! A client asks how large its next request would be: that of what a model would see of it.
 
+use axum::http::StatusCode;
 use ctxhost_engine_api::Plan;
+use serde_json::{Value, json};
 
 use super::desk::Desk;
 use super::hearing::{bodies_of, units_behind};
 use super::shaping::{Came, written};
-use super::{Afterwards, Forward, Incoming, Taken, Ticket, Truth, passed};
+use super::{Afterwards, Answer, Door, Forward, Incoming, Taken, Ticket, Truth, as_it_came};
 use crate::gateway::thread::{Asked, Digest, Fit, Outline};
 use crate::history::Until;
 use crate::law;
 use crate::runtime::Conversation;
-use crate::session::Session;
+use crate::session::{Header, Session};
 
 impl Desk {
     /// The body of the request that would go out, of which nothing is kept. What no compaction has touched
@@ -22,10 +24,42 @@ impl Desk {
         key: Digest,
         asked: &mut Asked<'_>,
     ) -> Taken {
-        let body = self.would_be_sent(came, key, asked).await;
-        let Some((body, truth)) = body else { return passed(incoming) };
-        let (ticket, afterwards) = (Ticket::default(), Afterwards::default());
-        Taken::Forward(Forward { body: body.into(), truth, ticket, afterwards })
+        let forward = match self.would_be_sent(came, key, asked).await {
+            Some((body, truth)) => {
+                let (ticket, afterwards) = (Ticket::default(), Afterwards::default());
+                Forward { body: body.into(), truth, ticket, afterwards }
+            }
+            None => as_it_came(incoming),
+        };
+        let inquiry = Inquiry { incoming: incoming.clone(), truth: forward.truth.clone() };
+        let ticket = Ticket { inquiry: Some(Box::new(inquiry)), ..Ticket::default() };
+        Taken::Forward(Forward { ticket, ..forward })
+    }
+
+    /// What is answered where no upstream counts: what entries count, which is near to what a model counts
+    /// and is learned from no answer.
+    pub(super) fn estimated(&self, inquiry: Inquiry) -> Option<Answer> {
+        let Inquiry { incoming, truth } = inquiry;
+        let json = std::str::from_utf8(&incoming.body).ok()?;
+        let speech = incoming.door.speech();
+        let body = speech.body(json).ok()?;
+        let came = Came { speech, bytes: &incoming.body, json, body: &body };
+        let tokens = truth.tokens.or_else(|| self.said_tokens(came))?;
+        let tokens = tokens + self.overhead_tokens(&body);
+        Some(Answer {
+            status: StatusCode::OK,
+            content_type: "application/json",
+            body: counted(&incoming.door, tokens).to_string().into(),
+            truth,
+        })
+    }
+
+    /// What the words of a request take that no conversation knows.
+    fn said_tokens(&self, came: Came<'_>) -> Option<u64> {
+        let mut asked = Asked::new(self.seed, &came.body.items);
+        let session = Session::in_memory(Header::new(None, "/", self.runtime.now_ms()));
+        let (session, _) = going_on(session, Outline::default(), came, &mut asked)?;
+        Some(Conversation::new(session, &self.config.law).view().total_tokens())
     }
 
     async fn would_be_sent(
@@ -45,7 +79,7 @@ impl Desk {
             return None;
         }
         let fork = passage.fork(&Until::Leaf, "".as_ref()).await.ok()?;
-        let images = passage.look(|conversation| conversation.images().clone()).await;
+        let surroundings = self.surroundings(&thread, &passage, came.speech).await;
         let session = passage.session_id().to_owned();
         drop(passage);
         let (fork, outline) = going_on(fork, outline, came, asked)?;
@@ -59,7 +93,22 @@ impl Desk {
             compaction: "none",
             session,
         };
-        Some((written(came, &outline, &lawful, &view, &images), truth))
+        Some((written(came, &outline, &lawful, &view, &surroundings), truth))
+    }
+}
+
+/// A request that only counts, as it came, and the truth about what is sent of it.
+#[derive(Debug)]
+pub(super) struct Inquiry {
+    incoming: Incoming,
+    truth: Truth,
+}
+
+/// A count in the words of the dialect.
+fn counted(door: &Door, tokens: u64) -> Value {
+    match door {
+        Door::Generate { .. } | Door::GenerateCount { .. } => json!({ "totalTokens": tokens }),
+        _ => json!({ "input_tokens": tokens }),
     }
 }
 

@@ -2,18 +2,21 @@
 
 use std::collections::HashMap;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ctxhost_engine_api::transcript::tokens;
 use futures_util::FutureExt;
 
+use super::refusal;
 use super::sealed::Seal;
 use super::settings::ExchangeSettings;
+use super::{Answer, Door, Truth};
 use crate::config::Config;
+use crate::engine::{OnEngineError, SlotError};
 use crate::gateway::originals::Originals;
 use crate::gateway::speech::Body;
 use crate::gateway::thread::{Asked, Digest, Threads, secret};
-use crate::runtime::{Runtime, SessionId};
+use crate::runtime::{Runtime, RuntimeError, SessionId, TurnError};
 
 /// Where conversations are kept, below the state folder.
 const FOLDER: &str = "gateway/sessions";
@@ -35,6 +38,8 @@ pub(super) struct Desk {
     sizes: Mutex<HashMap<Digest, u64>>,
     /// What first items say, by the names of their bytes.
     firsts: Mutex<HashMap<Digest, Digest>>,
+    /// How many units of a session there were when the thinking in them was refused.
+    refused_thinking: Mutex<HashMap<String, usize>>,
 }
 
 impl Desk {
@@ -55,6 +60,7 @@ impl Desk {
             seal: Seal::of(&state.join("gateway")),
             sizes: Mutex::default(),
             firsts: Mutex::default(),
+            refused_thinking: Mutex::default(),
         }
     }
 
@@ -90,6 +96,43 @@ impl Desk {
         body.prompt.iter().map(size).sum()
     }
 
+    /// So many units of a session are sent without their thinking from now on.
+    pub(super) fn refuse_thinking(&self, session: &str, units: usize) {
+        let mut refused = lock(&self.refused_thinking);
+        // What is forgotten is refused once more.
+        if refused.len() >= MAX_MEASURED {
+            refused.clear();
+        }
+        refused.insert(session.to_owned(), units);
+    }
+
+    /// How many units of a session those are.
+    pub(super) fn refused_thinking(&self, session: &str) -> usize {
+        lock(&self.refused_thinking).get(session).copied().unwrap_or_default()
+    }
+
+    /// Whether an error ends what was asked for: that of an engine does where the config says so. What an
+    /// engine says of windows and of what cannot fit is no failure.
+    pub(super) fn ends_with(&self, error: &TurnError) -> bool {
+        let (TurnError::Slot(error) | TurnError::Shape(RuntimeError::Slot(error))) = error else {
+            return false;
+        };
+        !matches!(error, SlotError::Answer { .. })
+            && self.runtime.on_engine_error() == OnEngineError::Fail
+    }
+
+    /// The answer to a request that ends so.
+    pub(super) fn ended(&self, error: &TurnError, door: &Door, session: &str) -> Answer {
+        tracing::error!(%error, session, "a request ends, as plugins.on_engine_error says");
+        let truth = Truth {
+            engine: "none".into(),
+            compaction: "failed",
+            session: session.to_owned(),
+            ..Truth::default()
+        };
+        refusal::engine_failed(door, &error.to_string(), truth)
+    }
+
     /// Lets go of conversations that nobody goes on with.
     pub(super) fn tidy(&self) {
         let idle_ms = i64::try_from(self.settings.conversation_idle_ms).unwrap_or(i64::MAX);
@@ -115,9 +158,13 @@ fn remembered<T: Copy>(
     name: Digest,
     measure: impl FnOnce() -> T,
 ) -> T {
-    let mut known = known.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut known = lock(known);
     if known.len() >= MAX_MEASURED {
         known.clear();
     }
     *known.entry(name).or_insert_with(measure)
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use axum::body::Bytes;
 use ctxhost_engine_api::Trigger;
 
 use super::desk::Desk;
@@ -16,7 +17,7 @@ use crate::gateway::thread::{Asked, Thread, scope};
 use crate::provider::message::Usage;
 use crate::provider::{ProviderError, Reason};
 use crate::runtime::model_name::ModelName;
-use crate::runtime::{Guest, RuntimeError, TurnError};
+use crate::runtime::{Guest, Passage, RuntimeError, TurnError};
 
 /// Share of a request that was too large which the next one may have, as in a turn of our own.
 const SMALLER: f64 = 0.85;
@@ -27,13 +28,24 @@ pub(super) struct Journey {
     incoming: Incoming,
     thread: Arc<Thread>,
     guest: Guest,
-    /// What was sent of the conversation, as entries count.
+    /// What was sent.
+    sent: Bytes,
+    /// What it had of the conversation, as entries count.
     sent_tokens: u64,
     /// How often it was too large.
     refusals: u32,
+    /// Whether it is asked without thinking, because its history was not accepted.
+    is_plain: bool,
     window: Window,
     as_event: bool,
     client_compacts: bool,
+}
+
+/// A request that could not be shaped once more.
+struct Stuck {
+    error: TurnError,
+    journey: Journey,
+    session: String,
 }
 
 impl Desk {
@@ -101,8 +113,10 @@ impl Desk {
             incoming: incoming.clone(),
             thread: heard.thread.clone(),
             guest: guest.clone(),
+            sent: Bytes::new(),
             sent_tokens: 0,
             refusals: 0,
+            is_plain: false,
             window,
             client_compacts: heard.client_compacts,
             as_event: refusal::wants_event(
@@ -147,14 +161,17 @@ impl Desk {
         (guest, window)
     }
 
-    /// No request came of it: what cannot fit is refused where somebody said what fits, anything else goes
-    /// on as it came.
+    /// No request came of it: what cannot fit is refused where somebody said what fits, an engine's failure
+    /// ends the request where the config says so, and anything else goes on as it came.
     fn failed(&self, error: TurnError, heard: &Heard, journey: Journey) -> Taken {
         match error {
             TurnError::Shape(RuntimeError::CannotFit(error)) if journey.window.is_certain => {
                 tracing::info!(%error, session = heard.session, "a request cannot be made to fit");
                 let tokens = heard.thread.state().outline.said_tokens();
                 refused(journey, heard.session.clone(), tokens, None)
+            }
+            error if self.ends_with(&error) => {
+                Taken::Answer(self.ended(&error, &journey.incoming.door, &heard.session))
             }
             error => {
                 tracing::warn!(%error, session = heard.session, "a request is passed on without the engine");
@@ -171,26 +188,36 @@ impl Desk {
         }
     }
 
+    /// The upstream refused a request.
+    pub(super) async fn refused(
+        self: &Arc<Self>,
+        journey: Journey,
+        failure: &ProviderError,
+    ) -> Option<Taken> {
+        match failure.reason {
+            Reason::ContextOverflow => self.too_large(journey, failure).await,
+            Reason::MalformedHistory => self.not_accepted(journey, failure).await,
+            _ => None,
+        }
+    }
+
     /// The upstream found a request too large.
-    pub(super) async fn too_large(
+    async fn too_large(
         self: &Arc<Self>,
         mut journey: Journey,
         failure: &ProviderError,
     ) -> Option<Taken> {
-        if failure.reason != Reason::ContextOverflow {
-            return None;
-        }
         let passage = self.enter(&journey.thread).await;
         if let Some(passage) = &passage {
             passage.refused(&journey.guest, journey.sent_tokens, failure).await;
         }
-        let session = passage.as_ref().map(|it| it.session_id().to_owned()).unwrap_or_default();
         if let Some(limit) = failure.limit_tokens.filter(|it| *it > 0) {
             let tokens = limit.min(journey.window.tokens);
             journey.window = Window { tokens, is_certain: true };
         }
         journey.refusals += 1;
         if journey.refusals > self.settings.too_large_tries {
+            let session = passage.as_ref().map(|it| it.session_id().to_owned()).unwrap_or_default();
             let tokens = journey.sent_tokens;
             return Some(refused(journey, session, tokens, Some(failure)));
         }
@@ -200,59 +227,89 @@ impl Desk {
         guest.cap_tokens = Some(guest.cap_tokens.unwrap_or(u64::MAX).min(cap_tokens));
         guest.reserve_tokens = guest.reserve_tokens.map(|tokens| tokens.min(most));
         guest.trigger = Trigger::Overflow;
+        match self.once_more(journey, passage).await? {
+            Ok(taken) => Some(taken),
+            Err(Stuck { error, journey, session }) if self.ends_with(&error) => {
+                Some(Taken::Answer(self.ended(&error, &journey.incoming.door, &session)))
+            }
+            Err(Stuck { error, journey, session }) => {
+                tracing::warn!(%error, session, "a request stays too large");
+                let tokens = journey.sent_tokens;
+                Some(refused(journey, session, tokens, Some(failure)))
+            }
+        }
+    }
+
+    /// The upstream does not accept a history that is not as its client wrote it: it is asked once more
+    /// without any thinking. What a client wrote is its own to mend.
+    async fn not_accepted(
+        self: &Arc<Self>,
+        mut journey: Journey,
+        failure: &ProviderError,
+    ) -> Option<Taken> {
+        let binds = journey.incoming.door.speech().binds_thinking();
+        if !binds || journey.is_plain || journey.sent == journey.incoming.body {
+            return None;
+        }
+        tracing::info!(%failure, "a history is asked about once more, without thinking");
+        journey.is_plain = true;
+        let before = journey.sent.clone();
+        let passage = self.enter(&journey.thread).await;
+        match self.once_more(journey, passage).await? {
+            // There was no thinking in it: its like would be refused alike.
+            Ok(Taken::Forward(forward)) if forward.body == before => None,
+            Ok(taken) => Some(taken),
+            Err(Stuck { error, session, .. }) => {
+                tracing::warn!(%error, session, "a history that is not accepted cannot be mended");
+                None
+            }
+        }
+    }
+
+    /// The same request, shaped anew for its guest; in a conversation of its own where that which it is of
+    /// has gone on meanwhile. `None` where it cannot be heard any more.
+    async fn once_more(
+        self: &Arc<Self>,
+        journey: Journey,
+        passage: Option<Passage>,
+    ) -> Option<Result<Taken, Stuck>> {
         let incoming = journey.incoming.clone();
         let json = std::str::from_utf8(&incoming.body).ok()?;
         let speech = incoming.door.speech();
         let body = speech.body(json).ok()?;
         let came = Came { speech, bytes: &incoming.body, json, body: &body };
         let is_as_it_was = journey.thread.state().outline.len() == body.items.len();
-        let Some(passage) = passage.filter(|_| is_as_it_was) else {
-            // Somebody has gone on with the conversation, or nobody has for long.
-            return self.again(journey, came).await;
+        let heard = match passage.filter(|_| is_as_it_was) {
+            Some(passage) => Heard {
+                thread: journey.thread.clone(),
+                session: passage.session_id().to_owned(),
+                passage,
+                ended: None,
+                client_compacts: journey.client_compacts,
+                is_again: true,
+            },
+            None => {
+                let mut asked = Asked::new(self.seed, &body.items);
+                let key = journey.thread.key();
+                let words = Words { speech, headers: &incoming.headers, key };
+                self.hear(&words, &mut asked).await.ok()?
+            }
         };
-        let heard = Heard {
-            thread: journey.thread.clone(),
-            passage,
-            session,
-            ended: None,
-            client_compacts: journey.client_compacts,
-            is_again: true,
-        };
-        Some(self.send_smaller(came, heard, journey, failure).await)
-    }
-
-    async fn send_smaller(
-        self: &Arc<Self>,
-        came: Came<'_>,
-        heard: Heard,
-        journey: Journey,
-        failure: &ProviderError,
-    ) -> Taken {
-        match self.shape(&heard, came, &journey.guest).await {
+        let journey = Journey { thread: heard.thread.clone(), ..journey };
+        if journey.is_plain {
+            let units = heard.thread.state().outline.units().len();
+            self.refuse_thinking(&heard.session, units);
+        }
+        Some(match self.shape(&heard, came, &journey.guest).await {
             Ok(sent) => {
                 if sent.truth.compaction == "applied" {
                     self.keep(&heard, heard.thread.key()).await;
                 }
-                forward(sent, journey)
+                let guest = journey.guest.clone();
+                Ok(forward(sent, journey).leaving(self.leave(heard, guest)))
             }
-            Err(error) => {
-                tracing::warn!(%error, session = heard.session, "a request stays too large");
-                let tokens = journey.sent_tokens;
-                refused(journey, heard.session.clone(), tokens, Some(failure))
-            }
-        }
-    }
-
-    /// The same request in a conversation of its own: the one it was of has gone on.
-    async fn again(self: &Arc<Self>, journey: Journey, came: Came<'_>) -> Option<Taken> {
-        let mut asked = Asked::new(self.seed, &came.body.items);
-        let (speech, headers) = (came.speech, &journey.incoming.headers);
-        let words = Words { speech, headers, key: journey.thread.key() };
-        let heard = self.hear(&words, &mut asked).await.ok()?;
-        let journey = Journey { thread: heard.thread.clone(), ..journey };
-        let sent = self.shape(&heard, came, &journey.guest).await.ok()?;
-        let guest = journey.guest.clone();
-        Some(forward(sent, journey).leaving(self.leave(heard, guest)))
+            Err(error) => Err(Stuck { error, journey, session: heard.session.clone() }),
+        })
     }
 
     /// Learns from what the upstream counted, while nobody waits.
@@ -282,9 +339,9 @@ impl Desk {
 
 fn forward(sent: Sent, journey: Journey) -> Taken {
     let Sent { body, truth, tokens } = sent;
-    let journey = Some(Box::new(Journey { sent_tokens: tokens, ..journey }));
-    let (ticket, afterwards) = (Ticket { journey }, Afterwards::default());
-    Taken::Forward(Forward { body, truth, ticket, afterwards })
+    let journey = Journey { sent: body.clone(), sent_tokens: tokens, ..journey };
+    let ticket = Ticket { journey: Some(Box::new(journey)), ..Ticket::default() };
+    Taken::Forward(Forward { body, truth, ticket, afterwards: Afterwards::default() })
 }
 
 fn refused(

@@ -49,7 +49,8 @@ fn is_trigger(item: &str) -> bool {
 }
 
 impl Desk {
-    /// Compacts the conversation of a request and answers it. Where that fails, the provider is asked.
+    /// Compacts the conversation of a request and answers it. Where that fails, the provider is asked, unless
+    /// the config wants it to be an error.
     pub(super) async fn compact(
         self: &Arc<Self>,
         incoming: &Incoming,
@@ -67,6 +68,9 @@ impl Desk {
         let (guest, _) = self.guest(incoming, came.body, &heard).await;
         let (outcomes, passed_on) = match made_small(&heard.passage, guest.clone()).await {
             Ok(compacted) => compacted,
+            Err(error) if self.ends_with(&error) => {
+                return Taken::Answer(self.ended(&error, &incoming.door, &heard.session));
+            }
             Err(error) => {
                 tracing::warn!(%error, session = heard.session, "a compaction is left to the provider");
                 return passed(incoming);

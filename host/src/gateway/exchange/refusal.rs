@@ -5,6 +5,7 @@ use axum::http::{HeaderMap, StatusCode};
 use serde_json::{Value, json};
 
 use super::{Answer, Door, Truth};
+use crate::gateway::complaint::words;
 
 /// What does not fit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,6 +72,13 @@ pub(super) fn bad_request(door: &Door, message: &str, truth: Truth) -> Answer {
         Door::Generate { .. } | Door::GenerateCount { .. } => google(message),
     };
     answer(body, truth)
+}
+
+/// A request that ends because its engine failed and the config wants it so.
+pub(super) fn engine_failed(door: &Door, message: &str, truth: Truth) -> Answer {
+    let status = StatusCode::INTERNAL_SERVER_ERROR;
+    let body = words(door.dialect(), status, message);
+    Answer { status, ..answer(body, truth) }
 }
 
 fn anthropic(kind: &str, message: &str) -> Value {

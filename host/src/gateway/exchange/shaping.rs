@@ -6,11 +6,12 @@ use ctxhost_engine_api::{Action, Entry, Item, Kind, Plan, Role, Transcript};
 use super::Truth;
 use super::desk::Desk;
 use super::hearing::Heard;
+use super::thinking::{Thinking, Told, compacted};
 use crate::gateway::speech::{Body, Place, Speech, Written, render};
-use crate::gateway::thread::Outline;
+use crate::gateway::thread::{Outline, Thread};
 use crate::law::{self, LawSettings, Lawful, Repair};
 use crate::media::Images;
-use crate::runtime::{CompactionOutcome, Guest, Passed, TurnError, Verdict};
+use crate::runtime::{CompactionOutcome, Conversation, Guest, Passage, Passed, TurnError, Verdict};
 
 /// A request as it goes out.
 #[derive(Debug)]
@@ -41,28 +42,61 @@ impl Desk {
         guest: &Guest,
     ) -> Result<Sent, TurnError> {
         let passed = heard.passage.shape(guest).await?;
-        let images = heard.passage.look(|conversation| conversation.images().clone()).await;
         let applied = passed.shaped.compactions.iter().any(|it| it.verdict == Verdict::Applied);
-        let mut state = heard.thread.state();
-        state.is_compacted |= applied;
         let Passed { shaped, budget_tokens } = &passed;
         let (view, lawful) = (&shaped.view, &shaped.lawful);
-        let truth = Truth {
-            engine: shaped.engine.clone(),
-            tokens: Some(lawful.tokens),
-            before_tokens: Some(state.outline.said_tokens()),
-            compaction: compaction(&shaped.compactions, heard.client_compacts),
-            session: heard.session.clone(),
+        let (truth, is_as_it_came) = {
+            let mut state = heard.thread.state();
+            state.is_compacted |= applied;
+            let truth = Truth {
+                engine: shaped.engine.clone(),
+                tokens: Some(lawful.tokens),
+                before_tokens: Some(state.outline.said_tokens()),
+                compaction: compaction(&shaped.compactions, heard.client_compacts),
+                session: heard.session.clone(),
+            };
+            (truth, !state.is_compacted && is_untouched(lawful, view, &state.outline))
         };
-        if !state.is_compacted && is_untouched(lawful, view, &state.outline) {
+        if is_as_it_came {
             let body = came.bytes.clone();
             return Ok(Sent { body, truth, tokens: lawful.tokens });
         }
+        let surroundings = self.surroundings(&heard.thread, &heard.passage, came.speech).await;
+        let state = heard.thread.state();
         let lawful = with_last_answer(lawful, view, *budget_tokens, &self.config.law);
-        let body = written(came, &state.outline, &lawful, view, &images);
+        let body = written(came, &state.outline, &lawful, view, &surroundings);
         let truth = Truth { tokens: Some(lawful.tokens), ..truth };
         Ok(Sent { body: body.into(), truth, tokens: lawful.tokens })
     }
+
+    /// What a body is written with.
+    pub(super) async fn surroundings(
+        &self,
+        thread: &Thread,
+        passage: &Passage,
+        speech: &dyn Speech,
+    ) -> Surroundings {
+        let refused = self.refused_thinking(passage.session_id());
+        let binds = speech.binds_thinking();
+        let look = |conversation: &Conversation| Surroundings {
+            images: conversation.images().clone(),
+            compacted: binds
+                .then(|| compacted(conversation.session(), &thread.state().outline))
+                .flatten(),
+            refused,
+        };
+        passage.look(look).await
+    }
+}
+
+/// What a body is written with, beside its words.
+#[derive(Debug)]
+pub(super) struct Surroundings {
+    images: Images,
+    /// The unit behind which the conversation was compacted last.
+    compacted: Option<usize>,
+    /// How many units there were when their thinking was refused.
+    refused: usize,
 }
 
 /// The body that a lawful plan makes of the one that came.
@@ -71,10 +105,20 @@ pub(super) fn written(
     outline: &Outline,
     lawful: &Lawful,
     view: &Transcript,
-    images: &Images,
+    surroundings: &Surroundings,
 ) -> Vec<u8> {
-    let items: Vec<Item<'_>> = lawful.items(view).into_iter().map(as_written).collect();
-    rendered(came, outline, &items, images)
+    let Surroundings { images, compacted, refused } = surroundings;
+    let items = lawful.items(view);
+    let thinking = match came.speech.binds_thinking() {
+        true => {
+            let told = Told { outline, view, compacted: *compacted, refused: *refused };
+            Thinking::of(told, &items)
+        }
+        false => Thinking::default(),
+    };
+    let items: Vec<Item<'_>> = items.into_iter().map(as_written).collect();
+    let body = rendered(came, outline, &items, images, &thinking);
+    if thinking.is_off { came.speech.asking_no_thinking(body) } else { body }
 }
 
 /// The body with these items in the place of those that came.
@@ -83,8 +127,11 @@ pub(super) fn rendered(
     outline: &Outline,
     items: &[Item<'_>],
     images: &Images,
+    thinking: &Thinking,
 ) -> Vec<u8> {
-    let written = Written { json: came.json, body: came.body, units: outline.units() };
+    let Came { json, body, .. } = came;
+    let without_thinking = &thinking.without;
+    let written = Written { json, body, units: outline.units(), without_thinking };
     let place = |entry: &Entry<'_>| -> Option<Place> { outline.place(entry.id()) };
     let message = |raw: &str| serde_json::from_str(&images.bring_back(raw)).ok();
     render(came.speech, written, items, &place, &message)

@@ -154,6 +154,7 @@ fn the_document_names_all_that_is_counted() {
     metrics.heard(&compaction(Verdict::Applied), 0);
     metrics.headed("openai-completions", 200, Duration::ZERO);
     metrics.used("openai-completions", &Usage::default());
+    metrics.unshaped("openai-completions");
     metrics.ended("openai-completions", Duration::ZERO, false);
     let text = metrics.text();
     let families = text.lines().filter_map(|line| line.strip_prefix("# TYPE "));

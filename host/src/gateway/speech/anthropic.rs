@@ -1,5 +1,7 @@
 //! Anthropic's messages, as clients write them.
 
+mod thinking;
+
 use std::borrow::Cow;
 use std::collections::HashMap;
 
@@ -105,6 +107,22 @@ impl Speech for AnthropicSpeech {
             "type": "tool_result", "tool_use_id": call_id, "content": text, "is_error": true,
         });
         json!({ "role": "user", "content": [result] })
+    }
+
+    fn binds_thinking(&self) -> bool {
+        true
+    }
+
+    fn without_thinking(&self, mut item: Value) -> Option<Value> {
+        let Some(Value::Array(blocks)) = item.get_mut("content") else { return Some(item) };
+        let before = blocks.len();
+        blocks.retain(|block| !is_thinking(block));
+        let is_gone = blocks.is_empty() && before > 0;
+        (!is_gone).then_some(item)
+    }
+
+    fn asking_no_thinking(&self, body: Vec<u8>) -> Vec<u8> {
+        thinking::turned_off(&body).unwrap_or(body)
     }
 
     /// Roles take turns, and all results of an answer stand in one message.

@@ -26,6 +26,8 @@ pub struct Written<'a> {
     pub body: &'a Body<'a>,
     /// The items of each unit, in order and without gaps, and how many entries they are.
     pub units: &'a [(Range<usize>, usize)],
+    /// The units whose thinking is left out.
+    pub without_thinking: &'a [Range<usize>],
 }
 
 /// The bytes of the request that the projection makes of the one that was written.
@@ -67,6 +69,10 @@ pub fn render(
 impl Written<'_> {
     fn entries(&self, unit: usize) -> usize {
         self.units.get(unit).map_or(0, |(_, entries)| *entries)
+    }
+
+    fn lacks_thinking(&self, unit: usize) -> bool {
+        self.without_thinking.iter().any(|units| units.contains(&unit))
     }
 
     fn items(&self, unit: usize) -> &[&str] {
@@ -141,12 +147,34 @@ impl Parts<'_> {
         let Some(run) = run else { return };
         self.pass_until(run.unit);
         self.next = self.next.max(run.unit + 1);
-        if run.fates.iter().all(|fate| *fate == Fate::Keep) {
+        let lacks_thinking = self.written.lacks_thinking(run.unit);
+        let items = match run.fates.iter().all(|fate| *fate == Fate::Keep) {
+            true => lacks_thinking.then(|| self.unthought(run.unit)).flatten(),
+            false => Some(self.speech.change(self.written.items(run.unit), &run.fates)),
+        };
+        let Some(items) = items else {
             self.parts.push(Part::Unit(run.unit));
             return;
+        };
+        let speech = self.speech;
+        let left = items.into_iter().filter_map(|item| match lacks_thinking {
+            true => speech.without_thinking(item),
+            false => Some(item),
+        });
+        self.parts.extend(left.map(Part::New));
+    }
+
+    /// A unit whose thinking is left out; `None` where it has none.
+    fn unthought(&self, unit: usize) -> Option<Vec<Value>> {
+        let items = self.written.items(unit);
+        if !items.iter().any(|item| item.contains("thinking")) {
+            return None;
         }
-        let items = self.speech.change(self.written.items(run.unit), &run.fates);
-        self.parts.extend(items.into_iter().map(Part::New));
+        let read = |item: &&str| serde_json::from_str::<Value>(item).ok();
+        let values: Vec<Value> = items.iter().map(read).collect::<Option<_>>()?;
+        let has_any =
+            |value: &Value| self.speech.without_thinking(value.clone()).as_ref() != Some(value);
+        values.iter().any(has_any).then_some(values)
     }
 
     /// Units without entries are no engine's business: they stay where they are.

@@ -95,6 +95,7 @@ pub(super) const MALFORMED: &[Rows] = &[(
         "without its required following item",
         r"thinking.{0,160}(?:signature|cannot be modified|must remain as they were)",
         r"signature.{0,80}thinking",
+        r"expected .?thinking.? or .?redacted_thinking",
         "roles must alternate",
     ],
 )];

@@ -202,6 +202,10 @@ const OTHERS: &[(&str, Reason)] = &[
     ),
     ("messages.1: Invalid `signature` in `thinking` block", Reason::MalformedHistory),
     ("thinking blocks must remain as they were in the original response", Reason::MalformedHistory),
+    (
+        "messages.1.content.0.type: Expected `thinking` or `redacted_thinking`, but found `tool_use`.",
+        Reason::MalformedHistory,
+    ),
     // The rest.
     ("Incorrect API key provided: sk-...", Reason::Auth),
     ("API key 无效", Reason::Auth),

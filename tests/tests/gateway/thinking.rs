@@ -1,0 +1,178 @@
+//! Models that bind their thinking to all that was said before it: a compaction leaves none behind that they
+//! would refuse, and what they refuse all the same is asked again without any.
+
+use ctxhost_tests::rules::Wire;
+use ctxhost_tests::scripted::{Answered, Model, ScriptedServer, Seen, Step, Steps};
+use serde_json::{Value, json};
+
+use crate::overflow::key;
+use crate::stage::{Gate, client};
+
+const WINDOW: u64 = 20_000;
+
+/// A client whose model thinks, with one tool.
+struct Thinker {
+    messages: Vec<Value>,
+    client: reqwest::Client,
+}
+
+impl Thinker {
+    fn new() -> Thinker {
+        Thinker { messages: Vec::new(), client: client() }
+    }
+
+    fn say(&mut self, words: String) {
+        self.messages.push(json!({ "role": "user", "content": words }));
+    }
+
+    /// The results of the calls of the last answer; whether there were any.
+    fn use_tools(&mut self, text: &str) -> bool {
+        let Some(answer) = self.messages.last() else { return false };
+        let calls = answer["content"].as_array().into_iter().flatten();
+        let calls = calls.filter(|block| block["type"] == "tool_use");
+        let results: Vec<Value> = calls
+            .map(
+                |call| json!({ "type": "tool_result", "tool_use_id": call["id"], "content": text }),
+            )
+            .collect();
+        let has_any = !results.is_empty();
+        if has_any {
+            self.messages.push(json!({ "role": "user", "content": results }));
+        }
+        has_any
+    }
+
+    /// Asks, and takes in the answer, which must be one.
+    async fn ask(&mut self, gate: &Gate) {
+        let schema = json!({ "type": "object", "properties": { "path": { "type": "string" } } });
+        let body = json!({
+            "model": "m",
+            "max_tokens": 3_000,
+            "thinking": { "type": "enabled", "budget_tokens": 1_024 },
+            "tools": [{ "name": "read", "description": "Reads a file.", "input_schema": schema }],
+            "messages": self.messages,
+        });
+        let (name, value) = key(Wire::Anthropic);
+        let request = self.client.post(gate.at("/v1/messages")).header(name, value);
+        let request = request.header("anthropic-version", "2023-06-01");
+        let request = request.header("content-type", "application/json").body(body.to_string());
+        let answer = request.send().await.unwrap();
+        let (status, text) = (answer.status(), answer.text().await.unwrap());
+        assert_eq!(status, 200, "after {} messages: {text}", self.messages.len());
+        let answer: Value = serde_json::from_str(&text).unwrap();
+        self.messages.push(json!({ "role": "assistant", "content": answer["content"] }));
+    }
+
+    /// A whole turn: as many rounds of tools as the model likes.
+    async fn turn(&mut self, gate: &Gate, words: String, file: &str) {
+        self.say(words);
+        self.ask(gate).await;
+        while self.use_tools(file) {
+            self.ask(gate).await;
+        }
+    }
+}
+
+fn server(answers: Vec<Vec<Step>>) -> ScriptedServer {
+    let model = Model { binds_thinking: true, ..Model::new(WINDOW) };
+    ScriptedServer::start(Wire::Anthropic, model).script(Steps::new(answers))
+}
+
+fn believed(window: u64) -> String {
+    format!("[models.m]\nwindow_tokens = {window}\n")
+}
+
+fn think(n: usize) -> Step {
+    Step::think(format!("Let me see, {n}."))
+}
+
+/// The answers of turns with so many rounds.
+fn round(n: usize, rounds: usize) -> Vec<Step> {
+    match n % rounds == rounds - 1 {
+        true => vec![think(n), Step::say(format!("Done, {n}."))],
+        false => vec![think(n), Step::call("read", json!({ "path": format!("{n}.rs") }))],
+    }
+}
+
+fn thoughts(seen: &Seen) -> usize {
+    seen.body["messages"].to_string().matches("\"type\":\"thinking\"").count()
+}
+
+fn was_refused(seen: &Seen) -> bool {
+    seen.answered == Answered::Malformed
+}
+
+#[tokio::test]
+async fn between_turns_a_compaction_takes_its_thinking_along() {
+    // Both ways to a compaction: before the request is sent, and because it was refused as too large.
+    for window in [WINDOW, 10 * WINDOW] {
+        let answer = |n| vec![think(n), Step::say(format!("Noted, {n}."))];
+        let server = server((0..60).map(answer).collect());
+        let mut gate = Gate::before(&server.url(), &believed(window)).await;
+        let mut thinker = Thinker::new();
+        for turn in 0..40 {
+            let words = "The parser reads the ledger again. ".repeat(100);
+            thinker.turn(&gate, format!("Turn {turn}. {words}"), "").await;
+            if turn == 25 {
+                gate.end.cancel();
+                let Gate { task, state, .. } = gate;
+                task.await.unwrap();
+                gate = Gate::again(&server.url(), &believed(window), state).await;
+            }
+        }
+        let seen = server.requests();
+        assert_eq!(server.broken(), [], "{window}: no thinking was sent that is refused");
+        let shortest = seen.iter().skip(10).map(thoughts).min().unwrap();
+        let longest = seen.iter().map(thoughts).max().unwrap();
+        assert!(shortest == 0 && longest > 5, "{window}: {shortest} to {longest}");
+        // What was said since a compaction keeps its thinking for good.
+        let kept = seen.windows(2).filter(|two| thoughts(&two[1]) == thoughts(&two[0]) + 1).count();
+        assert!(kept * 2 > seen.len(), "{window}: {kept} of {}", seen.len());
+    }
+}
+
+#[tokio::test]
+async fn in_the_middle_of_a_turn_it_is_asked_once_more_without() {
+    let server = server((0..120).map(|n| round(n, 6)).collect());
+    let gate = Gate::before(&server.url(), &believed(WINDOW)).await;
+    let mut thinker = Thinker::new();
+    let file = "let value = compute(17);\n".repeat(250);
+    for turn in 0..8 {
+        thinker.turn(&gate, format!("Look at part {turn}."), &file).await;
+    }
+    let seen = server.requests();
+    let refused = seen.iter().filter(|it| was_refused(it)).count();
+    assert!(refused > 0, "a compaction fell into a turn");
+    assert!(refused * 4 < seen.len(), "{refused} of {}", seen.len());
+    assert_mended(&seen);
+    let shaped = seen.iter().filter(|it| thoughts(it) > 0 && !was_refused(it)).count();
+    assert!(shaped * 3 > seen.len(), "{shaped} of {} had thinking", seen.len());
+}
+
+/// Whatever is refused is refused for its thinking, and taken without at once.
+fn assert_mended(seen: &[Seen]) {
+    for two in seen.windows(2).filter(|two| was_refused(&two[0])) {
+        assert!(two[0].broken.iter().all(|it| it.rule == "A-21"), "{:?}", two[0].broken);
+        assert!(matches!(two[1].answered, Answered::Answer { .. }), "{:?}", two[1]);
+        assert_eq!(thoughts(&two[1]), 0);
+    }
+}
+
+#[tokio::test]
+async fn an_engine_that_changes_each_request_is_taken_all_the_same() {
+    for engine in ["window", "mask", "mask+legacy"] {
+        let server = server((0..120).map(|n| round(n, 3)).collect());
+        let engines: Vec<&str> = engine.split('+').collect();
+        let slot = format!("[plugins.slots]\ncontext_engine = {engines:?}\n");
+        let gate = Gate::before(&server.url(), &format!("{slot}{}", believed(WINDOW))).await;
+        let mut thinker = Thinker::new();
+        let file = "let value = compute(17);\n".repeat(100);
+        for turn in 0..16 {
+            thinker.turn(&gate, format!("Look at part {turn}."), &file).await;
+        }
+        let seen = server.requests();
+        assert_mended(&seen);
+        let refused = seen.iter().filter(|it| was_refused(it)).count();
+        assert!(refused * 3 < seen.len(), "{engine}: {refused} of {}", seen.len());
+    }
+}
