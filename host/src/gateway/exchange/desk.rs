@@ -1,19 +1,22 @@
 //! What an exchange has at hand: the runtime, the conversations, and what it has measured before.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use ctxhost_engine_api::ErrorKind;
 use ctxhost_engine_api::transcript::tokens;
 use futures_util::FutureExt;
 
 use super::sealed::Seal;
 use super::settings::ExchangeSettings;
 use crate::config::Config;
+use crate::engine::SlotError;
 use crate::gateway::originals::Originals;
 use crate::gateway::speech::Body;
 use crate::gateway::thread::{Asked, Digest, Threads, secret};
-use crate::runtime::{Runtime, SessionId};
+use crate::runtime::model_name::ModelName;
+use crate::runtime::{Runtime, RuntimeError, SessionId, TurnError};
 
 /// Where conversations are kept, below the state folder.
 const FOLDER: &str = "gateway/sessions";
@@ -35,6 +38,8 @@ pub(super) struct Desk {
     sizes: Mutex<HashMap<Digest, u64>>,
     /// What first items say, by the names of their bytes.
     firsts: Mutex<HashMap<Digest, Digest>>,
+    /// Models whose windows are too small for the engine to work in, of which was told.
+    small: Mutex<HashSet<ModelName>>,
 }
 
 impl Desk {
@@ -55,6 +60,7 @@ impl Desk {
             seal: Seal::of(&state.join("gateway")),
             sizes: Mutex::default(),
             firsts: Mutex::default(),
+            small: Mutex::default(),
         }
     }
 
@@ -88,6 +94,25 @@ impl Desk {
             remembered(&self.sizes, name, || tokens::estimate(part))
         };
         body.prompt.iter().map(size).sum()
+    }
+
+    /// Tells, once for each model, that an engine works in no window of its size: nothing else would show
+    /// that its conversations are not kept inside it.
+    pub(super) fn note_small_window(&self, error: &TurnError, model: &ModelName) {
+        let TurnError::Shape(RuntimeError::Slot(SlotError::Answer { error })) = error else {
+            return;
+        };
+        if error.kind != ErrorKind::WindowTooSmall {
+            return;
+        }
+        let mut told = self.small.lock().unwrap_or_else(PoisonError::into_inner);
+        if told.insert(model.clone()) {
+            tracing::error!(
+                %model, engine = self.runtime.engine(), %error,
+                "requests for this model go on without the engine; a lower \
+                 plugins.entries.legacy.config.window.block_tokens or another engine keeps them inside its window"
+            );
+        }
     }
 
     /// Lets go of conversations that nobody goes on with.

@@ -133,7 +133,8 @@ impl Desk {
         body: &Body<'_>,
         heard: &Heard,
     ) -> (Guest, Window) {
-        let (provider, model) = (incoming.door.provider(), incoming.door.model(body));
+        let (provider, model) = (&*incoming.provider, incoming.door.model(body));
+        let model = windows::name(&model, &incoming.headers);
         let window = windows::window(&self.runtime, &self.config, provider, &model);
         let most = (window.tokens as f64 * self.settings.reserve_max_share) as u64;
         let is_mid_turn = heard.passage.look(|it| !ends_with_person(&it.view())).await;
@@ -161,6 +162,7 @@ impl Desk {
             }
             error => {
                 tracing::warn!(%error, session = heard.session, "a request is passed on without the engine");
+                self.note_small_window(&error, &journey.guest.model);
                 let truth = Truth {
                     engine: "none".into(),
                     compaction: "failed",
@@ -257,6 +259,7 @@ impl Desk {
             }
             Err(error) => {
                 tracing::warn!(%error, session = heard.session, "a request stays too large");
+                self.note_small_window(&error, &journey.guest.model);
                 let tokens = journey.sent_tokens;
                 refused(journey, heard.session.clone(), tokens, Some(failure))
             }
@@ -282,14 +285,6 @@ impl Desk {
                 passage.answered(&journey.guest, journey.sent_tokens, &usage).await;
             }
         });
-    }
-
-    /// The window of a model whose provider nobody names.
-    pub(super) fn window_of_name(&self, model: &str) -> Option<u64> {
-        let of = |provider| windows::window(&self.runtime, &self.config, provider, model);
-        let certain =
-            ["anthropic", "openai", "google"].map(of).into_iter().filter(|it| it.is_certain);
-        certain.map(|window| window.tokens).min().or_else(|| windows::known(model))
     }
 }
 
