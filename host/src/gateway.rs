@@ -9,6 +9,7 @@
 mod access;
 mod beginning;
 mod complaint;
+mod cors;
 pub mod dashboard;
 mod door;
 mod error;
@@ -21,7 +22,9 @@ mod models;
 mod neutral;
 mod options;
 mod originals;
+mod proxy;
 mod route;
+mod secret;
 mod server;
 pub mod speech;
 mod tap;

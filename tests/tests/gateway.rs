@@ -33,6 +33,8 @@ mod neutral;
 mod overflow;
 #[path = "gateway/overtaken.rs"]
 mod overtaken;
+#[path = "gateway/proxies.rs"]
+mod proxies;
 #[path = "gateway/run.rs"]
 mod run;
 #[path = "gateway/stage.rs"]

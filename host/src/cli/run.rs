@@ -19,7 +19,7 @@ use super::render::phrase::{counted, grouped};
 use super::setup;
 use crate::config::Config;
 use crate::gateway::metrics::Sums;
-use crate::gateway::{Gateway, GatewayOptions};
+use crate::gateway::{Gateway, GatewayError, GatewayOptions};
 
 /// Where nobody else is told of it: a free port of this machine.
 const FREE_PORT: &str = "127.0.0.1:0";
@@ -71,11 +71,14 @@ impl Run {
         output: &mut Output,
     ) -> Result<ExitCode, Failure> {
         let listen = self.listen.clone().unwrap_or_else(|| FREE_PORT.to_owned());
-        let upstreams = upstreams(&Named::in_env(variable));
-        let options = GatewayOptions::of(config, state.to_owned());
+        let upstreams = upstreams(&Named::of(&self.command, variable));
+        let mut options = GatewayOptions::of(config, state.to_owned());
+        // A certificate is for clients elsewhere; the agent knows nothing of it.
+        let gateway = &mut options.config.gateway;
+        (gateway.tls_cert, gateway.tls_key) = (None, None);
         // The agent knows no token of ours, and others than this machine are never let in.
         let options = GatewayOptions { listen: Some(listen), upstreams, token: None, ..options };
-        let gateway = Gateway::bind(options).await?;
+        let gateway = Gateway::bind(options).await.map_err(in_words_for_one)?;
         let (url, watch) = (gateway.url(), gateway.watch().clone());
         let runtime = gateway.runtime().clone();
         let stop = CancellationToken::new();
@@ -94,6 +97,17 @@ impl Run {
             Ok(status) => child::code(status),
             Err(error) => child::code_without(&error),
         })
+    }
+}
+
+/// What protects a gateway from other machines is told to `ctxhost serve`.
+fn in_words_for_one(error: GatewayError) -> Failure {
+    match error {
+        GatewayError::Exposed { address, .. } => Failure::caller(format!(
+            "{address} can be reached from other machines, and this gateway is for one agent on this one; \
+             give --listen an address such as 127.0.0.1:8787, or use `ctxhost serve`"
+        )),
+        other => other.into(),
     }
 }
 

@@ -61,12 +61,17 @@ impl Access {
             });
         };
         match request.headers().get(ORIGIN) {
-            Some(origin) if !self.is_welcome(origin, &called) => Err(Denied {
+            Some(origin) if !self.is_own_page(origin, &called) && !self.is_named(origin) => Err(Denied {
                 status: StatusCode::FORBIDDEN,
                 message: "pages of that origin may not ask here; add it to gateway.origins if they should".into(),
             }),
             _ => Ok(()),
         }
+    }
+
+    /// The page that asks, where it is one of those that are named.
+    pub(super) fn named_page(&self, headers: &HeaderMap) -> Option<HeaderValue> {
+        headers.get(ORIGIN).filter(|origin| self.is_named(origin)).cloned()
     }
 
     /// Whether the token was shown, where there is one.
@@ -135,10 +140,14 @@ impl Access {
         }
     }
 
-    fn is_welcome(&self, origin: &HeaderValue, called: &str) -> bool {
+    fn is_own_page(&self, origin: &HeaderValue, called: &str) -> bool {
         let Ok(origin) = origin.to_str().map(str::to_ascii_lowercase) else { return false };
-        let own = origin.split_once("://").map(|(_, authority)| authority) == Some(called);
-        own || self.origins.contains(&origin)
+        origin.split_once("://").map(|(_, authority)| authority) == Some(called)
+    }
+
+    fn is_named(&self, origin: &HeaderValue) -> bool {
+        let origin = origin.to_str().map(str::to_ascii_lowercase);
+        origin.is_ok_and(|origin| self.origins.contains(&origin))
     }
 }
 

@@ -36,6 +36,10 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; i
 const REFUSED: &str = "This dashboard opens with the link that ctxhost printed when it started, once. \
      Start ctxhost again for another one.\n";
 
+/// Put on requests that came over TLS: a cookie that is given there goes over nothing else.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct OverTls;
+
 /// Everything below [`PATH`].
 pub(super) fn routes(board: Arc<Board>, pass: Arc<Pass>) -> Router {
     let state = |State(board): State<Arc<Board>>| async move { Json(board.all()) };
@@ -51,11 +55,12 @@ pub(super) fn routes(board: Arc<Board>, pass: Arc<Pass>) -> Router {
 
 /// Lets a browser in that has the token or was let in before.
 async fn admit(pass: Arc<Pass>, request: Request, next: Next) -> Response {
+    let is_secure = request.extensions().get::<OverTls>().is_some();
     let mut response = if is_known(&pass, request.headers()) {
         next.run(request).await
     } else {
         match token(request.uri().query()).and_then(|token| pass.admit(token)) {
-            Some(cookie) => welcome(&cookie),
+            Some(cookie) => welcome(&cookie, is_secure),
             None => (StatusCode::UNAUTHORIZED, REFUSED).into_response(),
         }
     };
@@ -68,8 +73,10 @@ async fn admit(pass: Arc<Pass>, request: Request, next: Next) -> Response {
 }
 
 /// To the page without the token in its address, with a cookie instead.
-fn welcome(cookie: &str) -> Response {
-    let cookie = format!("{}={cookie}; Path={PATH}; HttpOnly; SameSite=Strict", pass::COOKIE_NAME);
+fn welcome(cookie: &str, is_secure: bool) -> Response {
+    let secure = if is_secure { "; Secure" } else { "" };
+    let name = pass::COOKIE_NAME;
+    let cookie = format!("{name}={cookie}; Path={PATH}; HttpOnly; SameSite=Strict{secure}");
     // `SameSite=Strict` cookies are not sent along with a redirect that another site began, and a link
     // in a terminal is none.
     (StatusCode::SEE_OTHER, [(LOCATION, PATH), (SET_COOKIE, cookie.as_str())]).into_response()

@@ -41,6 +41,7 @@ use crate::runtime::Runtime;
 pub use afterwards::Afterwards;
 pub use compressing::{Compressed, Uncompressed, Wish};
 pub use settings::ExchangeSettings;
+pub use windows::Window;
 
 /// Which door a request came through.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -74,6 +75,8 @@ pub enum Door {
 pub struct Incoming {
     /// Which door it came through.
     pub door: Door,
+    /// Whose models are asked, as the config names them: windows are looked up by it.
+    pub provider: Arc<str>,
     /// Its headers, the client's own ones.
     pub headers: HeaderMap,
     /// Its body, whole.
@@ -232,11 +235,14 @@ impl Exchange {
         self.desk.as_ref().map_or(Ok(None), |desk| desk.originals.find(hash))
     }
 
-    /// The window of a model, in provider tokens: as configured, as learned from a refusal, or as known by
-    /// its name. `None` for a model that nobody knows.
-    pub fn window(&self, model: &str) -> Option<u64> {
-        let known = || windows::known(model);
-        self.desk.as_ref().map_or_else(known, |desk| desk.window_of_name(model))
+    /// The window of a provider's model: as configured, as learned from a refusal, or as known by its name.
+    /// `None` for a model that nobody knows.
+    pub fn window(&self, provider: &str, model: &str) -> Option<Window> {
+        let known = || Some(Window { tokens: windows::known(model)?, is_certain: false });
+        match &self.desk {
+            Some(desk) => windows::told(&desk.runtime, &desk.config, provider, model),
+            None => known(),
+        }
     }
 }
 

@@ -9,7 +9,8 @@ use axum::http::{HeaderValue, Method, Response};
 use serde_json::{Map, Value, json};
 use tokio::sync::OwnedSemaphorePermit;
 
-use super::house::{House, Window};
+use super::exchange::Window;
+use super::house::House;
 use super::limits;
 use super::tap::Passing;
 use super::traffic;
@@ -60,13 +61,19 @@ pub(super) async fn answer(
         let trouble = super::upstream::Trouble::Unreachable("its list broke off".into());
         return traffic::unreachable(dialect, upstream, &trouble);
     };
-    let window = |model: &str| house.window_of(&upstream.name, model);
+    let window = |model: &str| window_of(house, dialect, model);
     let told = with_windows(dialect, &list, &window);
     if told.is_some() {
         parts.headers.remove(CONTENT_LENGTH);
         parts.headers.remove(ETAG);
     }
     traffic::response_of(parts.status, parts.headers, told.unwrap_or(list))
+}
+
+/// The window that a request for the model is shaped for.
+fn window_of(house: &House, dialect: DialectName, model: &str) -> Option<Window> {
+    let upstream = house.upstreams.choose(dialect, Some(model))?;
+    house.exchange.window(&upstream.name, model)
 }
 
 /// The list with windows; `None` where nothing is to be put in, so that its bytes stay.
@@ -113,13 +120,13 @@ fn fields(dialect: DialectName) -> &'static [&'static str] {
 
 /// The models of the config; `None` where it names none, or not the one that is asked for.
 fn own_list(house: &House, dialect: DialectName, envelope: &Envelope) -> Option<Response<Body>> {
-    let windows = &house.windows;
+    let models = &house.models;
     let path = envelope.uri.path();
     let asked = path.split_once("/models/").map(|(_, name)| name).filter(|name| !name.is_empty());
-    let names = windows.keys().map(|name| name.rsplit_once('/').map_or(name.as_str(), |it| it.1));
+    let names = models.keys().map(|name| name.rsplit_once('/').map_or(name.as_str(), |it| it.1));
     let entries = names.filter(|name| asked.is_none_or(|asked| asked == *name)).map(|name| {
         let mut entry = entry(dialect, name);
-        put(dialect, &mut entry, &|model| house.window_of("", model));
+        put(dialect, &mut entry, &|model| window_of(house, dialect, model));
         entry
     });
     let mut entries: Vec<Value> = entries.collect();

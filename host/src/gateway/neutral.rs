@@ -20,7 +20,7 @@ use super::headers::unsealed_with_ours;
 use super::house::House;
 use super::limits;
 use super::originals::{is_hash, narrowed};
-use super::traffic;
+use super::{route, traffic};
 use crate::provider::DialectName;
 
 /// Whose form errors have here.
@@ -55,8 +55,10 @@ async fn compress(State(house): State<Arc<House>>, request: Request) -> Response
     if house.settings.pass_through || is_bypassed(&envelope.headers) {
         return as_they_came(&wanted);
     }
-    let incoming =
-        Incoming { door: Door::ChatCompletions, headers: envelope.headers, body: body.clone() };
+    let door = Door::ChatCompletions;
+    let upstream = route::upstream(&house.upstreams, &door, &body);
+    let provider = upstream.map_or_else(|| door.provider().into(), |it| it.name.clone());
+    let incoming = Incoming { door, provider, headers: envelope.headers, body: body.clone() };
     match house.exchange.compress(&incoming, wish).await {
         Ok(Some(compressed)) => smaller(&compressed).unwrap_or_else(|| as_they_came(&wanted)),
         Ok(None) => as_they_came(&wanted),

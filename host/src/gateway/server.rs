@@ -6,11 +6,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use axum::Router;
 use axum::extract::{Request, State};
 use axum::http::{Response, StatusCode};
 use axum::middleware::{self, Next};
 use axum::routing::get;
+use axum::{Extension, Router};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
@@ -23,6 +23,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::access::{Access, Denied};
 use super::complaint::complaint;
+use super::cors;
+use super::dashboard::OverTls;
 use super::door::dialect_of;
 use super::error::GatewayError;
 use super::exchange::Exchange;
@@ -81,7 +83,7 @@ impl Gateway {
             upstreams,
             places: Arc::new(Semaphore::new(settings.max_requests)),
             is_closing: AtomicBool::new(false),
-            windows: options.config.models.clone(),
+            models: options.config.models.clone(),
             settings,
             watch,
         });
@@ -91,7 +93,11 @@ impl Gateway {
             true => (options.routes, options.open_routes.merge(counts)),
             false => (options.routes.merge(counts), options.open_routes),
         };
-        let routes = routes(&house, guarded, open.merge(house.watch.dashboard()));
+        let dashboard = match acceptor.is_some() {
+            true => house.watch.dashboard().layer(Extension(OverTls)),
+            false => house.watch.dashboard(),
+        };
+        let routes = routes(&house, guarded, open.merge(dashboard));
         Ok(Gateway { listener, address, acceptor, house, runtime, routes })
     }
 
@@ -263,9 +269,13 @@ async fn look_at_caller(
         let status = StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE;
         return sent_away(&request, Denied { status, message });
     }
-    match house.access.check_caller(&request) {
-        Ok(()) => next.run(request).await,
-        Err(denied) => sent_away(&request, denied),
+    if let Err(denied) = house.access.check_caller(&request) {
+        return sent_away(&request, denied);
+    }
+    match house.access.named_page(request.headers()) {
+        None => next.run(request).await,
+        Some(page) if cors::is_preflight(&request) => cors::permission(request.headers(), page),
+        Some(page) => cors::readable(next.run(request).await, page),
     }
 }
 

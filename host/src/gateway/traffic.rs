@@ -100,11 +100,11 @@ async fn through(
         Ok(body) => body,
         Err(unread) => return not_read(house, dialect, unread),
     };
-    let model = house.upstreams.go_by_model().then(|| route::model_of(&door, &body)).flatten();
-    let Some(upstream) = house.upstreams.choose(dialect, model.as_deref()) else {
+    let Some(upstream) = route::upstream(&house.upstreams, &door, &body) else {
         return nobody(dialect);
     };
-    let incoming = Incoming { door, headers: envelope.headers.clone(), body };
+    let (provider, headers) = (upstream.name.clone(), envelope.headers.clone());
+    let incoming = Incoming { door, provider, headers, body };
     prepare(&mut envelope.headers);
     let mut taken = house.exchange.take(&incoming).await;
     let mut way = Way { house, door: incoming.door, upstream, envelope, place: Some(place) };

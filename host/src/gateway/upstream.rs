@@ -1,11 +1,12 @@
 //! Who is asked: upstreams by dialect and by model, and how a request is sent to one of them.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
-use axum::http::header::{AUTHORIZATION, HOST};
+use axum::http::header::{AUTHORIZATION, HOST, PROXY_AUTHORIZATION};
 use axum::http::uri::{PathAndQuery, Scheme};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, Uri};
 use globset::{Glob, GlobMatcher};
@@ -13,10 +14,12 @@ use hyper::body::Incoming;
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::client::proxy::matcher::Intercept;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use secrecy::{ExposeSecret as _, SecretString};
 
 use super::error::GatewayError;
+use super::proxy::{Dialer, proxy_for, shown_to};
 use super::tls;
 use crate::config::{Config, is_address};
 use crate::provider::failure::Classifier;
@@ -33,7 +36,7 @@ const KEY_HEADERS: [&str; 3] = ["authorization", "x-api-key", "x-goog-api-key"];
 #[derive(Debug)]
 pub(super) struct Upstream {
     /// The provider's name, for its habits and its windows.
-    pub(super) name: String,
+    pub(super) name: Arc<str>,
     /// How long an answer may stand still.
     pub(super) idle: Duration,
     /// What its refusals mean.
@@ -47,7 +50,9 @@ pub(super) struct Upstream {
     key: Option<Key>,
     headers: HeaderMap,
     first_byte: Duration,
-    client: Client<HttpsConnector<HttpConnector>, Body>,
+    /// What the proxy wants to see with every request.
+    shown_to_proxy: Option<HeaderValue>,
+    client: Client<HttpsConnector<Dialer>, Body>,
 }
 
 /// What is sent, but for the body.
@@ -102,7 +107,7 @@ impl Upstreams {
             by_dialect.push((dialect, upstream));
         }
         let mut by_model = Vec::new();
-        for (pattern, of) in &config.gateway.models {
+        for (pattern, of) in most_specific_first(&config.gateway.models) {
             let unusable = |error: globset::Error| GatewayError::Upstream {
                 upstream: pattern.clone(),
                 problem: error.to_string(),
@@ -131,6 +136,18 @@ impl Upstreams {
         let chosen = by_model.map(|(_, upstream)| upstream);
         chosen.or_else(|| by_dialect().map(|(_, upstream)| upstream)).cloned()
     }
+}
+
+/// Patterns with more of their own letters go before those with fewer, and a name before a pattern.
+fn most_specific_first(models: &BTreeMap<String, String>) -> Vec<(&String, &String)> {
+    let is_wild = |letter: &char| matches!(letter, '*' | '?' | '[' | ']' | '{' | '}');
+    let rank = |pattern: &str| {
+        let wild = pattern.chars().filter(is_wild).count();
+        (Reverse(pattern.chars().count() - wild), wild)
+    };
+    let mut all: Vec<_> = models.iter().collect();
+    all.sort_by_key(|(pattern, _)| rank(pattern));
+    all
 }
 
 /// What is written for a dialect. Both of OpenAI's have one owner, so one entry counts for the other.
@@ -177,11 +194,9 @@ impl Upstream {
         if authority.as_str().contains('@') {
             return Err(bad("a password in an address; name a variable with api_key_env".into()));
         }
-        if settings.proxy.as_deref().is_some_and(|proxy| proxy != "none") {
-            tracing::warn!(upstream = name, "the gateway asks without a proxy");
-        }
+        let proxy = proxy_for(&base, settings.proxy.as_deref()).map_err(bad)?;
         Ok(Upstream {
-            name: name.to_owned(),
+            name: name.into(),
             idle: Duration::from_millis(settings.idle_timeout_ms),
             classifier: Classifier::shared(&settings.phrases())?,
             dialect: settings.dialect,
@@ -191,7 +206,8 @@ impl Upstream {
             key: own_key(name, &settings)?,
             headers: own_headers(&settings).map_err(bad)?,
             first_byte: Duration::from_millis(settings.first_byte_timeout_ms),
-            client: client(&settings, trusted),
+            shown_to_proxy: shown_to(proxy.as_ref(), &base),
+            client: client(&settings, &base, proxy.as_ref(), trusted),
         })
     }
 
@@ -216,6 +232,9 @@ impl Upstream {
             show_key(self.dialect, &key, headers);
         }
         headers.extend(self.headers.iter().map(|(name, value)| (name.clone(), value.clone())));
+        if let Some(shown) = &self.shown_to_proxy {
+            headers.insert(PROXY_AUTHORIZATION, shown.clone());
+        }
         match tokio::time::timeout(self.first_byte, self.client.request(request)).await {
             Ok(Ok(response)) => Ok(response),
             Ok(Err(error)) => Err(Trouble::Unreachable(causes(&error))),
@@ -305,8 +324,10 @@ fn show_key(dialect: DialectName, key: &SecretString, headers: &mut HeaderMap) {
 
 fn client(
     settings: &ProviderSettings,
+    base: &Uri,
+    proxy: Option<&Intercept>,
     trusted: &rustls::ClientConfig,
-) -> Client<HttpsConnector<HttpConnector>, Body> {
+) -> Client<HttpsConnector<Dialer>, Body> {
     let mut http = HttpConnector::new();
     http.enforce_http(false);
     http.set_nodelay(true);
@@ -315,7 +336,7 @@ fn client(
         .with_tls_config(trusted.clone())
         .https_or_http()
         .enable_all_versions()
-        .wrap_connector(http);
+        .wrap_connector(Dialer::new(http, base, proxy, trusted));
     Client::builder(TokioExecutor::new())
         .pool_timer(TokioTimer::new())
         .pool_idle_timeout(IDLE_CONNECTION)

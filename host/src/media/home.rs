@@ -24,9 +24,15 @@ impl MediaHome {
         self.state.as_deref()
     }
 
-    /// Where the sessions are that share a store.
+    /// Where the sessions are that share a store: a folder for each folder that somebody worked in.
     pub fn sessions(&self) -> Option<PathBuf> {
         Some(self.state()?.join("sessions"))
+    }
+
+    /// Everywhere that sessions are kept: those of this machine's agents, and those of a gateway's clients.
+    pub fn all_sessions(&self) -> Vec<PathBuf> {
+        let of_clients = self.state().map(|state| state.join("gateway").join("sessions"));
+        self.sessions().into_iter().chain(of_clients).collect()
     }
 
     /// The store that they share.

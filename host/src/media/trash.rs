@@ -40,9 +40,10 @@ pub(super) fn old_sessions(
     home: &MediaHome,
     before: SystemTime,
 ) -> Result<Vec<OldSession>, MediaError> {
-    let Some(root) = home.sessions() else { return Ok(Vec::new()) };
     let mut old = Vec::new();
-    for folder in paths_in(&root)? {
+    let roots = home.all_sessions();
+    let folders = roots.iter().map(|root| paths_in(root)).collect::<Result<Vec<_>, _>>()?.concat();
+    for folder in folders {
         let there = if folder.is_dir() { paths_in(&folder)? } else { Vec::new() };
         for path in there.iter().filter(|path| is_session(path)) {
             let beside: Vec<_> = there.iter().filter(|it| belongs_to(it, path)).cloned().collect();
@@ -85,8 +86,7 @@ impl OldSession {
         now: SystemTime,
     ) -> Result<bool, MediaError> {
         let file = File::open(&self.path).map_err(disk_error("open", &self.path))?;
-        let root = home.sessions().unwrap_or_default();
-        let (Ok(()), Ok(name)) = (file.try_lock(), self.path.strip_prefix(root)) else {
+        let (Ok(()), Some(name)) = (file.try_lock(), name_below(home, &self.path)) else {
             return Ok(false);
         };
         let place = trash.join(date_of(now)).join(name.parent().unwrap_or(Path::new("")));
@@ -98,6 +98,13 @@ impl OldSession {
         }
         Ok(true)
     }
+}
+
+/// The path of a session in the trash: that below the folder of all sessions, or below the state folder for
+/// those of a gateway's clients.
+fn name_below<'a>(home: &MediaHome, session: &'a Path) -> Option<&'a Path> {
+    let own = home.sessions().and_then(|root| session.strip_prefix(root).ok());
+    own.or_else(|| session.strip_prefix(home.state()?).ok())
 }
 
 /// A name that nothing in the trash has: what was moved there before stays.

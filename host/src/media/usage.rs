@@ -44,9 +44,23 @@ impl Usage {
     ///
     /// [`MediaError::Disk`].
     pub fn below(folder: &Path, home: &MediaHome) -> Result<Usage, MediaError> {
+        Usage::of(&[folder.to_owned()], home)
+    }
+
+    /// What all sessions of a home take, those of a gateway's clients among them.
+    ///
+    /// # Errors
+    ///
+    /// [`MediaError::Disk`].
+    pub fn of_all(home: &MediaHome) -> Result<Usage, MediaError> {
+        Usage::of(&home.all_sessions(), home)
+    }
+
+    fn of(folders: &[PathBuf], home: &MediaHome) -> Result<Usage, MediaError> {
         let mut shelf = Shelf::default();
         let mut usage = Usage::default();
-        for (path, own_bytes) in sessions_in(folder)? {
+        let sessions = folders.iter().map(|folder| sessions_in(folder));
+        for (path, own_bytes) in sessions.collect::<Result<Vec<_>, _>>()?.into_iter().flatten() {
             let places: Vec<BlobFolder> = home.of_session(&path).places().cloned().collect();
             shelf.look_into(places.iter())?;
             let named = named_in(&path, |handle| shelf.find(&places, handle).is_some())?;
@@ -60,7 +74,7 @@ impl Usage {
             usage.stored_bytes += own_bytes;
             usage.sessions.push(SessionUsage { path, logical_bytes, stored_bytes });
         }
-        if home.sessions().is_some_and(|root| root == folder) {
+        if home.sessions().is_some_and(|root| folders.contains(&root)) {
             shelf.look_into(home.shared().iter())?;
         }
         usage.stored_bytes += shelf.taken_bytes();

@@ -213,7 +213,8 @@ impl Client {
     /// The next request.
     pub(crate) fn request(&self) -> Incoming {
         let (door, headers) = (self.door(), self.headers.clone());
-        Incoming { door, headers, body: Bytes::from(self.body()) }
+        let provider = door.provider().into();
+        Incoming { door, provider, headers, body: Bytes::from(self.body()) }
     }
 }
 

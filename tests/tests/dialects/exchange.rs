@@ -4,7 +4,7 @@ use std::path::Path;
 
 use axum::body::Bytes;
 use ctxhost::config::Config;
-use ctxhost::gateway::exchange::{Answer, Door, Exchange, Forward, Incoming, Taken};
+use ctxhost::gateway::exchange::{Answer, Door, Exchange, Forward, Incoming, Taken, Window};
 use ctxhost::provider::{ProviderError, Reason};
 use ctxhost::runtime::{Runtime, RuntimeBuilder};
 use ctxhost_engine_api::transcript::tokens;
@@ -231,7 +231,8 @@ async fn an_upstream_with_a_smaller_window_is_believed() {
         let size = tokens::estimate(text(&smaller.body));
         assert!(size <= WINDOW_TOKENS - MAX_OUTPUT_TOKENS, "{wire:?}: {size}");
         assert_eq!(smaller.truth.compaction, "applied", "{wire:?}");
-        assert_eq!(gateway.exchange.window(client.model()), Some(WINDOW_TOKENS));
+        let window = gateway.exchange.window(client.door().provider(), client.model());
+        assert_eq!(window, Some(Window { tokens: WINDOW_TOKENS, is_certain: true }));
         // Nobody has to be told twice.
         client.answer("Much.");
         client.say("And then?");

@@ -1,9 +1,14 @@
 //! Who may ask, over the socket; and that a token or a key reaches nobody it is not for.
 
+use std::path::{Path, PathBuf};
+
 use axum::body::Body;
 use axum::http::Response;
+use ctxhost::config::Config;
+use ctxhost::gateway::{Gateway, GatewayOptions};
 use secrecy::SecretString;
 use serde_json::Value;
+use tokio_util::sync::CancellationToken;
 
 use crate::stage::{Gate, Seen, Upstream, body_for, client, plain};
 
@@ -85,6 +90,36 @@ async fn models_may_have_upstreams_of_their_own() {
 }
 
 #[tokio::test]
+async fn the_most_specific_pattern_counts() {
+    let names = ["*", "gpt-5*", "gpt-5-mini*", "gpt-5-mini-?", "gpt-5-mini-x"];
+    let mut upstreams = Vec::new();
+    for _ in names {
+        upstreams.push(Upstream::start(fine).await);
+    }
+    let lines = names.iter().zip(&upstreams);
+    let lines = lines.map(|(name, upstream)| format!("{name:?} = {:?}\n", upstream.url));
+    let config = format!("[gateway.models]\n{}", lines.collect::<String>());
+    let gate = Gate::before("", &config).await;
+    for (asked, expected) in [
+        ("qwen3", 0),
+        ("gpt-5", 1),
+        ("gpt-5-mini", 2),
+        ("gpt-5-mini-2025", 2),
+        ("gpt-5-mini-y", 3),
+        ("gpt-5-mini-x", 4),
+    ] {
+        let before: Vec<_> = upstreams.iter().map(Upstream::count).collect();
+        let body = format!("{{\"messages\":[],\"model\":{asked:?}}}");
+        let answer = client().post(gate.at("/v1/chat/completions")).body(body).send().await;
+        assert_eq!(answer.unwrap().status(), 200);
+        let after = upstreams.iter().map(Upstream::count);
+        let heard: Vec<_> = after.zip(before).map(|(after, before)| after - before).collect();
+        let who = heard.iter().position(|new| *new > 0).map(|at| names[at]);
+        assert_eq!(who, Some(names[expected]), "{asked}: {heard:?}");
+    }
+}
+
+#[tokio::test]
 async fn strange_names_and_strange_pages_are_sent_away() {
     let upstream = Upstream::start(fine).await;
     let gate = Gate::before(&upstream.url, "gateway.origins = [\"https://app.example\"]").await;
@@ -103,13 +138,43 @@ async fn strange_names_and_strange_pages_are_sent_away() {
 }
 
 #[tokio::test]
+async fn the_dashboards_cookie_stays_on_tls_where_it_was_given_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let files = certificate(folder.path());
+    for (tls, is_secure) in [(None, false), (Some(files), true)] {
+        let config = Config::default();
+        let state = tempfile::tempdir().unwrap();
+        let listen = Some("127.0.0.1:0".to_owned());
+        let options = GatewayOptions::of(&config, state.path());
+        let options = GatewayOptions { listen, tls, token: None, follows: false, ..options };
+        let gateway = Gateway::bind(options).await.unwrap();
+        let link = format!("{}{}", gateway.url(), gateway.watch().link());
+        let end = CancellationToken::new();
+        let task = tokio::spawn(gateway.serve(end.clone()));
+        let client = reqwest::Client::builder().no_proxy().danger_accept_invalid_certs(true);
+        let client = client.redirect(reqwest::redirect::Policy::none()).build().unwrap();
+        let answer = client.get(link).send().await.unwrap();
+        let cookie = answer.headers()["set-cookie"].to_str().unwrap().to_owned();
+        assert_eq!(cookie.contains("; Secure"), is_secure, "{cookie}");
+        end.cancel();
+        task.await.unwrap();
+    }
+}
+
+/// A certificate of localhost and its key, as files.
+pub(crate) fn certificate(folder: &Path) -> (PathBuf, PathBuf) {
+    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    let (cert, key) = (folder.join("cert.pem"), folder.join("key.pem"));
+    std::fs::write(&cert, made.cert.pem()).unwrap();
+    std::fs::write(&key, made.signing_key.serialize_pem()).unwrap();
+    (cert, key)
+}
+
+#[tokio::test]
 async fn it_speaks_tls_and_both_versions_of_http() {
     let upstream = Upstream::start(fine).await;
     let folder = tempfile::tempdir().unwrap();
-    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
-    let (cert, key) = (folder.path().join("cert.pem"), folder.path().join("key.pem"));
-    std::fs::write(&cert, made.cert.pem()).unwrap();
-    std::fs::write(&key, made.signing_key.serialize_pem()).unwrap();
+    let (cert, key) = certificate(folder.path());
     let gate = Gate::open(&upstream.url, "", |mut options| {
         options.tls = Some((cert, key));
         options
@@ -130,4 +195,65 @@ async fn it_speaks_tls_and_both_versions_of_http() {
     assert!(client().get(gate.at("/healthz").replace("https", "http")).send().await.is_err());
     let client = trusting().build().unwrap();
     assert_eq!(client.get(gate.at("/healthz")).send().await.unwrap().status(), 200);
+}
+
+#[tokio::test]
+async fn a_page_that_is_named_may_ask_from_its_browser() {
+    let answers = |seen: &Seen| {
+        let mut answer = plain(200, "application/json", "{}");
+        assert_eq!(seen.method, "POST", "a preflight is no request");
+        for (name, value) in [
+            ("access-control-allow-origin", "*"),
+            ("access-control-allow-credentials", "true"),
+            ("request-id", "r1"),
+        ] {
+            answer.headers_mut().insert(name, value.parse().unwrap());
+        }
+        answer
+    };
+    let upstream = Upstream::start(answers).await;
+    let gate = with_token(&upstream, "gateway.origins = [\"https://app.example\"]").await;
+    let preflight = |origin: &'static str| {
+        client()
+            .request(reqwest::Method::OPTIONS, gate.at("/v1/messages"))
+            .header("origin", origin)
+            .header("access-control-request-method", "POST")
+            .header("access-control-request-headers", "content-type,x-api-key")
+            .header("access-control-request-private-network", "true")
+            .send()
+    };
+    let told = |answer: &reqwest::Response, name: &str| {
+        answer.headers().get(name).map(|value| value.to_str().unwrap().to_owned())
+    };
+    let welcome = preflight("https://app.example").await.unwrap();
+    assert_eq!(welcome.status(), 204);
+    let page = Some("https://app.example".to_owned());
+    assert_eq!(told(&welcome, "access-control-allow-origin"), page);
+    assert!(told(&welcome, "access-control-allow-methods").unwrap().contains("POST"));
+    let headers = told(&welcome, "access-control-allow-headers");
+    assert_eq!(headers.as_deref(), Some("content-type,x-api-key"));
+    assert_eq!(told(&welcome, "access-control-allow-private-network").as_deref(), Some("true"));
+    assert_eq!(told(&welcome, "access-control-allow-credentials"), None);
+    let stranger = preflight("https://evil.example").await.unwrap();
+    assert_eq!(stranger.status(), 403);
+    assert_eq!(told(&stranger, "access-control-allow-origin"), None);
+    assert_eq!(upstream.count(), 0);
+
+    // A page may read the answer, a refusal too, and the truth in its headers.
+    let ask = || client().post(gate.at("/v1/messages")).header("origin", "https://app.example");
+    let body = body_for("/v1/messages");
+    let refused = ask().body(body.clone()).send().await.unwrap();
+    assert_eq!(
+        (refused.status().as_u16(), told(&refused, "access-control-allow-origin")),
+        (401, page.clone())
+    );
+    let answer = ask().header("x-api-key", "the gateway's").body(body).send().await.unwrap();
+    assert_eq!(answer.status(), 200);
+    assert_eq!(told(&answer, "access-control-allow-origin"), page);
+    assert_eq!(told(&answer, "access-control-allow-credentials"), None);
+    assert_eq!(told(&answer, "vary").as_deref(), Some("origin"));
+    let exposed = told(&answer, "access-control-expose-headers").unwrap();
+    for name in ["x-ctxhost-engine", "request-id"] {
+        assert!(exposed.split(", ").any(|it| it == name), "{exposed}");
+    }
 }

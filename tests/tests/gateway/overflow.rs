@@ -10,14 +10,14 @@ use serde_json::{Value, json};
 use crate::stage::{Gate, Upstream, client, plain};
 
 /// What the upstream really has, and what the config believes.
-const TRUE_WINDOW: u64 = 20_000;
-const BELIEVED: &str =
+pub(crate) const TRUE_WINDOW: u64 = 20_000;
+pub(crate) const BELIEVED: &str =
     "[models.m]\nwindow_tokens = 200000\n[models.gemini-3-pro]\nwindow_tokens = 200000\n";
 
 pub(crate) const WIRES: [Wire; 4] =
     [Wire::Anthropic, Wire::OpenAiChat, Wire::Responses, Wire::Gemini];
 
-fn server(wire: Wire, overflow: OverflowForm) -> ScriptedServer {
+pub(crate) fn server(wire: Wire, overflow: OverflowForm) -> ScriptedServer {
     let model = Model { overflow, ..Model::new(TRUE_WINDOW) };
     ScriptedServer::start(wire, model).script(Steps::new([vec![Step::say("Here you are.")]]))
 }
@@ -73,7 +73,12 @@ pub(crate) fn key(wire: Wire) -> (&'static str, &'static str) {
     }
 }
 
-async fn ask(gate: &Gate, wire: Wire, body: &Value, is_stream: bool) -> reqwest::Response {
+pub(crate) async fn ask(
+    gate: &Gate,
+    wire: Wire,
+    body: &Value,
+    is_stream: bool,
+) -> reqwest::Response {
     let (name, value) = key(wire);
     let request = client().post(gate.at(path(wire, is_stream))).header(name, value);
     let request = request.header("anthropic-version", "2023-06-01");

@@ -17,6 +17,8 @@ use nix::unistd::Pid;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+use crate::access::certificate;
+
 /// The test below that is no test but the agent of others, and the variable that says how many turns it
 /// has.
 const AGENT: &str = "run::an_agent";
@@ -109,6 +111,33 @@ fn the_agent_is_told_where_the_gateway_is_and_its_exit_code_is_ours() {
 }
 
 #[test]
+fn a_certificate_of_the_config_is_for_others_and_the_agent_gets_plain_http() {
+    let place = Place::new();
+    let work = place.path("work");
+    let (cert, key) = certificate(&work);
+    let config = place.config(&format!("[gateway]\ntls_cert = {cert:?}\ntls_key = {key:?}\n"));
+    let output = place.run(&["--config", &config], &["env"]).output().unwrap();
+    let (code, environment, stderr) = said(&output);
+    assert_eq!(code, Some(0), "{stderr}");
+    let url = value(&environment, "ANTHROPIC_BASE_URL");
+    assert!(url.starts_with("http://127.0.0.1:"), "{url}");
+}
+
+#[test]
+fn an_address_that_others_reach_is_refused_in_words_that_help_here() {
+    let place = Place::new();
+    let mut command = ctxhost();
+    command.env("HOME", place.path("home")).env("CTXHOST_STATE_DIR", place.path("state"));
+    command.env("TMPDIR", place.path("tmp")).current_dir(place.path("work"));
+    let output = command.args(["run", "--listen", "0.0.0.0:0", "--", "true"]).output().unwrap();
+    let (code, _, stderr) = said(&output);
+    assert_ne!(code, Some(0), "{stderr}");
+    assert!(stderr.contains("ctxhost serve"), "{stderr}");
+    assert!(!stderr.contains("--i-know-this-is-exposed"), "{stderr}");
+    place.is_clean();
+}
+
+#[test]
 fn an_agent_that_cannot_be_started_is_said_to_be_as_shells_do() {
     let place = Place::new();
     let (code, _, stderr) = said(&place.run(&[], &["no-such-agent"]).output().unwrap());
@@ -164,6 +193,23 @@ fn an_address_of_the_environment_is_asked_and_requests_are_counted() {
     let receipt = stderr.lines().last().unwrap();
     assert!(receipt.starts_with("ctxhost: 3 requests, 0 compactions, "), "{stderr}");
     place.is_clean();
+}
+
+#[test]
+fn a_proxy_of_the_environment_is_asked_by_the_gateway_and_not_by_the_agent() {
+    let proxy = ScriptedServer::start(Wire::Anthropic, Model::new(200_000));
+    let place = Place::new();
+    let ask = |no_proxy: &str| {
+        let mut command = agent(&place, &[], 1);
+        command.env("ANTHROPIC_BASE_URL", "http://models.invalid").env("HTTP_PROXY", proxy.url());
+        said(&command.env("NO_PROXY", no_proxy).output().unwrap())
+    };
+    let (code, _, stderr) = ask("");
+    assert_eq!(code, Some(0), "{stderr}");
+    assert_eq!(proxy.requests().len(), 1);
+    let (code, _, stderr) = ask("models.invalid");
+    assert_ne!(code, Some(0), "nobody has that name: {stderr}");
+    assert_eq!(proxy.requests().len(), 1);
 }
 
 #[test]

@@ -38,8 +38,15 @@ const BY_FILE: &[(&str, &str)] = &[
     ("hermes", "model.base_url in its config.yaml"),
     ("pi", "baseUrl in models.json"),
     ("cline", "`cline auth --baseurl`"),
-    ("copilot", "COPILOT_PROVIDER_BASE_URL and COPILOT_PROVIDER_TYPE"),
 ];
+
+/// Where Copilot CLI is told of a provider that is not GitHub's own, and of which kind it is.
+const COPILOT_ADDRESS: &str = "COPILOT_PROVIDER_BASE_URL";
+const COPILOT_KIND: &str = "COPILOT_PROVIDER_TYPE";
+
+/// Behind an address that is not Anthropic's own, Claude Code takes 200,000 tokens for the window of every
+/// model, unless this says that the address is as good.
+const CLAUDE_LIKE_DIRECTLY: &str = "_CLAUDE_CODE_ASSUME_FIRST_PARTY_BASE_URL";
 
 /// A command with what it needs to find the gateway.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -69,6 +76,8 @@ pub(super) fn tell(
     match name.as_str() {
         "codex" => told.codex(address, env("OPENAI_API_KEY").is_some()),
         "opencode" => told.opencode(address, env("OPENCODE_CONFIG_CONTENT")),
+        "copilot" => told.copilot(address, copilot(env)),
+        "claude" => told.claude(env),
         name => told.by_file(name, address),
     }
     told
@@ -86,17 +95,43 @@ pub(super) struct Named {
 }
 
 impl Named {
-    /// What an environment names.
-    pub(super) fn in_env(env: impl Fn(&str) -> Option<String>) -> Named {
-        let first = |names: [&str; 2]| {
-            names.iter().find_map(|name| env(name)).filter(|address| !address.trim().is_empty())
+    /// What an environment names for a command.
+    pub(super) fn of(command: &[OsString], env: impl Fn(&str) -> Option<String>) -> Named {
+        let first = |names: &[&str]| names.iter().find_map(|name| filled(env(name)));
+        let named = Named {
+            anthropic: first(&["ANTHROPIC_BASE_URL", "ANTHROPIC_API_BASE"]),
+            openai: first(&["OPENAI_BASE_URL", "OPENAI_API_BASE"]),
+            gemini: first(&["GOOGLE_GEMINI_BASE_URL"]),
         };
-        Named {
-            anthropic: first(["ANTHROPIC_BASE_URL", "ANTHROPIC_API_BASE"]),
-            openai: first(["OPENAI_BASE_URL", "OPENAI_API_BASE"]),
-            gemini: first(["GOOGLE_GEMINI_BASE_URL", "GOOGLE_GEMINI_BASE_URL"]),
+        let is_copilot = program(command) == "copilot";
+        match is_copilot.then(|| copilot(env)).flatten() {
+            Some((Kind::Anthropic, address)) => Named { anthropic: Some(address), ..named },
+            Some((Kind::OpenAi, address)) => Named { openai: Some(address), ..named },
+            None => named,
         }
     }
+}
+
+/// What kind of provider Copilot CLI is told of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Anthropic,
+    OpenAi,
+}
+
+/// The provider that Copilot CLI is told of; `None` for none, and for one whose requests no door here
+/// takes.
+fn copilot(env: impl Fn(&str) -> Option<String>) -> Option<(Kind, String)> {
+    let kind = match filled(env(COPILOT_KIND)).as_deref() {
+        None | Some("openai") => Kind::OpenAi,
+        Some("anthropic") => Kind::Anthropic,
+        Some(_) => return None,
+    };
+    Some((kind, filled(env(COPILOT_ADDRESS))?))
+}
+
+fn filled(value: Option<String>) -> Option<String> {
+    value.filter(|value| !value.trim().is_empty())
 }
 
 impl Base {
@@ -141,6 +176,31 @@ impl Told {
             merge(&mut config, json!({ "provider": { name: { "options": { "baseURL": url } } } }));
         }
         self.variables.push(("OPENCODE_CONFIG_CONTENT".into(), config.to_string()));
+    }
+
+    /// Copilot CLI asks GitHub's own models, which no gateway can stand before, unless it is told of a
+    /// provider: then this is one.
+    fn copilot(&mut self, address: &str, provider: Option<(Kind, String)>) {
+        let Some((kind, _)) = provider else {
+            self.remark = Some(format!(
+                "copilot asks GitHub's own models, past this gateway; with {COPILOT_ADDRESS} and \
+                 {COPILOT_KIND} (openai or anthropic) set it asks a provider of yours, through it"
+            ));
+            return;
+        };
+        let base = if kind == Kind::Anthropic { Base::Root } else { Base::V1 };
+        self.variables.push((COPILOT_ADDRESS.to_owned(), base.of(address)));
+    }
+
+    /// Whether the address is as good as Anthropic's is for the person to say: who knows what stands
+    /// behind it.
+    fn claude(&mut self, env: impl Fn(&str) -> Option<String>) {
+        if env(CLAUDE_LIKE_DIRECTLY).is_none() && filled(env("ANTHROPIC_BASE_URL")).is_none() {
+            self.remark = Some(format!(
+                "behind a gateway claude takes 200,000 tokens for its window; \
+                 {CLAUDE_LIKE_DIRECTLY}=1 restores the one it has without (1M where your plan has it)"
+            ));
+        }
     }
 
     fn by_file(&mut self, name: &str, address: &str) {
@@ -199,8 +259,8 @@ mod tests {
 
     #[test]
     fn every_child_gets_the_variables_of_the_sdks() {
-        let told = told(&["/usr/bin/claude", "-p", "hello"], &[]);
-        assert_eq!(told.command, ["/usr/bin/claude", "-p", "hello"].map(OsString::from));
+        let told = told(&["/usr/bin/aider", "-p", "hello"], &[]);
+        assert_eq!(told.command, ["/usr/bin/aider", "-p", "hello"].map(OsString::from));
         assert_eq!(variable(&told, "ANTHROPIC_BASE_URL"), Some(ADDRESS));
         assert_eq!(variable(&told, "GOOGLE_GEMINI_BASE_URL"), Some(ADDRESS));
         assert_eq!(variable(&told, "OPENAI_BASE_URL"), Some("http://127.0.0.1:40123/v1"));
@@ -271,6 +331,42 @@ mod tests {
             _ => None,
         };
         let openai = Some("http://ollama:11434/v1".to_owned());
-        assert_eq!(Named::in_env(env), Named { openai, ..Named::default() });
+        assert_eq!(Named::of(&["x".into()], env), Named { openai, ..Named::default() });
+    }
+
+    #[test]
+    fn claude_is_told_of_the_variable_that_restores_its_window() {
+        let remark = |env: &[(&str, &str)]| told(&["claude"], env).remark;
+        let words = remark(&[]).unwrap();
+        assert!(words.contains("_CLAUDE_CODE_ASSUME_FIRST_PARTY_BASE_URL=1 restores"), "{words}");
+        assert_eq!(remark(&[("_CLAUDE_CODE_ASSUME_FIRST_PARTY_BASE_URL", "0")]), None);
+        assert_eq!(remark(&[("ANTHROPIC_BASE_URL", "http://vllm:8000")]), None);
+    }
+
+    #[test]
+    fn copilot_asks_its_own_provider_through_the_gateway() {
+        let check = |kind: Option<&str>, told_address: Option<&str>, named: Named| {
+            let address = ("COPILOT_PROVIDER_BASE_URL", "http://ollama:11434");
+            let kind = kind.map(|kind| ("COPILOT_PROVIDER_TYPE", kind));
+            let env: Vec<_> = [address].into_iter().chain(kind).collect();
+            let told = told(&["copilot"], &env);
+            assert_eq!(variable(&told, "COPILOT_PROVIDER_BASE_URL"), told_address, "{kind:?}");
+            assert_eq!(told.remark.is_some(), told_address.is_none(), "{kind:?}");
+            let find = |name: &str| {
+                env.iter().find(|(known, _)| *known == name).map(|(_, it)| (*it).to_owned())
+            };
+            assert_eq!(Named::of(&["copilot".into()], find), named, "{kind:?}");
+        };
+        let asked = Some("http://ollama:11434".to_owned());
+        let openai = Named { openai: asked.clone(), ..Named::default() };
+        let v1 = Some("http://127.0.0.1:40123/v1");
+        check(None, v1, openai.clone());
+        check(Some("openai"), v1, openai);
+        check(Some("anthropic"), Some(ADDRESS), Named { anthropic: asked, ..Named::default() });
+        check(Some("azure"), None, Named::default());
+        // Without a provider of its own it asks GitHub, and must go on doing so.
+        let alone = told(&["copilot"], &[]);
+        assert_eq!(variable(&alone, "COPILOT_PROVIDER_BASE_URL"), None);
+        assert!(alone.remark.unwrap().contains("GitHub's own models"));
     }
 }

@@ -1,6 +1,6 @@
 //! `ctxhost sessions du`: what sessions take on the disk.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use serde_json::{Value, json};
 
@@ -23,22 +23,26 @@ pub(in crate::cli) struct Du {
 impl Du {
     pub(super) fn run(self) -> Result<String, Failure> {
         let home = media_home();
-        let folder = self.folder.or_else(|| home.sessions()).unwrap_or_default();
-        let usage = Usage::below(&folder, &home)?;
+        let usage = match &self.folder {
+            Some(folder) => Usage::below(folder, &home)?,
+            None => Usage::of_all(&home)?,
+        };
+        let roots = self.folder.map_or_else(|| home.all_sessions(), |folder| vec![folder]);
         Ok(match self.json {
             true => format!("{:#}\n", to_json(&usage)),
-            false => to_text(&usage, &folder),
+            false => to_text(&usage, &roots),
         })
     }
 }
 
-fn to_text(usage: &Usage, folder: &Path) -> String {
+fn to_text(usage: &Usage, roots: &[PathBuf]) -> String {
     let mut text = String::new();
     if !usage.sessions.is_empty() {
         text.push_str("   logical     stored   dedup  session\n");
     }
     for session in &usage.sessions {
-        let name = session.path.strip_prefix(folder).unwrap_or(&session.path);
+        let names = roots.iter().filter_map(|root| session.path.strip_prefix(root).ok());
+        let name = names.into_iter().next().unwrap_or(&session.path);
         let (logical, stored) = (size(session.logical_bytes), size(session.stored_bytes));
         let dedup = times(session.dedup());
         text.push_str(&format!("{logical:>10} {stored:>10} {dedup:>7}  {}\n", name.display()));

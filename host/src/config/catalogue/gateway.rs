@@ -45,7 +45,7 @@ pub(super) const SETTINGS: &[Setting] = &[
         "gateway.models",
         "",
         Allowed::Upstreams,
-        "who is asked for models whose names fit a pattern, such as \"qwen*\"; goes before upstreams",
+        "who is asked for models whose names fit a pattern, such as \"qwen*\"; goes before upstreams, and of several that fit the one with the most letters of its own counts",
     ),
     setting(
         "gateway.pass_through",

@@ -119,7 +119,6 @@ impl Desk {
     ) -> Guest {
         let (mut guest, _) = self.guest(incoming, body, heard).await;
         let window = wish.window_tokens.map(NonZeroU64::get);
-        let window = window.or_else(|| self.window_of_name(&guest.model.id));
         if let Some(tokens) = window.filter(|tokens| *tokens != guest.window_tokens) {
             // What is learned of a model belongs to its own window.
             guest.model = ModelName::new("compress", format!("{}@{tokens}", guest.model.id));

@@ -1,9 +1,10 @@
 //! What an exchange has at hand: the runtime, the conversations, and what it has measured before.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use ctxhost_engine_api::ErrorKind;
 use ctxhost_engine_api::transcript::tokens;
 use futures_util::FutureExt;
 
@@ -16,6 +17,7 @@ use crate::engine::{OnEngineError, SlotError};
 use crate::gateway::originals::Originals;
 use crate::gateway::speech::Body;
 use crate::gateway::thread::{Asked, Digest, Threads, secret};
+use crate::runtime::model_name::ModelName;
 use crate::runtime::{Runtime, RuntimeError, SessionId, TurnError};
 
 /// Where conversations are kept, below the state folder.
@@ -40,6 +42,8 @@ pub(super) struct Desk {
     firsts: Mutex<HashMap<Digest, Digest>>,
     /// How many units of a session there were when the thinking in them was refused.
     refused_thinking: Mutex<HashMap<String, usize>>,
+    /// Models whose windows are too small for the engine to work in, of which was told.
+    small: Mutex<HashSet<ModelName>>,
 }
 
 impl Desk {
@@ -61,6 +65,7 @@ impl Desk {
             sizes: Mutex::default(),
             firsts: Mutex::default(),
             refused_thinking: Mutex::default(),
+            small: Mutex::default(),
         }
     }
 
@@ -131,6 +136,25 @@ impl Desk {
             ..Truth::default()
         };
         refusal::engine_failed(door, &error.to_string(), truth)
+    }
+
+    /// Tells, once for each model, that an engine works in no window of its size: nothing else would show
+    /// that its conversations are not kept inside it.
+    pub(super) fn note_small_window(&self, error: &TurnError, model: &ModelName) {
+        let TurnError::Shape(RuntimeError::Slot(SlotError::Answer { error })) = error else {
+            return;
+        };
+        if error.kind != ErrorKind::WindowTooSmall {
+            return;
+        }
+        let mut told = lock(&self.small);
+        if told.insert(model.clone()) {
+            tracing::error!(
+                %model, engine = self.runtime.engine(), %error,
+                "requests for this model go on without the engine; a lower \
+                 plugins.entries.legacy.config.window.block_tokens or another engine keeps them inside its window"
+            );
+        }
     }
 
     /// Lets go of conversations that nobody goes on with.

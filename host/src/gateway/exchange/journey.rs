@@ -144,7 +144,8 @@ impl Desk {
         body: &Body<'_>,
         heard: &Heard,
     ) -> (Guest, Window) {
-        let (provider, model) = (incoming.door.provider(), incoming.door.model(body));
+        let (provider, model) = (&*incoming.provider, incoming.door.model(body));
+        let model = windows::name(&model, &incoming.headers);
         let window = windows::window(&self.runtime, &self.config, provider, &model);
         let most = (window.tokens as f64 * self.settings.reserve_max_share) as u64;
         let is_mid_turn = heard.passage.look(|it| !ends_with_person(&it.view())).await;
@@ -175,6 +176,7 @@ impl Desk {
             }
             error => {
                 tracing::warn!(%error, session = heard.session, "a request is passed on without the engine");
+                self.note_small_window(&error, &journey.guest.model);
                 let truth = Truth {
                     engine: "none".into(),
                     compaction: "failed",
@@ -308,7 +310,10 @@ impl Desk {
                 let guest = journey.guest.clone();
                 Ok(forward(sent, journey).leaving(self.leave(heard, guest)))
             }
-            Err(error) => Err(Stuck { error, journey, session: heard.session.clone() }),
+            Err(error) => {
+                self.note_small_window(&error, &journey.guest.model);
+                Err(Stuck { error, journey, session: heard.session.clone() })
+            }
         })
     }
 
@@ -326,14 +331,6 @@ impl Desk {
                 passage.answered(&journey.guest, journey.sent_tokens, &usage).await;
             }
         });
-    }
-
-    /// The window of a model whose provider nobody names.
-    pub(super) fn window_of_name(&self, model: &str) -> Option<u64> {
-        let of = |provider| windows::window(&self.runtime, &self.config, provider, model);
-        let certain =
-            ["anthropic", "openai", "google"].map(of).into_iter().filter(|it| it.is_certain);
-        certain.map(|window| window.tokens).min().or_else(|| windows::known(model))
     }
 }
 

@@ -5,8 +5,6 @@
 //! `ctxhost-summary-1.<hmac>.<text>`, and becomes a message in the person's place before a model that
 //! knows nothing of it is asked.
 
-mod key;
-
 use std::borrow::Cow;
 use std::path::Path;
 
@@ -15,6 +13,7 @@ use memchr::memmem;
 use serde::Deserialize;
 use sha2::Sha256;
 
+use crate::gateway::secret::{SecretFile, bytes, fresh, hex};
 use crate::gateway::speech::{Body, ResponsesSpeech, Speech};
 use crate::session::compaction_summary;
 
@@ -24,9 +23,13 @@ const MARK: &str = "ctxhost-summary-1.";
 /// How a summary of ours is named to the model that reads it.
 const SOURCE: &str = "of ctxhost";
 
+/// Where the key stands.
+const KEY: SecretFile =
+    SecretFile { name: "compaction.key", action: "keep the key of compactions in" };
+
 /// What seals summaries, and knows its own again.
 pub(super) struct Seal {
-    key: [u8; key::BYTES],
+    key: [u8; 32],
 }
 
 impl std::fmt::Debug for Seal {
@@ -47,9 +50,9 @@ enum Found {
 impl Seal {
     /// The seal of a folder; made where there is none.
     pub(super) fn of(folder: &Path) -> Seal {
-        let key = key::of(folder).unwrap_or_else(|error| {
+        let key = KEY.read(folder).unwrap_or_else(|error| {
             tracing::error!(%error, "compactions for clients are forgotten when this process ends");
-            key::fresh()
+            fresh()
         });
         Seal { key }
     }
@@ -119,19 +122,6 @@ impl Seal {
         mac.update(text.as_bytes());
         Some(mac)
     }
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-/// The bytes of hex digits; `None` for anything else.
-fn bytes(hex: &str) -> Option<Vec<u8>> {
-    if !hex.len().is_multiple_of(2) || !hex.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-        return None;
-    }
-    let pairs = (0..hex.len()).step_by(2).map(|at| hex.get(at..at + 2));
-    pairs.map(|pair| u8::from_str_radix(pair?, 16).ok()).collect()
 }
 
 #[cfg(test)]

@@ -1,14 +1,12 @@
 //! Names of items: one of their bytes, and one of what they say, however it is written.
 
-use std::fs::{OpenOptions, read_to_string};
-use std::hash::{BuildHasher, RandomState};
-use std::io::Write;
 use std::path::Path;
 
 use serde_json::{Value, json};
 use xxhash_rust::xxh3::xxh3_128_with_seed;
 
-use crate::session::{SessionError, SessionFolder};
+use crate::gateway::secret::SecretFile;
+use crate::session::SessionError;
 
 /// 128 bits, seeded with a secret of this machine: who does not know it cannot make up a history that
 /// has the name of another one.
@@ -107,37 +105,17 @@ impl<'a> Asked<'a> {
     }
 }
 
-/// The name of the file that holds the secret.
-const SECRET: &str = "secret";
+/// Where the secret stands.
+const SECRET: SecretFile =
+    SecretFile { name: "secret", action: "keep the secret of the gateway in" };
 
 /// The secret that names below this folder are seeded with; made where there is none.
 ///
 /// # Errors
 ///
-/// Where the folder or the file cannot be made or read.
+/// Where the folder or the file cannot be made or read, or the file holds something else.
 pub fn secret(folder: &Path) -> Result<u64, SessionError> {
-    SessionFolder::at(folder).make()?;
-    let path = folder.join(SECRET);
-    let action = "keep the secret of the gateway in";
-    let failed = |source| SessionError::Io { action, path: path.clone(), source };
-    let read = || u64::from_str_radix(read_to_string(&path).unwrap_or_default().trim(), 16).ok();
-    if let Some(secret) = read() {
-        return Ok(secret);
-    }
-    // The keys of a hash map are drawn from the system.
-    let secret = RandomState::new().hash_one(0_u8);
-    let mut options = OpenOptions::new();
-    options.write(true).create_new(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    match options.open(&path) {
-        Ok(mut file) => {
-            file.write_all(format!("{secret:016x}\n").as_bytes()).map_err(failed)?;
-            Ok(secret)
-        }
-        // Another gateway was quicker; one that died in between leaves half of one.
-        Err(error) => read().ok_or_else(|| failed(error)),
-    }
+    SECRET.read(folder).map(u64::from_be_bytes)
 }
 
 #[cfg(test)]
@@ -185,16 +163,15 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_is_made_once_for_its_owner_alone() {
+    fn a_secret_is_one_for_all_and_as_it_was_written_before() {
         let folder = tempfile::tempdir().unwrap();
         let inner = folder.path().join("sessions");
-        let first = secret(&inner).unwrap();
-        assert_eq!(secret(&inner).unwrap(), first);
-        #[cfg(unix)]
-        {
-            use std::os::unix::fs::PermissionsExt;
-            let mode = |path: &Path| path.metadata().unwrap().permissions().mode() & 0o777;
-            assert_eq!((mode(&inner), mode(&inner.join(SECRET))), (0o700, 0o600));
-        }
+        let all: Vec<u64> = std::thread::scope(|scope| {
+            let readers: Vec<_> = (0..8).map(|_| scope.spawn(|| secret(&inner).unwrap())).collect();
+            readers.into_iter().map(|reader| reader.join().unwrap()).collect()
+        });
+        assert!(all.iter().all(|secret| *secret == all[0]), "{all:?}");
+        std::fs::write(inner.join("secret"), "00000000000004d2\n").unwrap();
+        assert_eq!(secret(&inner).unwrap(), 1_234);
     }
 }

@@ -153,6 +153,38 @@ fn old_sessions_go_to_the_trash_whole_and_are_gone_after_a_month() {
 }
 
 #[test]
+fn old_conversations_of_a_gateway_go_the_same_way() {
+    let state = State::new();
+    let folder = state.folder.path().join("gateway/sessions/00ff");
+    fs::create_dir_all(&folder).unwrap();
+    let [old, crc, new, open] =
+        ["old.jsonl", "old.jsonl.crc", "new.jsonl", "open.jsonl"].map(|name| {
+            let path = folder.join(name);
+            fs::write(&path, hash(b"bytes")).unwrap();
+            path
+        });
+    let secret = folder.with_file_name("secret");
+    fs::write(&secret, "1").unwrap();
+    let named = put_old(&state.shared(), b"bytes", DAY * 400);
+    for path in [&old, &crc, &open, &secret] {
+        age(path, DAY * 400);
+    }
+    let lock = File::open(&open).unwrap();
+    lock.lock().unwrap();
+    assert_eq!(Usage::of_all(&state.home).unwrap().sessions.len(), 3);
+    assert_eq!(Usage::of_all(&state.home).unwrap().unnamed, []);
+    let collection = Collection { sessions_older_than: Some(DAY * 365), ..state.collection() };
+    let garbage = swept(&collection);
+    assert_eq!(garbage.sessions.iter().map(|it| &it.path).collect::<Vec<_>>(), [&old]);
+    assert!(!old.exists() && !crc.exists());
+    assert!(new.exists() && open.exists() && secret.exists());
+    let day = fs::read_dir(state.folder.path().join("trash")).unwrap().next().unwrap().unwrap();
+    let there = day.path().join("gateway/sessions/00ff");
+    assert!(there.join("old.jsonl").is_file() && there.join("old.jsonl.crc").is_file());
+    assert_eq!(state.shared().handles("").unwrap(), [named]);
+}
+
+#[test]
 fn without_the_setting_no_session_moves() {
     let state = State::new();
     age(&state.write("old.jsonl", "1"), DAY * 4_000);
