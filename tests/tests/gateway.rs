@@ -27,6 +27,8 @@ mod models;
 mod neutral;
 #[path = "gateway/overflow.rs"]
 mod overflow;
+#[path = "gateway/raw.rs"]
+mod raw;
 #[path = "gateway/run.rs"]
 mod run;
 #[path = "gateway/stage.rs"]

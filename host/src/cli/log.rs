@@ -6,7 +6,7 @@ use opentelemetry::trace::TracerProvider as _;
 use opentelemetry_otlp::{SpanExporter, WithExportConfig as _};
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::trace::{Sampler, SdkTracerProvider};
-use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::filter::{FilterExt as _, LevelFilter, Targets, filter_fn};
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{EnvFilter, Layer as _, fmt};
@@ -27,7 +27,7 @@ pub(super) struct Traces {
 /// output stays data. Reports say themselves what went wrong on the way, so only what they cannot say
 /// is shown unasked.
 pub(super) fn start() {
-    with_traces(None);
+    with_traces(None, &TelemetrySettings::default());
 }
 
 /// Starts the log, and traces where the config says where they go.
@@ -36,17 +36,20 @@ pub(super) fn start() {
 pub(super) fn start_traced(settings: &TelemetrySettings) -> Result<Traces, Failure> {
     let provider =
         settings.otlp_endpoint.as_deref().map(|to| provider(to, settings)).transpose()?;
-    with_traces(provider.as_ref());
+    with_traces(provider.as_ref(), settings);
     Ok(Traces { provider })
 }
 
-fn with_traces(provider: Option<&SdkTracerProvider>) {
+fn with_traces(provider: Option<&SdkTracerProvider>, settings: &TelemetrySettings) {
     let filter = EnvFilter::try_from_env("CTXHOST_LOG").unwrap_or_else(|_| EnvFilter::new("error"));
     let lines = fmt::layer().with_writer(std::io::stderr).without_time().with_target(false);
     let spans = provider.map(|provider| {
         let layer = tracing_opentelemetry::layer().with_tracer(provider.tracer(SERVICE));
-        // Ours alone: libraries speak of addresses and headers.
-        layer.with_filter(Targets::new().with_target(SERVICE, LevelFilter::INFO))
+        // Ours alone: libraries speak of addresses and headers. What is told on the way may quote a
+        // conversation, engines' words above all, so that it goes only where words may.
+        let ours = Targets::new().with_target(SERVICE, LevelFilter::INFO);
+        let with_words = settings.log_content;
+        layer.with_filter(ours.and(filter_fn(move |it| it.is_span() || with_words)))
     });
     let log = tracing_subscriber::registry().with(lines.with_filter(filter)).with(spans);
     // A second start in one process is a test's; the first log stays.

@@ -57,6 +57,16 @@ pub struct GatewaySettings {
     /// The largest share of a window that an answer may hold free. Default 0.75: clients ask for the
     /// longest answer of the model, whatever its window.
     pub reserve_max_share: f64,
+    /// The smallest window that a refusal is believed, in provider tokens. Default 1,024: no model of an
+    /// agent has less.
+    pub learned_min_tokens: u64,
+    /// The same as a share of the window that is known, for all conversations at once. Default 0.0625: no
+    /// server gives a sixteenth of what its model has.
+    pub learned_min_share: f64,
+    /// Models of which such windows are kept. Default 1,024: more than anybody asks.
+    pub learned_models: usize,
+    /// The longest name of a model that an engine sees, in bytes. Default 256: names are kept.
+    pub model_name_max_bytes: usize,
     /// Conversations that stay in memory; older ones are read again from their files. Default 256.
     pub conversations: usize,
     /// How long one stays there that nobody goes on with, in milliseconds. Default 900,000: a quarter of
@@ -85,6 +95,10 @@ impl Default for GatewaySettings {
             drain_ms: 30_000,
             too_large_tries: 3,
             reserve_max_share: 0.75,
+            learned_min_tokens: 1_024,
+            learned_min_share: 0.0625,
+            learned_models: 1_024,
+            model_name_max_bytes: 256,
             conversations: 256,
             conversation_idle_ms: 900_000,
         }

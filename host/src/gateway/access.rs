@@ -4,7 +4,7 @@ use std::hint::black_box;
 use std::net::{IpAddr, SocketAddr};
 
 use axum::http::header::{HOST, ORIGIN};
-use axum::http::uri::Authority;
+use axum::http::uri::{Authority, PathAndQuery};
 use axum::http::{HeaderMap, HeaderValue, Request, StatusCode, Uri};
 use secrecy::{ExposeSecret as _, SecretString};
 use sha2::{Digest as _, Sha256};
@@ -24,6 +24,10 @@ pub(super) struct Access {
     hosts: Vec<String>,
     origins: Vec<String>,
 }
+
+/// The path has shown the token.
+#[derive(Clone, Copy, Debug)]
+struct Shown;
 
 /// Why somebody is sent away.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -69,13 +73,32 @@ impl Access {
         }
     }
 
+    /// A request without the token that its path begins with, where it does: then it was shown.
+    ///
+    /// For clients that are told an address and nothing else.
+    pub(super) fn take_from_path<B>(&self, request: &mut Request<B>) {
+        let uri = request.uri();
+        let path = uri.path().strip_prefix('/').unwrap_or_default();
+        let (word, rest) = path.split_once('/').unwrap_or((path, ""));
+        if !self.is_token_text(word.as_bytes()) {
+            return;
+        }
+        let query = uri.query().map(|query| format!("?{query}")).unwrap_or_default();
+        let mut parts = uri.clone().into_parts();
+        parts.path_and_query = PathAndQuery::try_from(format!("/{rest}{query}")).ok();
+        if let Ok(uri) = Uri::from_parts(parts) {
+            *request.uri_mut() = uri;
+            request.extensions_mut().insert(Shown);
+        }
+    }
+
     /// Whether the token was shown, where there is one.
     pub(super) fn check_token<B>(&self, request: &Request<B>) -> Result<(), Denied> {
         let headers = request.headers();
         let in_headers = SHOWN_IN.iter().filter_map(|name| headers.get(*name));
         let is_shown = in_headers.into_iter().any(|value| self.is_token(value))
             || key_in(request.uri()).is_some_and(|key| self.is_token_text(key.as_bytes()));
-        if self.token.is_none() || is_shown {
+        if self.token.is_none() || is_shown || request.extensions().get::<Shown>().is_some() {
             return Ok(());
         }
         Err(Denied {
@@ -243,6 +266,22 @@ mod tests {
         let uri = |text: &str| access.without_token(text.parse().unwrap()).to_string();
         assert_eq!(uri("/a?key=a%20token&b=c"), "/a?key=a%20token&b=c");
         assert_eq!(uri("/a?b=c&key=x"), "/a?b=c&key=x");
+    }
+
+    #[test]
+    fn the_token_may_be_the_first_part_of_the_path() {
+        let access = access(Some("token"));
+        let check = |path: &str| {
+            let mut request = Request::builder().uri(path).body(()).unwrap();
+            access.take_from_path(&mut request);
+            (request.uri().to_string(), access.check_token(&request).is_ok())
+        };
+        assert_eq!(check("/token/v1/messages?a=b"), ("/v1/messages?a=b".into(), true));
+        assert_eq!(check("http://x:1/token/v1"), ("http://x:1/v1".into(), true));
+        assert_eq!(check("/token"), ("/".into(), true));
+        for strange in ["/v1/token", "/tokens/v1", "/toke/v1", "/", "//token"] {
+            assert_eq!(check(strange), (strange.into(), false));
+        }
     }
 
     #[test]

@@ -15,6 +15,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use hyper_util::service::TowerToHyperService;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
@@ -28,6 +29,7 @@ use super::error::GatewayError;
 use super::exchange::Exchange;
 use super::house::House;
 use super::neutral;
+use super::opening::Opening;
 use super::options::{GatewayOptions, refuse_exposure};
 use super::traffic;
 use super::upstream::Upstreams;
@@ -74,6 +76,7 @@ impl Gateway {
         let unbound = |cause| GatewayError::Bind { address: wanted.to_string(), cause };
         let listener = listener.await.map_err(unbound)?;
         let address = listener.local_addr().map_err(unbound)?;
+        upstreams.refuse_itself(address)?;
         let token = options.token.as_ref();
         let house = Arc::new(House {
             access: Access::new(token, address, &settings.hosts, &settings.origins),
@@ -92,6 +95,7 @@ impl Gateway {
             false => (options.routes.merge(counts), options.open_routes),
         };
         let routes = routes(&house, guarded, open.merge(house.watch.dashboard()));
+        let routes = if options.token_in_path { behind_token(&house, routes) } else { routes };
         Ok(Gateway { listener, address, acceptor, house, runtime, routes })
     }
 
@@ -191,17 +195,10 @@ impl DoorKeeper {
     async fn let_in(&self, stream: TcpStream, watcher: Watcher) {
         // Small events shall arrive as they are sent; that they may not is no reason to refuse them.
         let _ = stream.set_nodelay(true);
-        let service = TowerToHyperService::new(self.routes.clone());
         let outcome = match &self.acceptor {
-            None => {
-                let connection = self.http.serve_connection(TokioIo::new(stream), service);
-                watcher.watch(connection.into_owned()).await
-            }
+            None => self.serve(stream, watcher).await,
             Some(acceptor) => match timeout(self.patience, acceptor.accept(stream)).await {
-                Ok(Ok(stream)) => {
-                    let connection = self.http.serve_connection(TokioIo::new(stream), service);
-                    watcher.watch(connection.into_owned()).await
-                }
+                Ok(Ok(stream)) => self.serve(stream, watcher).await,
                 Ok(Err(error)) => Err(error.into()),
                 Err(_) => Err("no handshake in time".into()),
             },
@@ -209,6 +206,17 @@ impl DoorKeeper {
         if let Err(error) = outcome {
             tracing::debug!(%error, "a connection ended early");
         }
+    }
+
+    async fn serve(
+        &self,
+        stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+        watcher: Watcher,
+    ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+        let service = TowerToHyperService::new(self.routes.clone());
+        let stream = TokioIo::new(Opening::new(stream, self.patience));
+        let connection = self.http.serve_connection(stream, service);
+        watcher.watch(connection.into_owned()).await
     }
 }
 
@@ -232,6 +240,17 @@ fn routes(house: &Arc<House>, guarded: Router, open: Router) -> Router {
         .merge(open)
         .fallback_service(guarded)
         .layer(middleware::from_fn_with_state(house.clone(), look_at_caller))
+}
+
+/// The same for clients whose paths begin with the token.
+fn behind_token(house: &Arc<House>, routes: Router) -> Router {
+    let take = |State(house): State<Arc<House>>, mut request: Request, next: Next| async move {
+        house.access.take_from_path(&mut request);
+        next.run(request).await
+    };
+    Router::new()
+        .fallback_service(routes)
+        .layer(middleware::from_fn_with_state(house.clone(), take))
 }
 
 async fn health(State(house): State<Arc<House>>) -> Response<axum::body::Body> {

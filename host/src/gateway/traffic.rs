@@ -19,7 +19,7 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use super::beginning::{self, Beginning};
 use super::complaint::complaint;
-use super::door::{dialect_of, door};
+use super::door::{dialect_of, door, owner_of};
 use super::exchange::{Answer, Door, Forward, Incoming, Taken, Ticket, Truth};
 use super::headers::{forget_connection, prepare, unsealed, unsealed_with_ours};
 use super::house::House;
@@ -74,8 +74,13 @@ async fn past(
     request: Request<Body>,
     place: OwnedSemaphorePermit,
 ) -> Response<Body> {
-    let (envelope, body) = unsealed(house, request);
+    let is_known = owner_of(request.uri(), request.headers()).is_some();
+    let (mut envelope, body) = unsealed(house, request);
     let Some(upstream) = house.upstreams.choose(dialect, None) else { return nobody(dialect) };
+    if !is_known && !house.upstreams.are_one() {
+        // It may be another company's.
+        envelope.forget_keys();
+    }
     if models::is_list(&envelope) {
         return models::answer(house, dialect, &upstream, &envelope, place).await;
     }

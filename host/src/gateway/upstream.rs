@@ -1,15 +1,16 @@
 //! Who is asked: upstreams by dialect and by model, and how a request is sent to one of them.
 
 use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
-use axum::http::header::{AUTHORIZATION, HOST};
-use axum::http::uri::{PathAndQuery, Scheme};
+use axum::http::header::{AUTHORIZATION, CONTENT_LENGTH, COOKIE, EXPECT, HOST};
+use axum::http::uri::{Authority, PathAndQuery, Scheme};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, Uri};
 use globset::{Glob, GlobMatcher};
-use hyper::body::Incoming;
+use hyper::body::{Body as _, Incoming};
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
@@ -86,6 +87,25 @@ const DIALECTS: [DialectName; 4] = [
     DialectName::GoogleGenerativeAi,
 ];
 
+impl Envelope {
+    /// Takes out whatever shows who the client is.
+    pub(super) fn forget_keys(&mut self) {
+        for name in KEY_HEADERS {
+            self.headers.remove(name);
+        }
+        self.headers.remove(COOKIE);
+        let query = without_key(self.uri.query().unwrap_or_default());
+        let path = self.uri.path();
+        let whole = if query.is_empty() { path.to_owned() } else { format!("{path}?{query}") };
+        self.uri = whole.parse().unwrap_or_default();
+    }
+}
+
+fn without_key(query: &str) -> String {
+    let kept = query.split('&').filter(|pair| !pair.starts_with("key="));
+    kept.collect::<Vec<_>>().join("&")
+}
+
 impl Upstreams {
     /// As the config says; what is in `named` goes before it.
     pub(super) fn of(
@@ -112,6 +132,28 @@ impl Upstreams {
             by_model.push((glob, open(DialectName::OpenAiCompletions, of)?));
         }
         Ok(Upstreams { by_model, by_dialect })
+    }
+
+    /// Whether one of them is asked in every dialect: then it is the one for every key.
+    pub(super) fn are_one(&self) -> bool {
+        let mut hosts =
+            self.by_dialect.iter().map(|(_, upstream)| (&upstream.scheme, &upstream.authority));
+        let first = hosts.next();
+        hosts.all(|host| Some(host) == first)
+    }
+
+    /// Refuses those that are the gateway itself, bound to this address: a request would go around until
+    /// every place is taken.
+    pub(super) fn refuse_itself(&self, bound: SocketAddr) -> Result<(), GatewayError> {
+        let by_model = self.by_model.iter().map(|(_, upstream)| upstream);
+        let mut all = by_model.chain(self.by_dialect.iter().map(|(_, upstream)| upstream));
+        match all.find(|upstream| upstream.is_at(bound)) {
+            None => Ok(()),
+            Some(upstream) => Err(GatewayError::Upstream {
+                upstream: upstream.authority.clone(),
+                problem: "it is the gateway itself, which would ask itself for ever".into(),
+            }),
+        }
     }
 
     /// Whether it matters which model is asked.
@@ -201,6 +243,7 @@ impl Upstream {
         envelope: &Envelope,
         body: Body,
     ) -> Result<Response<Incoming>, Trouble> {
+        let is_empty = body.is_end_stream();
         let mut request = Request::new(body);
         *request.method_mut() = envelope.method.clone();
         *request.headers_mut() = envelope.headers.clone();
@@ -212,15 +255,33 @@ impl Upstream {
         *request.uri_mut() = uri.ok_or_else(|| Trouble::Unreachable("no address".into()))?;
         let headers = request.headers_mut();
         headers.remove(HOST);
+        if is_empty && headers.contains_key(CONTENT_LENGTH) {
+            // Whoever waits for a body that does not come takes the next request for it.
+            headers.insert(CONTENT_LENGTH, HeaderValue::from_static("0"));
+            headers.remove(EXPECT);
+        }
         if let Some(key) = key {
             show_key(self.dialect, &key, headers);
         }
-        headers.extend(self.headers.iter().map(|(name, value)| (name.clone(), value.clone())));
+        for (name, value) in &self.headers {
+            headers.insert(name.clone(), value.clone());
+        }
         match tokio::time::timeout(self.first_byte, self.client.request(request)).await {
             Ok(Ok(response)) => Ok(response),
             Ok(Err(error)) => Err(Trouble::Unreachable(causes(&error))),
             Err(_) => Err(Trouble::TooSlow(self.first_byte.as_millis())),
         }
+    }
+
+    fn is_at(&self, bound: SocketAddr) -> bool {
+        let Ok(authority) = self.authority.parse::<Authority>() else { return false };
+        let usual_port = if self.scheme == Scheme::HTTPS { 443 } else { 80 };
+        let host = authority.host().trim_matches(['[', ']']);
+        let is_own = match host.parse::<IpAddr>() {
+            Ok(ip) => ip == bound.ip() || ip.is_loopback() || ip.is_unspecified(),
+            Err(_) => host.eq_ignore_ascii_case("localhost"),
+        };
+        is_own && authority.port_u16().unwrap_or(usual_port) == bound.port()
     }
 
     /// Its address, for people: host and port.
@@ -238,8 +299,7 @@ impl Upstream {
             .filter(|rest| rest.is_empty() || rest.starts_with('/'));
         let mut whole = format!("{}{}", self.prefix, shared.unwrap_or(path));
         let query = asked.query().unwrap_or_default();
-        let kept = query.split('&').filter(|pair| !without_key || !pair.starts_with("key="));
-        let query = kept.collect::<Vec<_>>().join("&");
+        let query = if without_key { self::without_key(query) } else { query.to_owned() };
         if !query.is_empty() {
             whole.push('?');
             whole.push_str(&query);

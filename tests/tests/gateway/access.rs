@@ -2,6 +2,8 @@
 
 use axum::body::Body;
 use axum::http::Response;
+use ctxhost::config::Config;
+use ctxhost::gateway::{Gateway, GatewayOptions};
 use secrecy::SecretString;
 use serde_json::Value;
 
@@ -82,6 +84,58 @@ async fn models_may_have_upstreams_of_their_own() {
     assert_eq!((usual.count(), other.count()), (0, 2));
     ask("/v1/chat/completions", body_for("/v1/chat/completions")).await.unwrap();
     assert_eq!((usual.count(), other.count()), (1, 2));
+}
+
+#[tokio::test]
+async fn a_key_goes_to_its_own_company_or_to_none() {
+    let [anthropic, openai, google] =
+        [Upstream::start(fine).await, Upstream::start(fine).await, Upstream::start(fine).await];
+    let config = format!(
+        "[gateway.upstreams]\nanthropic = {:?}\nopenai = {:?}\ngemini = {:?}\n",
+        anthropic.url, openai.url, google.url
+    );
+    let gate = Gate::before("", &config).await;
+    let ask = |path: &str, name: &'static str| {
+        client().get(gate.at(path)).header(name, "Bearer k").header("cookie", "c=k").send()
+    };
+    assert_eq!(ask("/v1/models", "x-api-key").await.unwrap().status(), 200);
+    assert_eq!(anthropic.last().header("x-api-key"), Some("Bearer k"));
+    assert_eq!(ask("/v1/files?key=x", "authorization").await.unwrap().status(), 200);
+    assert_eq!(openai.last().header("authorization"), Some("Bearer k"));
+    assert_eq!(
+        ask("/v1/projects/p/models/m:predict", "authorization").await.unwrap().status(),
+        200
+    );
+    assert_eq!(google.last().header("authorization"), Some("Bearer k"));
+    assert_eq!((anthropic.count(), openai.count(), google.count()), (1, 1, 1));
+    // Nobody knows whose path this is.
+    assert_eq!(ask("/api/v1/models?key=k&a=b", "authorization").await.unwrap().status(), 200);
+    let seen = openai.last();
+    assert_eq!(seen.uri, "/api/v1/models?a=b");
+    let leaks = seen.headers.values().any(|it| it.to_str().unwrap().contains('k'));
+    assert!(!leaks, "{:?}", seen.headers);
+    // One upstream for all is the company of every key.
+    let gate = Gate::before(&openai.url, "").await;
+    let ask = client().get(gate.at("/api/v1/models?key=k")).header("authorization", "Bearer k");
+    assert_eq!(ask.send().await.unwrap().status(), 200);
+    assert_eq!(openai.last().header("authorization"), Some("Bearer k"));
+    assert_eq!(openai.last().uri, "/api/v1/models?key=k");
+}
+
+#[tokio::test]
+async fn a_gateway_does_not_ask_itself() {
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = free.local_addr().unwrap().port();
+    drop(free);
+    for host in ["127.0.0.1", "localhost", "[::1]"] {
+        let state = tempfile::tempdir().unwrap();
+        let mut options = GatewayOptions::of(&Config::default(), state.path());
+        options.listen = Some(format!("127.0.0.1:{port}"));
+        options.upstreams.insert("openai".into(), format!("http://{host}:{port}/v1"));
+        let refused = Gateway::bind(options).await.map(|gateway| gateway.url());
+        let told = refused.unwrap_err().to_string();
+        assert!(told.contains("itself"), "{host}: {told}");
+    }
 }
 
 #[tokio::test]

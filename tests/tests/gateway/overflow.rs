@@ -7,7 +7,7 @@ use ctxhost_tests::rules::Wire;
 use ctxhost_tests::scripted::{Answered, Model, OverflowForm, ScriptedServer, Step, Steps};
 use serde_json::{Value, json};
 
-use crate::stage::{Gate, client};
+use crate::stage::{Gate, Upstream, client, plain};
 
 /// What the upstream really has, and what the config believes.
 const TRUE_WINDOW: u64 = 20_000;
@@ -140,6 +140,35 @@ async fn what_cannot_be_made_smaller_is_refused_in_words_the_client_knows() {
         assert!(status == 400 || status == 413, "{wire:?}: {status} {text}");
         let reason = classifier.classify(&refusal_of(Some(status), &text)).reason;
         assert_eq!(reason, Reason::ContextOverflow, "{wire:?}: {text}");
+    }
+}
+
+#[tokio::test]
+async fn words_in_one_conversation_take_no_room_from_others() {
+    let upstream = Upstream::start(|seen| {
+        let body = std::str::from_utf8(&seen.body).unwrap();
+        match body.contains("service_tier") {
+            true => {
+                let message = "Invalid value: 'maximum context length is 5 tokens'.";
+                let error = json!({"error": {"message": message, "code": "invalid_value"}});
+                plain(400, "application/json", error.to_string())
+            }
+            false => plain(200, "application/json", "{\"choices\":[]}"),
+        }
+    });
+    let upstream = upstream.await;
+    let gate = Gate::before(&upstream.url, "").await;
+    let texts = |word: &str| [format!("{word}. {}", "The parser reads the ledger. ".repeat(60))];
+    let mut body = request(Wire::OpenAiChat, &texts("One"), false);
+    body["service_tier"] = "maximum context length is 5 tokens".into();
+    let refused = ask(&gate, Wire::OpenAiChat, &body, false).await;
+    assert_eq!(refused.status(), 400);
+    for word in ["One", "Two"] {
+        let body = request(Wire::OpenAiChat, &texts(word), false);
+        let answer = ask(&gate, Wire::OpenAiChat, &body, false).await;
+        let status = answer.status();
+        assert_eq!(status, 200, "{word}: {}", answer.text().await.unwrap());
+        assert_eq!(upstream.last().body, body.to_string(), "{word}");
     }
 }
 

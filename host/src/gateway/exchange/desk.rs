@@ -115,9 +115,17 @@ fn remembered<T: Copy>(
     name: Digest,
     measure: impl FnOnce() -> T,
 ) -> T {
-    let mut known = known.lock().unwrap_or_else(PoisonError::into_inner);
+    let locked = || known.lock().unwrap_or_else(PoisonError::into_inner);
+    let before = locked().get(&name).copied();
+    if let Some(before) = before {
+        return before;
+    }
+    // It may take long, and nobody else shall wait for it.
+    let measured = measure();
+    let mut known = locked();
     if known.len() >= MAX_MEASURED {
         known.clear();
     }
-    *known.entry(name).or_insert_with(measure)
+    known.insert(name, measured);
+    measured
 }
