@@ -46,6 +46,9 @@ pub struct GatewaySettings {
     /// How long a client may take for its headers, or pause within its body, in milliseconds. Default
     /// 60,000: a request of an agent takes a second on a slow line.
     pub client_timeout_ms: u64,
+    /// What its body has to bring on the whole, in bytes a second. Default 16,384: a hundredth of a slow
+    /// line.
+    pub client_min_bytes_per_s: u64,
     /// How long the beginning of a stream is held back in which nothing is said yet, in milliseconds.
     /// Default 2,000: a refusal comes within, and can still be answered by a smaller request.
     pub hold_ms: u64,
@@ -91,6 +94,7 @@ impl Default for GatewaySettings {
             max_connections: 2_048,
             max_requests: 1_024,
             client_timeout_ms: 60_000,
+            client_min_bytes_per_s: 16_384,
             hold_ms: 2_000,
             drain_ms: 30_000,
             too_large_tries: 3,

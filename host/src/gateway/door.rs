@@ -71,6 +71,11 @@ pub(super) fn owner_of(uri: &Uri, headers: &HeaderMap) -> Option<DialectName> {
     })
 }
 
+/// Whether a path is one of the gateway's own, rightly written or not.
+pub(super) fn is_ours(path: &str) -> bool {
+    begins_with_any(path, &["ui", "v1/compress", "v1/retrieve"])
+}
+
 /// What OpenAI answers, and everybody who speaks like it.
 const OPENAI: [&str; 21] = [
     "models",

@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::house::{House, Window};
-use super::limits;
+use super::limits::{self, Patience};
 use super::tap::Passing;
 use super::traffic;
 use super::upstream::{Envelope, Upstream};
@@ -56,7 +56,8 @@ pub(super) async fn answer(
         return traffic::response_of(parts.status, parts.headers, passing);
     }
     let pause = Duration::min(upstream.idle, Duration::from_secs(60));
-    let Ok(list) = limits::whole(Body::new(rest), LIST_MAX_BYTES, pause).await else {
+    let patience = Patience { pause, ..house.patience() };
+    let Ok(list) = limits::whole(Body::new(rest), LIST_MAX_BYTES, patience).await else {
         let trouble = super::upstream::Trouble::Unreachable("its list broke off".into());
         return traffic::unreachable(dialect, upstream, &trouble);
     };

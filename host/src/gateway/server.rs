@@ -17,7 +17,6 @@ use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
@@ -28,6 +27,7 @@ use super::door::dialect_of;
 use super::error::GatewayError;
 use super::exchange::Exchange;
 use super::house::House;
+use super::limits;
 use super::neutral;
 use super::opening::Opening;
 use super::options::{GatewayOptions, refuse_exposure};
@@ -82,15 +82,16 @@ impl Gateway {
             access: Access::new(token, address, &settings.hosts, &settings.origins),
             exchange,
             upstreams,
-            places: Arc::new(Semaphore::new(settings.max_requests)),
+            places: limits::places(settings.max_requests),
             is_closing: AtomicBool::new(false),
             windows: options.config.models.clone(),
             settings,
             watch,
         });
-        // What is counted holds no word of a conversation, but it is nobody's business elsewhere.
+        // What is counted holds no word of a conversation, but it is nobody's business elsewhere, and none
+        // of others on this machine where the gateway is for one client.
         let counts = house.watch.counts();
-        let (guarded, open) = match address.ip().is_loopback() {
+        let (guarded, open) = match address.ip().is_loopback() && !options.token_in_path {
             true => (options.routes, options.open_routes.merge(counts)),
             false => (options.routes.merge(counts), options.open_routes),
         };
@@ -124,7 +125,7 @@ impl Gateway {
     /// most for `gateway.drain_ms`.
     pub async fn serve(self, end: CancellationToken) {
         let Gateway { listener, acceptor, house, runtime, routes, .. } = self;
-        let connections = Arc::new(Semaphore::new(house.settings.max_connections));
+        let connections = limits::places(house.settings.max_connections);
         let door = Arc::new(DoorKeeper::new(&house.settings, acceptor, routes));
         let open = GracefulShutdown::new();
         while let Some(stream) = next(&listener, &end).await {
@@ -140,7 +141,7 @@ impl Gateway {
         }
         house.is_closing.store(true, Ordering::Relaxed);
         drop(listener);
-        let drain = Duration::from_millis(house.settings.drain_ms);
+        let drain = limits::time(house.settings.drain_ms);
         if timeout(drain, open.shutdown()).await.is_err() {
             tracing::warn!("answers were cut off that had not ended in time; see gateway.drain_ms");
         }
@@ -182,7 +183,7 @@ struct DoorKeeper {
 
 impl DoorKeeper {
     fn new(settings: &GatewaySettings, acceptor: Option<TlsAcceptor>, routes: Router) -> Self {
-        let patience = Duration::from_millis(settings.client_timeout_ms);
+        let patience = limits::time(settings.client_timeout_ms);
         let mut http = auto::Builder::new(TokioExecutor::new());
         http.http1().timer(TokioTimer::new()).header_read_timeout(patience);
         http.http2()
@@ -293,7 +294,8 @@ async fn ask_for_token(
     request: Request,
     next: Next,
 ) -> Response<axum::body::Body> {
-    match house.access.check_token(&request) {
+    let is_welcome = house.access.check_page(&request);
+    match is_welcome.and_then(|()| house.access.check_token(&request)) {
         Ok(()) => next.run(request).await,
         Err(denied) => sent_away(&request, denied),
     }

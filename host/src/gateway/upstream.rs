@@ -8,7 +8,7 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::http::header::{AUTHORIZATION, CONTENT_LENGTH, COOKIE, EXPECT, HOST};
 use axum::http::uri::{Authority, PathAndQuery, Scheme};
-use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, Uri};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri};
 use globset::{Glob, GlobMatcher};
 use hyper::body::{Body as _, Incoming};
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
@@ -212,8 +212,10 @@ impl Upstream {
                 });
             }
         };
-        let bad =
-            |problem: String| GatewayError::Upstream { upstream: written.to_owned(), problem };
+        let bad = |problem: String| GatewayError::Upstream {
+            upstream: without_password(written),
+            problem,
+        };
         let base: Uri = settings.base_url().parse().map_err(|_| bad("no address".into()))?;
         let authority = base.authority().ok_or_else(|| bad("an address without a host".into()))?;
         if authority.as_str().contains('@') {
@@ -260,14 +262,20 @@ impl Upstream {
             headers.insert(CONTENT_LENGTH, HeaderValue::from_static("0"));
             headers.remove(EXPECT);
         }
-        if let Some(key) = key {
-            show_key(self.dialect, &key, headers);
+        if let Some(key) = &key {
+            show_key(self.dialect, key, headers);
         }
         for (name, value) in &self.headers {
             headers.insert(name.clone(), value.clone());
         }
         match tokio::time::timeout(self.first_byte, self.client.request(request)).await {
-            Ok(Ok(response)) => Ok(response),
+            Ok(Ok(response)) => {
+                if let (StatusCode::UNAUTHORIZED, Some(own)) = (response.status(), &self.key) {
+                    // It may have expired: the next request asks for another one.
+                    own.forget(key.as_ref()).await;
+                }
+                Ok(response)
+            }
             Ok(Err(error)) => Err(Trouble::Unreachable(causes(&error))),
             Err(_) => Err(Trouble::TooSlow(self.first_byte.as_millis())),
         }
@@ -310,6 +318,14 @@ impl Upstream {
             .path_and_query(PathAndQuery::try_from(whole).ok()?)
             .build()
             .ok()
+    }
+}
+
+/// An address as it may be shown.
+fn without_password(address: &str) -> String {
+    match address.rsplit_once('@') {
+        Some((_, rest)) => format!("...@{rest}"),
+        None => address.to_owned(),
     }
 }
 
@@ -426,6 +442,16 @@ mod tests {
         let with = |without_key| opened("http://x").uri(&asked, without_key).unwrap().to_string();
         assert_eq!(with(true), "http://x/v1beta/models?pageSize=2");
         assert_eq!(with(false), "http://x/v1beta/models?key=secret&pageSize=2");
+    }
+
+    #[tokio::test]
+    async fn an_error_does_not_show_a_password() {
+        let trusted = tls::trusted().unwrap();
+        let written = "http://me:secret@x:1/v1";
+        let dialect = DialectName::OpenAiCompletions;
+        let error = Upstream::open(&Config::default(), dialect, written, &trusted).unwrap_err();
+        let told = error.to_string();
+        assert!(!told.contains("secret") && told.contains("x:1/v1"), "{told}");
     }
 
     #[test]

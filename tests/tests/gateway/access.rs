@@ -123,6 +123,43 @@ async fn a_key_goes_to_its_own_company_or_to_none() {
 }
 
 #[tokio::test]
+async fn what_is_meant_for_the_gateway_goes_no_further() {
+    let upstream = Upstream::start(fine).await;
+    let gate = Gate::before(&upstream.url, "").await;
+    for path in ["/v1/compress/", "/v1/retrieve/a/b", "/v1/retrieve/", "/ui/", "/ui/x?token=t"] {
+        let answer = client().post(gate.at(path)).body("{}").send().await.unwrap();
+        assert_eq!(answer.status(), 404, "{path}");
+    }
+    assert_eq!(upstream.count(), 0);
+    for (cookies, left) in [("a=b; ctxhost_ui=c; d=e", Some("a=b; d=e")), ("ctxhost_ui_1=c", None)]
+    {
+        client().get(gate.at("/v1/files")).header("cookie", cookies).send().await.unwrap();
+        assert_eq!(upstream.last().header("cookie"), left);
+    }
+}
+
+#[tokio::test]
+async fn a_key_that_is_refused_is_asked_for_again() {
+    let upstream = Upstream::start(|_| plain(401, "application/json", "{}")).await;
+    let folder = tempfile::tempdir().unwrap();
+    let calls = folder.path().join("calls");
+    let config = format!(
+        "[providers.mine]\ndialect = \"anthropic-messages\"\nbase_url = {:?}\n\
+         api_key_command = [\"sh\", \"-c\", \"echo x >> {}; wc -l < {}\"]\n\
+         [gateway.upstreams]\nanthropic = \"mine\"\n",
+        upstream.url,
+        calls.display(),
+        calls.display()
+    );
+    let gate = Gate::before("", &config).await;
+    for key in ["1", "2"] {
+        let ask = client().post(gate.at("/v1/messages")).body(body_for("/v1/messages"));
+        assert_eq!(ask.send().await.unwrap().status(), 401);
+        assert_eq!(upstream.last().header("x-api-key"), Some(key));
+    }
+}
+
+#[tokio::test]
 async fn a_gateway_does_not_ask_itself() {
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = free.local_addr().unwrap().port();

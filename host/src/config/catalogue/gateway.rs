@@ -84,6 +84,12 @@ pub(super) const SETTINGS: &[Setting] = &[
         "how long a client may take for its headers, or pause within its body; whoever is slower holds a place for nothing",
     ),
     setting(
+        "gateway.client_min_bytes_per_s",
+        "bytes per second",
+        Allowed::Whole(1),
+        "what a body has to bring on the whole, after the first client_timeout_ms; drop by drop it would hold its place for ever",
+    ),
+    setting(
         "gateway.hold_ms",
         MS,
         Allowed::Whole(0),
