@@ -20,6 +20,7 @@ mod limits;
 pub mod metrics;
 mod models;
 mod neutral;
+mod opening;
 mod options;
 mod originals;
 mod proxy;

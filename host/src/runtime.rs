@@ -34,6 +34,7 @@ pub mod subagent;
 
 mod by_hand;
 pub mod filling;
+mod guest_windows;
 mod known_session;
 mod listeners;
 mod live_prefix;

@@ -35,6 +35,8 @@ mod overflow;
 mod overtaken;
 #[path = "gateway/proxies.rs"]
 mod proxies;
+#[path = "gateway/raw.rs"]
+mod raw;
 #[path = "gateway/run.rs"]
 mod run;
 #[path = "gateway/stage.rs"]

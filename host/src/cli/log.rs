@@ -6,7 +6,7 @@ use opentelemetry::trace::TracerProvider as _;
 use opentelemetry_otlp::{SpanExporter, WithExportConfig as _};
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::trace::{Sampler, SdkTracerProvider};
-use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::filter::{FilterExt as _, LevelFilter, Targets, filter_fn};
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{EnvFilter, Layer as _, fmt};
@@ -35,7 +35,7 @@ pub(super) enum Unasked {
 /// Starts the log. What engines and the host have to say goes to standard error, so that standard
 /// output stays data.
 pub(super) fn start() {
-    with_traces(None, Unasked::Errors);
+    with_traces(None, Unasked::Errors, &TelemetrySettings::default());
 }
 
 /// Starts the log, and traces where the config says where they go.
@@ -47,11 +47,15 @@ pub(super) fn start_traced(
 ) -> Result<Traces, Failure> {
     let provider =
         settings.otlp_endpoint.as_deref().map(|to| provider(to, settings)).transpose()?;
-    with_traces(provider.as_ref(), unasked);
+    with_traces(provider.as_ref(), unasked, settings);
     Ok(Traces { provider })
 }
 
-fn with_traces(provider: Option<&SdkTracerProvider>, unasked: Unasked) {
+fn with_traces(
+    provider: Option<&SdkTracerProvider>,
+    unasked: Unasked,
+    settings: &TelemetrySettings,
+) {
     let level = match unasked {
         Unasked::Errors => "error",
         Unasked::Warnings => "warn",
@@ -62,8 +66,11 @@ fn with_traces(provider: Option<&SdkTracerProvider>, unasked: Unasked) {
     let lines = lines.log_internal_errors(false);
     let spans = provider.map(|provider| {
         let layer = tracing_opentelemetry::layer().with_tracer(provider.tracer(SERVICE));
-        // Ours alone: libraries speak of addresses and headers.
-        layer.with_filter(Targets::new().with_target(SERVICE, LevelFilter::INFO))
+        // Ours alone: libraries speak of addresses and headers. What is told on the way may quote a
+        // conversation, engines' words above all, so that it goes only where words may.
+        let ours = Targets::new().with_target(SERVICE, LevelFilter::INFO);
+        let with_words = settings.log_content;
+        layer.with_filter(ours.and(filter_fn(move |it| it.is_span() || with_words)))
     });
     let log = tracing_subscriber::registry().with(lines.with_filter(filter)).with(spans);
     // A second start in one process is a test's; the first log stays.

@@ -2,16 +2,18 @@
 
 mod agent;
 mod child;
+mod token;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{ExitCode, ExitStatus};
 
 use tokio::process::Command;
 use tokio_util::sync::CancellationToken;
 
-use self::agent::{Named, Told};
+use self::agent::{Named, Place, Told};
 use super::failure::Failure;
 use super::log;
 use super::output::Output;
@@ -56,7 +58,10 @@ impl Run {
         let cwd = std::env::current_dir()?;
         let config = setup::find_config(config_path, &cwd, output)?;
         let traces = log::start_traced(&config.telemetry, log::Unasked::Errors)?;
-        let state = tempfile::Builder::new().prefix("ctxhost-run-").tempdir()?;
+        // Whatever the umask says: what stands in it are sessions.
+        let owner_alone = std::fs::Permissions::from_mode(0o700);
+        let state =
+            tempfile::Builder::new().permissions(owner_alone).prefix("ctxhost-run-").tempdir()?;
         let threads = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
         let outcome = threads.block_on(self.beside_gateway(&config, state.path(), output));
         drop(threads);
@@ -76,8 +81,15 @@ impl Run {
         // A certificate is for clients elsewhere; the agent knows nothing of it.
         let gateway = &mut options.config.gateway;
         (gateway.tls_cert, gateway.tls_key) = (None, None);
-        // The agent knows no token of ours, and others than this machine are never let in.
-        let options = GatewayOptions { listen: Some(listen), upstreams, token: None, ..options };
+        // Others on this machine may neither spend the agent's keys nor read its words.
+        let token = self::token::of(options.token.as_ref())?;
+        let options = GatewayOptions {
+            listen: Some(listen),
+            upstreams,
+            token: Some(token.clone()),
+            token_in_path: true,
+            ..options
+        };
         let gateway = Gateway::bind(options).await.map_err(in_words_for_one)?;
         let (url, watch) = (gateway.url(), gateway.watch().clone());
         let runtime = gateway.runtime().clone();
@@ -86,7 +98,8 @@ impl Run {
         if self.ui {
             output.remark(&format!("ctxhost: dashboard {url}{}", watch.link()));
         }
-        let ended = run_told(agent::tell(self.command, &url, variable), output).await;
+        let ended =
+            run_told(agent::tell(self.command, &Place { url, token }, variable), output).await;
         stop.cancel();
         let served = serving.await;
         output.remark(&receipt(watch.sums(), &runtime.engine()));

@@ -73,6 +73,7 @@ impl Serve {
         let config = setup::find_config(config_path, &std::env::current_dir()?, output)?;
         let _traces = log::start_traced(&config.telemetry, log::Unasked::Warnings)?;
         let options = self.options(GatewayOptions::of(&config, state_folder()));
+        open_as_many_files_as_may_be();
         let asks_for_token = options.token.is_some();
         let threads = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
         threads.block_on(async {
@@ -99,6 +100,16 @@ impl Serve {
             is_exposed: self.i_know_this_is_exposed,
             ..options
         }
+    }
+}
+
+/// A connection is a file, and the usual limit is below `gateway.max_connections`.
+fn open_as_many_files_as_may_be() {
+    use rustix::process::{Resource, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    let raised = rustix::process::Rlimit { current: limit.maximum, ..limit };
+    if let Err(error) = setrlimit(Resource::Nofile, raised) {
+        tracing::debug!(%error, "the limit of open files stays as it is");
     }
 }
 
@@ -133,6 +144,8 @@ fn told_to_end() -> Result<CancellationToken, Failure> {
 struct Signals {
     interrupt: tokio::signal::unix::Signal,
     terminate: tokio::signal::unix::Signal,
+    /// Its terminal is closed.
+    hang_up: tokio::signal::unix::Signal,
 }
 
 impl Signals {
@@ -141,6 +154,7 @@ impl Signals {
         Ok(Signals {
             interrupt: signal(SignalKind::interrupt())?,
             terminate: signal(SignalKind::terminate())?,
+            hang_up: signal(SignalKind::hangup())?,
         })
     }
 
@@ -148,6 +162,7 @@ impl Signals {
         tokio::select! {
             _ = self.interrupt.recv() => {}
             _ = self.terminate.recv() => {}
+            _ = self.hang_up.recv() => {}
         }
     }
 }

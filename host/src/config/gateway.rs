@@ -46,6 +46,9 @@ pub struct GatewaySettings {
     /// How long a client may take for its headers, or pause within its body, in milliseconds. Default
     /// 60,000: a request of an agent takes a second on a slow line.
     pub client_timeout_ms: u64,
+    /// What its body has to bring on the whole, in bytes a second. Default 16,384: a hundredth of a slow
+    /// line.
+    pub client_min_bytes_per_s: u64,
     /// How long the beginning of a stream is held back in which nothing is said yet, in milliseconds.
     /// Default 2,000: a refusal comes within, and can still be answered by a smaller request.
     pub hold_ms: u64,
@@ -57,6 +60,16 @@ pub struct GatewaySettings {
     /// The largest share of a window that an answer may hold free. Default 0.75: clients ask for the
     /// longest answer of the model, whatever its window.
     pub reserve_max_share: f64,
+    /// The smallest window that a refusal is believed, in provider tokens. Default 1,024: no model of an
+    /// agent has less.
+    pub learned_min_tokens: u64,
+    /// The same as a share of the window that is known, for all conversations at once. Default 0.0625: no
+    /// server gives a sixteenth of what its model has.
+    pub learned_min_share: f64,
+    /// Models of which such windows are kept. Default 1,024: more than anybody asks.
+    pub learned_models: usize,
+    /// The longest name of a model that an engine sees, in bytes. Default 256: names are kept.
+    pub model_name_max_bytes: usize,
     /// Conversations that stay in memory; older ones are read again from their files. Default 256.
     pub conversations: usize,
     /// How long one stays there that nobody goes on with, in milliseconds. Default 900,000: a quarter of
@@ -81,10 +94,15 @@ impl Default for GatewaySettings {
             max_connections: 2_048,
             max_requests: 1_024,
             client_timeout_ms: 60_000,
+            client_min_bytes_per_s: 16_384,
             hold_ms: 2_000,
             drain_ms: 30_000,
             too_large_tries: 3,
             reserve_max_share: 0.75,
+            learned_min_tokens: 1_024,
+            learned_min_share: 0.0625,
+            learned_models: 1_024,
+            model_name_max_bytes: 256,
             conversations: 256,
             conversation_idle_ms: 900_000,
         }

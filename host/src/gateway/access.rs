@@ -4,7 +4,7 @@ use std::hint::black_box;
 use std::net::{IpAddr, SocketAddr};
 
 use axum::http::header::{HOST, ORIGIN};
-use axum::http::uri::Authority;
+use axum::http::uri::{Authority, PathAndQuery};
 use axum::http::{HeaderMap, HeaderValue, Request, StatusCode, Uri};
 use secrecy::{ExposeSecret as _, SecretString};
 use sha2::{Digest as _, Sha256};
@@ -24,6 +24,10 @@ pub(super) struct Access {
     hosts: Vec<String>,
     origins: Vec<String>,
 }
+
+/// The path has shown the token.
+#[derive(Clone, Copy, Debug)]
+struct Shown;
 
 /// Why somebody is sent away.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -74,13 +78,49 @@ impl Access {
         headers.get(ORIGIN).filter(|origin| self.is_named(origin)).cloned()
     }
 
+    /// Whether it is no page of a stranger that does not say who it is, as with an image or a link: a
+    /// browser says then that it asks for somebody else.
+    pub(super) fn check_page<B>(&self, request: &Request<B>) -> Result<(), Denied> {
+        let site = request.headers().get("sec-fetch-site").map(HeaderValue::as_bytes);
+        let is_strange = site.is_some_and(|site| site == b"cross-site" || site == b"same-site");
+        match is_strange && !request.headers().contains_key(ORIGIN) {
+            false => Ok(()),
+            true => Err(Denied {
+                status: StatusCode::FORBIDDEN,
+                message:
+                    "pages of others may not ask here; what they may is told in gateway.origins"
+                        .into(),
+            }),
+        }
+    }
+
+    /// A request without the token that its path begins with, where it does: then it was shown.
+    ///
+    /// For clients that are told an address and nothing else.
+    pub(super) fn take_from_path<B>(&self, request: &mut Request<B>) {
+        let uri = request.uri();
+        let path = uri.path().strip_prefix('/').unwrap_or_default();
+        let (word, rest) = path.split_once('/').unwrap_or((path, ""));
+        if !self.is_token_text(word.as_bytes()) {
+            return;
+        }
+        let query = uri.query().map(|query| format!("?{query}")).unwrap_or_default();
+        let mut parts = uri.clone().into_parts();
+        parts.path_and_query = PathAndQuery::try_from(format!("/{rest}{query}")).ok();
+        if let Ok(uri) = Uri::from_parts(parts) {
+            *request.uri_mut() = uri;
+            request.extensions_mut().insert(Shown);
+        }
+    }
+
     /// Whether the token was shown, where there is one.
     pub(super) fn check_token<B>(&self, request: &Request<B>) -> Result<(), Denied> {
         let headers = request.headers();
-        let in_headers = SHOWN_IN.iter().filter_map(|name| headers.get(*name));
-        let is_shown = in_headers.into_iter().any(|value| self.is_token(value))
-            || key_in(request.uri()).is_some_and(|key| self.is_token_text(key.as_bytes()));
-        if self.token.is_none() || is_shown {
+        let mut in_headers = SHOWN_IN.iter().flat_map(|name| headers.get_all(*name));
+        let mut in_address = keys_in(request.uri());
+        let is_shown = in_headers.any(|value| self.is_token(value))
+            || in_address.any(|key| self.is_token_text(key.as_bytes()));
+        if self.token.is_none() || is_shown || request.extensions().get::<Shown>().is_some() {
             return Ok(());
         }
         Err(Denied {
@@ -94,8 +134,12 @@ impl Access {
     /// Takes out what was meant for the gateway: its token must reach no upstream.
     pub(super) fn forget_token(&self, headers: &mut HeaderMap) {
         for name in SHOWN_IN {
-            if headers.get(name).is_some_and(|value| self.is_token(value)) {
+            let shown: Vec<HeaderValue> = headers.get_all(name).iter().cloned().collect();
+            if shown.iter().any(|value| self.is_token(value)) {
                 headers.remove(name);
+                for value in shown.into_iter().filter(|value| !self.is_token(value)) {
+                    headers.append(name, value);
+                }
             }
         }
         headers.remove(TOKEN_HEADER);
@@ -103,11 +147,13 @@ impl Access {
 
     /// The address without a token in it.
     pub(super) fn without_token(&self, uri: Uri) -> Uri {
-        let is_token = key_in(&uri).is_some_and(|key| self.is_token_text(key.as_bytes()));
-        if !is_token {
+        if !keys_in(&uri).any(|key| self.is_token_text(key.as_bytes())) {
             return uri;
         }
-        let kept = uri.query().unwrap_or_default().split('&').filter(|it| !it.starts_with("key="));
+        let is_token = |pair: &str| {
+            pair.strip_prefix("key=").is_some_and(|key| self.is_token_text(key.as_bytes()))
+        };
+        let kept = uri.query().unwrap_or_default().split('&').filter(|pair| !is_token(pair));
         let query = kept.collect::<Vec<_>>().join("&");
         let whole =
             if query.is_empty() { uri.path().into() } else { format!("{}?{query}", uri.path()) };
@@ -167,8 +213,9 @@ fn host_of(name: &str) -> String {
     name.get(..end).unwrap_or(name).to_owned()
 }
 
-fn key_in(uri: &Uri) -> Option<&str> {
-    uri.query()?.split('&').find_map(|pair| pair.strip_prefix("key="))
+fn keys_in(uri: &Uri) -> impl Iterator<Item = &str> {
+    let pairs = uri.query().unwrap_or_default().split('&');
+    pairs.filter_map(|pair| pair.strip_prefix("key="))
 }
 
 fn digest(bytes: &[u8]) -> [u8; 32] {
@@ -252,6 +299,49 @@ mod tests {
         let uri = |text: &str| access.without_token(text.parse().unwrap()).to_string();
         assert_eq!(uri("/a?key=a%20token&b=c"), "/a?key=a%20token&b=c");
         assert_eq!(uri("/a?b=c&key=x"), "/a?b=c&key=x");
+    }
+
+    #[test]
+    fn the_token_may_be_the_first_part_of_the_path() {
+        let access = access(Some("token"));
+        let check = |path: &str| {
+            let mut request = Request::builder().uri(path).body(()).unwrap();
+            access.take_from_path(&mut request);
+            (request.uri().to_string(), access.check_token(&request).is_ok())
+        };
+        assert_eq!(check("/token/v1/messages?a=b"), ("/v1/messages?a=b".into(), true));
+        assert_eq!(check("http://x:1/token/v1"), ("http://x:1/v1".into(), true));
+        assert_eq!(check("/token"), ("/".into(), true));
+        for strange in ["/v1/token", "/tokens/v1", "/toke/v1", "/", "//token"] {
+            assert_eq!(check(strange), (strange.into(), false));
+        }
+    }
+
+    #[test]
+    fn a_token_is_found_among_keys_and_they_are_left() {
+        let access = access(Some("token"));
+        let shown = [("authorization", "Bearer other"), ("authorization", "Bearer token")];
+        let request = request(&shown);
+        assert_eq!(access.check_token(&request), Ok(()));
+        let mut headers = request.headers().clone();
+        access.forget_token(&mut headers);
+        let left: Vec<_> = headers.get_all("authorization").iter().collect();
+        assert_eq!(left, ["Bearer other"]);
+        let uri: Uri = "/v1beta/models?key=a&key=token&b=c".parse().unwrap();
+        let asked = Request::builder().uri(uri.clone()).body(()).unwrap();
+        assert_eq!(access.check_token(&asked), Ok(()));
+        assert_eq!(access.without_token(uri), "/v1beta/models?key=a&b=c");
+    }
+
+    #[test]
+    fn strange_pages_may_not_ask_without_saying_who_they_are() {
+        let check = |headers: &[(&str, &str)]| access(None).check_page(&request(headers)).is_ok();
+        assert!(check(&[]));
+        assert!(check(&[("sec-fetch-site", "none")]));
+        assert!(check(&[("sec-fetch-site", "same-origin")]));
+        assert!(check(&[("sec-fetch-site", "cross-site"), ("origin", "https://app.example")]));
+        assert!(!check(&[("sec-fetch-site", "cross-site")]));
+        assert!(!check(&[("sec-fetch-site", "same-site")]));
     }
 
     #[test]

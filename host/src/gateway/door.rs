@@ -1,5 +1,6 @@
 //! Which door a request comes through, by its path, and whose language is spoken behind it.
 
+use axum::http::header::AUTHORIZATION;
 use axum::http::{HeaderMap, Method, Uri};
 
 use super::exchange::Door;
@@ -59,26 +60,103 @@ impl Door {
 
 /// Whose language a request speaks that comes through no door: the path tells, else its headers.
 pub(super) fn dialect_of(uri: &Uri, headers: &HeaderMap) -> DialectName {
-    let path = uri.path();
-    let has_key = uri
-        .query()
-        .is_some_and(|query| query.split('&').any(|pair| pair.split('=').next() == Some("key")));
-    let is_gemini = path.starts_with("/v1beta")
-        || path.starts_with("/v1alpha")
-        || path.starts_with("/upload/")
-        || headers.contains_key("x-goog-api-key")
-        || has_key;
-    if is_gemini {
-        return DialectName::GoogleGenerativeAi;
+    owner_of(uri, headers).unwrap_or(DialectName::OpenAiCompletions)
+}
+
+/// The same; `None` where neither tells, so that nobody knows whose key it shows.
+pub(super) fn owner_of(uri: &Uri, headers: &HeaderMap) -> Option<DialectName> {
+    of_path(uri.path()).or_else(|| of_headers(uri, headers)).or_else(|| {
+        let below = below_version(uri.path());
+        begins_with_any(below, &OPENAI).then_some(DialectName::OpenAiCompletions)
+    })
+}
+
+/// Whether a path is one of the gateway's own, rightly written or not.
+pub(super) fn is_ours(path: &str) -> bool {
+    begins_with_any(path, &["ui", "v1/compress", "v1/retrieve"])
+}
+
+/// What OpenAI answers, and everybody who speaks like it.
+const OPENAI: [&str; 21] = [
+    "models",
+    "chat",
+    "completions",
+    "embeddings",
+    "files",
+    "uploads",
+    "batches",
+    "images",
+    "audio",
+    "videos",
+    "moderations",
+    "fine_tuning",
+    "assistants",
+    "threads",
+    "vector_stores",
+    "containers",
+    "evals",
+    "realtime",
+    "organization",
+    "engines",
+    "edits",
+];
+
+/// What Google's models are asked to do, behind a colon.
+const GOOGLE_VERBS: [&str; 11] = [
+    "generateContent",
+    "streamGenerateContent",
+    "batchGenerateContent",
+    "generateAnswer",
+    "countTokens",
+    "computeTokens",
+    "embedContent",
+    "batchEmbedContents",
+    "predict",
+    "predictLongRunning",
+    "rawPredict",
+];
+
+/// Paths that one company alone has.
+fn of_path(path: &str) -> Option<DialectName> {
+    // A colon alone says nothing: local servers have it in the names of models.
+    let verb = path.rsplit('/').next().and_then(|last| last.rsplit_once(':')).map(|it| it.1);
+    let is_verb = verb.is_some_and(|verb| GOOGLE_VERBS.contains(&verb));
+    let is_google = begins_with_any(path, &["v1beta", "v1alpha", "upload", "v1/projects"])
+        || path.starts_with("/v1internal")
+        || is_verb && path.contains("/models/");
+    let below = below_version(path);
+    let rows: [(bool, DialectName); 4] = [
+        (is_google, DialectName::GoogleGenerativeAi),
+        (begins_with_any(below, &["messages"]), DialectName::AnthropicMessages),
+        (begins_with_any(below, &["responses", "conversations"]), DialectName::OpenAiResponses),
+        (begins_with_any(below, &["chat"]), DialectName::OpenAiCompletions),
+    ];
+    rows.into_iter().find(|(is, _)| *is).map(|(_, dialect)| dialect)
+}
+
+/// A key in the address is Google's where no other one is shown.
+fn of_headers(uri: &Uri, headers: &HeaderMap) -> Option<DialectName> {
+    let query = uri.query().unwrap_or_default();
+    let has_key = || query.split('&').any(|pair| pair.split('=').next() == Some("key"));
+    let is_anthropic = headers.keys().any(|name| name.as_str().starts_with("anthropic-"))
+        || headers.contains_key("x-api-key");
+    if is_anthropic {
+        return Some(DialectName::AnthropicMessages);
     }
-    let below = path.strip_prefix("/v1").unwrap_or(path);
-    if below.starts_with("/messages") || headers.contains_key("anthropic-version") {
-        return DialectName::AnthropicMessages;
-    }
-    match below.starts_with("/responses") || below.starts_with("/conversations") {
-        true => DialectName::OpenAiResponses,
-        false => DialectName::OpenAiCompletions,
-    }
+    let is_google =
+        headers.contains_key("x-goog-api-key") || has_key() && !headers.contains_key(AUTHORIZATION);
+    is_google.then_some(DialectName::GoogleGenerativeAi)
+}
+
+fn below_version(path: &str) -> &str {
+    path.strip_prefix("/v1").filter(|rest| rest.starts_with('/')).unwrap_or(path)
+}
+
+/// Whether a path begins with one of these, which are whole segments.
+fn begins_with_any(path: &str, names: &[&str]) -> bool {
+    let path = path.strip_prefix('/').unwrap_or(path);
+    let mut rests = names.iter().filter_map(|name| path.strip_prefix(*name));
+    rests.any(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
 #[cfg(test)]
@@ -134,5 +212,18 @@ mod tests {
         assert_eq!(of("/v1/models?key=1", None), DialectName::GoogleGenerativeAi);
         assert_eq!(of("/v1/messages/batches", None), DialectName::AnthropicMessages);
         assert_eq!(of("/v1/responses/input_tokens", None), DialectName::OpenAiResponses);
+        assert_eq!(of("/v1/models", Some("x-api-key")), DialectName::AnthropicMessages);
+        assert_eq!(of("/v1/organizations/me", Some("x-api-key")), DialectName::AnthropicMessages);
+        assert_eq!(of("/v1/files?key=x", Some("authorization")), DialectName::OpenAiCompletions);
+        assert_eq!(
+            of("/v1/models/qwen3:8b", Some("authorization")),
+            DialectName::OpenAiCompletions
+        );
+        assert_eq!(of("/v1/messages?key=x", None), DialectName::AnthropicMessages);
+        for path in
+            ["/v1/projects/p/models/m:embedContent", "/v1internal:load", "/v1/models/m:predict"]
+        {
+            assert_eq!(of(path, Some("authorization")), DialectName::GoogleGenerativeAi, "{path}");
+        }
     }
 }

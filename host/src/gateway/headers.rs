@@ -1,7 +1,7 @@
 //! Whose headers are whose: those of one connection and our own go no further.
 
 use axum::body::Body;
-use axum::http::header::{ACCEPT_ENCODING, CONNECTION, CONTENT_LENGTH, EXPECT};
+use axum::http::header::{ACCEPT_ENCODING, CONNECTION, CONTENT_LENGTH, COOKIE, EXPECT};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Request};
 
 use super::house::House;
@@ -22,6 +22,9 @@ const OF_THE_CONNECTION: [&str; 8] = [
 /// What begins the names of our own headers.
 const OUR_HEADERS: &str = "x-ctxhost-";
 
+/// What begins the names of our own cookies.
+const OUR_COOKIES: &str = "ctxhost_ui";
+
 /// A request without what is meant for the gateway alone.
 pub(super) fn unsealed(house: &House, request: Request<Body>) -> (Envelope, Body) {
     let (mut envelope, body) = unsealed_with_ours(house, request);
@@ -35,6 +38,7 @@ pub(super) fn unsealed_with_ours(house: &House, request: Request<Body>) -> (Enve
     let mut headers = parts.headers;
     forget_connection(&mut headers);
     house.access.forget_token(&mut headers);
+    forget_own_cookies(&mut headers);
     let uri = house.access.without_token(parts.uri);
     (Envelope { method: parts.method, uri, headers }, body)
 }
@@ -46,6 +50,24 @@ pub(super) fn prepare(headers: &mut HeaderMap) {
     headers.remove(CONTENT_LENGTH);
     headers.remove(EXPECT);
     headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+}
+
+/// Takes out the cookies of the dashboard, which lies on the same host.
+fn forget_own_cookies(headers: &mut HeaderMap) {
+    let is_ours = |pair: &str| pair.trim_start().starts_with(OUR_COOKIES);
+    let lines: Vec<HeaderValue> = headers.get_all(COOKIE).iter().cloned().collect();
+    if !lines.iter().any(|line| line.to_str().is_ok_and(|line| line.split(';').any(is_ours))) {
+        return;
+    }
+    headers.remove(COOKIE);
+    for line in lines {
+        let Ok(text) = line.to_str() else { continue };
+        let left: Vec<&str> = text.split(';').filter(|pair| !is_ours(pair)).collect();
+        let left = HeaderValue::from_str(left.join(";").trim());
+        if let Some(left) = left.ok().filter(|left| !left.is_empty()) {
+            headers.append(COOKIE, left);
+        }
+    }
 }
 
 fn forget_ours(headers: &mut HeaderMap) {

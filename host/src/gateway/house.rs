@@ -8,6 +8,7 @@ use tokio::sync::Semaphore;
 
 use super::access::Access;
 use super::exchange::Exchange;
+use super::limits::{self, Patience};
 use super::upstream::Upstreams;
 use super::watch::Watch;
 use crate::config::{GatewaySettings, ModelSettings};
@@ -30,6 +31,14 @@ pub(super) struct House {
 }
 
 impl House {
+    /// How long a client's body is waited for.
+    pub(super) fn patience(&self) -> Patience {
+        Patience {
+            pause: limits::time(self.settings.client_timeout_ms),
+            min_bytes_per_s: self.settings.client_min_bytes_per_s,
+        }
+    }
+
     /// Whether it takes requests.
     pub(super) fn is_ready(&self) -> bool {
         !self.is_closing.load(Ordering::Relaxed) && self.places.available_permits() > 0

@@ -1,10 +1,12 @@
 //! How much of a body is read, and how long anybody waits for it.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::{Body, Bytes};
 use http_body_util::BodyExt as _;
 use hyper::body::{Body as AnyBody, Frame};
+use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
 /// Room that is made at once for a body that says how long it is, in bytes.
@@ -21,8 +23,36 @@ pub(super) enum Unread {
     Broken,
 }
 
+/// A time of the config. One without an end is as good as a year, and can be added to now.
+pub(super) fn time(ms: u64) -> Duration {
+    const YEAR: Duration = Duration::from_secs(365 * 24 * 3_600);
+    Duration::from_millis(ms).min(YEAR)
+}
+
+/// Places for so many.
+pub(super) fn places(most: usize) -> Arc<Semaphore> {
+    Arc::new(Semaphore::new(most.min(Semaphore::MAX_PERMITS)))
+}
+
+/// How long a body is waited for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Patience {
+    /// Between two pieces of it.
+    pub(super) pause: Duration,
+    /// What it has to bring on the whole, in bytes a second: drop by drop it would hold a place for ever.
+    pub(super) min_bytes_per_s: u64,
+}
+
 /// A whole body, without a copy where it came in one piece.
-pub(super) async fn whole(mut body: Body, max: u64, pause: Duration) -> Result<Bytes, Unread> {
+pub(super) async fn whole(body: Body, max: u64, patience: Patience) -> Result<Bytes, Unread> {
+    let Patience { pause, min_bytes_per_s } = patience;
+    let bytes = body.size_hint().upper().unwrap_or(max).min(max);
+    let seconds = bytes / min_bytes_per_s.max(1);
+    let all = pause.saturating_add(Duration::from_secs(seconds));
+    timeout(all, within(body, max, pause)).await.unwrap_or(Err(Unread::TooSlow))
+}
+
+async fn within(mut body: Body, max: u64, pause: Duration) -> Result<Bytes, Unread> {
     let max = usize::try_from(max).unwrap_or(usize::MAX);
     let hint = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
     if hint > max {
@@ -82,6 +112,7 @@ mod tests {
     use super::*;
 
     const PAUSE: Duration = Duration::from_secs(60);
+    const PATIENCE: Patience = Patience { pause: PAUSE, min_bytes_per_s: 100 };
 
     fn pieces(pieces: &'static [&'static str]) -> Body {
         Body::from_stream(stream::iter(pieces.iter().map(|it| Ok::<_, std::io::Error>(*it))))
@@ -89,7 +120,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_body_is_whole_or_too_large() {
-        let read = |body, max| whole(body, max, PAUSE);
+        let read = |body, max| whole(body, max, PATIENCE);
         assert_eq!(read(Body::empty(), 0).await, Ok(Bytes::new()));
         assert_eq!(read(Body::from("abc"), 3).await, Ok("abc".into()));
         assert_eq!(read(Body::from("abc"), 2).await, Err(Unread::TooLarge));
@@ -101,20 +132,30 @@ mod tests {
     #[tokio::test]
     async fn one_piece_is_not_copied() {
         let sent = Bytes::from_static(b"the very bytes");
-        let read = whole(Body::from(sent.clone()), 100, PAUSE).await.unwrap();
+        let read = whole(Body::from(sent.clone()), 100, PATIENCE).await.unwrap();
         assert_eq!(read.as_ptr(), sent.as_ptr());
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_client_that_pauses_is_not_waited_for() {
         let never = Body::from_stream(stream::pending::<Result<Bytes, std::io::Error>>());
-        assert_eq!(whole(never, 10, PAUSE).await, Err(Unread::TooSlow));
+        assert_eq!(whole(never, 10, PATIENCE).await, Err(Unread::TooSlow));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn drops_do_not_keep_a_place_for_ever() {
+        let drops = stream::unfold((), |()| async {
+            tokio::time::sleep(PAUSE / 2).await;
+            Some((Ok::<_, std::io::Error>("x"), ()))
+        });
+        let body = whole(Body::from_stream(drops), 1_000, PATIENCE);
+        assert_eq!(body.await, Err(Unread::TooSlow));
     }
 
     #[tokio::test]
     async fn a_client_that_goes_away_is_no_end_of_a_body() {
         let parts = [Ok("a"), Err(std::io::Error::other("gone"))];
         let body = Body::from_stream(stream::iter(parts));
-        assert_eq!(whole(body, 10, PAUSE).await, Err(Unread::Broken));
+        assert_eq!(whole(body, 10, PATIENCE).await, Err(Unread::Broken));
     }
 }

@@ -11,7 +11,7 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use super::exchange::Window;
 use super::house::House;
-use super::limits;
+use super::limits::{self, Patience};
 use super::tap::Passing;
 use super::traffic;
 use super::upstream::{Envelope, Upstream};
@@ -57,7 +57,8 @@ pub(super) async fn answer(
         return traffic::response_of(parts.status, parts.headers, passing);
     }
     let pause = Duration::min(upstream.idle, Duration::from_secs(60));
-    let Ok(list) = limits::whole(Body::new(rest), LIST_MAX_BYTES, pause).await else {
+    let patience = Patience { pause, ..house.patience() };
+    let Ok(list) = limits::whole(Body::new(rest), LIST_MAX_BYTES, patience).await else {
         let trouble = super::upstream::Trouble::Unreachable("its list broke off".into());
         return traffic::unreachable(dialect, upstream, &trouble);
     };

@@ -4,7 +4,6 @@
 mod wanted;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::Router;
 use axum::body::{Body, Bytes};
@@ -42,8 +41,8 @@ async fn compress(State(house): State<Arc<House>>, request: Request) -> Response
         return traffic::too_busy(DIALECT);
     };
     let (envelope, body) = unsealed_with_ours(&house, request);
-    let pause = Duration::from_millis(house.settings.client_timeout_ms);
-    let body = match limits::whole(body, house.settings.max_body_bytes, pause).await {
+    let max = house.settings.max_body_bytes;
+    let body = match limits::whole(body, max, house.patience()).await {
         Ok(body) => body,
         Err(unread) => return traffic::not_read(&house, DIALECT, unread),
     };
@@ -114,10 +113,15 @@ async fn retrieve(
         let message = "a hash is 24 digits of 0-9 a-f, as it stands behind `hash=` in a message";
         return complaint(DIALECT, StatusCode::BAD_REQUEST, message);
     }
+    let Ok(place) = house.places.clone().try_acquire_owned() else {
+        return traffic::too_busy(DIALECT);
+    };
     let query = query_of(&uri);
     let exchange = house.exchange.clone();
     let name = hash.clone();
     let found = tokio::task::spawn_blocking(move || {
+        // It goes on when the client has gone.
+        let _place = place;
         exchange.original(&name).map(|text| text.map(|text| narrowed(&text, &query)))
     });
     match found.await {

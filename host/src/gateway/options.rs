@@ -29,6 +29,8 @@ pub struct GatewayOptions {
     pub upstreams: BTreeMap<String, String>,
     /// The token that clients have to show; `None` asks for none.
     pub token: Option<SecretString>,
+    /// Whether a path may begin with the token, too: for clients that are told an address and no more.
+    pub token_in_path: bool,
     /// Certificate and key, instead of `gateway.tls_cert` and `gateway.tls_key`.
     pub tls: Option<(PathBuf, PathBuf)>,
     /// Whether others than this machine may reach it although nothing protects it.
@@ -52,6 +54,7 @@ impl GatewayOptions {
             listen: None,
             upstreams: BTreeMap::new(),
             token,
+            token_in_path: false,
             tls: None,
             is_exposed: false,
             follows: true,

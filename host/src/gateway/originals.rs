@@ -81,11 +81,14 @@ pub(super) fn is_hash(hash: &str) -> bool {
 /// The longest paragraph that is one piece, in bytes; of longer ones each line is.
 const PARAGRAPH_MAX_BYTES: usize = 800;
 
+/// So many words of a query are looked for: each of them costs a walk through the text.
+const QUERY_MAX_WORDS: usize = 64;
+
 /// The pieces of a text that a query is about: those with all of it as it stands, else with all its
 /// words, else with any. The whole text where there is none, since nothing said of it is better than all.
 pub(super) fn narrowed(text: &str, query: &str) -> String {
     let query = query.trim().to_lowercase();
-    let words: Vec<&str> = query.split_whitespace().collect();
+    let words: Vec<&str> = query.split_whitespace().take(QUERY_MAX_WORDS).collect();
     if words.is_empty() {
         return text.to_owned();
     }

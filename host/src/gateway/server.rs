@@ -15,8 +15,8 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use hyper_util::service::TowerToHyperService;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
@@ -29,7 +29,9 @@ use super::door::dialect_of;
 use super::error::GatewayError;
 use super::exchange::Exchange;
 use super::house::House;
+use super::limits;
 use super::neutral;
+use super::opening::Opening;
 use super::options::{GatewayOptions, refuse_exposure};
 use super::traffic;
 use super::upstream::Upstreams;
@@ -76,20 +78,22 @@ impl Gateway {
         let unbound = |cause| GatewayError::Bind { address: wanted.to_string(), cause };
         let listener = listener.await.map_err(unbound)?;
         let address = listener.local_addr().map_err(unbound)?;
+        upstreams.refuse_itself(address)?;
         let token = options.token.as_ref();
         let house = Arc::new(House {
             access: Access::new(token, address, &settings.hosts, &settings.origins),
             exchange,
             upstreams,
-            places: Arc::new(Semaphore::new(settings.max_requests)),
+            places: limits::places(settings.max_requests),
             is_closing: AtomicBool::new(false),
             models: options.config.models.clone(),
             settings,
             watch,
         });
-        // What is counted holds no word of a conversation, but it is nobody's business elsewhere.
+        // What is counted holds no word of a conversation, but it is nobody's business elsewhere, and none
+        // of others on this machine where the gateway is for one client.
         let counts = house.watch.counts();
-        let (guarded, open) = match address.ip().is_loopback() {
+        let (guarded, open) = match address.ip().is_loopback() && !options.token_in_path {
             true => (options.routes, options.open_routes.merge(counts)),
             false => (options.routes.merge(counts), options.open_routes),
         };
@@ -98,6 +102,7 @@ impl Gateway {
             false => house.watch.dashboard(),
         };
         let routes = routes(&house, guarded, open.merge(dashboard));
+        let routes = if options.token_in_path { behind_token(&house, routes) } else { routes };
         Ok(Gateway { listener, address, acceptor, house, runtime, routes })
     }
 
@@ -126,7 +131,7 @@ impl Gateway {
     /// most for `gateway.drain_ms`.
     pub async fn serve(self, end: CancellationToken) {
         let Gateway { listener, acceptor, house, runtime, routes, .. } = self;
-        let connections = Arc::new(Semaphore::new(house.settings.max_connections));
+        let connections = limits::places(house.settings.max_connections);
         let door = Arc::new(DoorKeeper::new(&house.settings, acceptor, routes));
         let open = GracefulShutdown::new();
         while let Some(stream) = next(&listener, &end).await {
@@ -142,7 +147,7 @@ impl Gateway {
         }
         house.is_closing.store(true, Ordering::Relaxed);
         drop(listener);
-        let drain = Duration::from_millis(house.settings.drain_ms);
+        let drain = limits::time(house.settings.drain_ms);
         if timeout(drain, open.shutdown()).await.is_err() {
             tracing::warn!("answers were cut off that had not ended in time; see gateway.drain_ms");
         }
@@ -184,7 +189,7 @@ struct DoorKeeper {
 
 impl DoorKeeper {
     fn new(settings: &GatewaySettings, acceptor: Option<TlsAcceptor>, routes: Router) -> Self {
-        let patience = Duration::from_millis(settings.client_timeout_ms);
+        let patience = limits::time(settings.client_timeout_ms);
         let mut http = auto::Builder::new(TokioExecutor::new());
         http.http1().timer(TokioTimer::new()).header_read_timeout(patience);
         http.http2()
@@ -197,17 +202,10 @@ impl DoorKeeper {
     async fn let_in(&self, stream: TcpStream, watcher: Watcher) {
         // Small events shall arrive as they are sent; that they may not is no reason to refuse them.
         let _ = stream.set_nodelay(true);
-        let service = TowerToHyperService::new(self.routes.clone());
         let outcome = match &self.acceptor {
-            None => {
-                let connection = self.http.serve_connection(TokioIo::new(stream), service);
-                watcher.watch(connection.into_owned()).await
-            }
+            None => self.serve(stream, watcher).await,
             Some(acceptor) => match timeout(self.patience, acceptor.accept(stream)).await {
-                Ok(Ok(stream)) => {
-                    let connection = self.http.serve_connection(TokioIo::new(stream), service);
-                    watcher.watch(connection.into_owned()).await
-                }
+                Ok(Ok(stream)) => self.serve(stream, watcher).await,
                 Ok(Err(error)) => Err(error.into()),
                 Err(_) => Err("no handshake in time".into()),
             },
@@ -215,6 +213,17 @@ impl DoorKeeper {
         if let Err(error) = outcome {
             tracing::debug!(%error, "a connection ended early");
         }
+    }
+
+    async fn serve(
+        &self,
+        stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+        watcher: Watcher,
+    ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+        let service = TowerToHyperService::new(self.routes.clone());
+        let stream = TokioIo::new(Opening::new(stream, self.patience));
+        let connection = self.http.serve_connection(stream, service);
+        watcher.watch(connection.into_owned()).await
     }
 }
 
@@ -238,6 +247,17 @@ fn routes(house: &Arc<House>, guarded: Router, open: Router) -> Router {
         .merge(open)
         .fallback_service(guarded)
         .layer(middleware::from_fn_with_state(house.clone(), look_at_caller))
+}
+
+/// The same for clients whose paths begin with the token.
+fn behind_token(house: &Arc<House>, routes: Router) -> Router {
+    let take = |State(house): State<Arc<House>>, mut request: Request, next: Next| async move {
+        house.access.take_from_path(&mut request);
+        next.run(request).await
+    };
+    Router::new()
+        .fallback_service(routes)
+        .layer(middleware::from_fn_with_state(house.clone(), take))
 }
 
 async fn health(State(house): State<Arc<House>>) -> Response<axum::body::Body> {
@@ -284,7 +304,8 @@ async fn ask_for_token(
     request: Request,
     next: Next,
 ) -> Response<axum::body::Body> {
-    match house.access.check_token(&request) {
+    let is_welcome = house.access.check_page(&request);
+    match is_welcome.and_then(|()| house.access.check_token(&request)) {
         Ok(()) => next.run(request).await,
         Err(denied) => sent_away(&request, denied),
     }

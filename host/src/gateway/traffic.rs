@@ -10,7 +10,6 @@
 //! ```
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::body::{Body, Bytes, HttpBody as _};
 use axum::http::header::{CONTENT_TYPE, UPGRADE};
@@ -19,7 +18,7 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use super::beginning::{self, Beginning};
 use super::complaint::complaint;
-use super::door::{dialect_of, door};
+use super::door::{dialect_of, door, is_ours, owner_of};
 use super::exchange::{Afterwards, Answer, Door, Forward, Incoming, Taken, Ticket, Truth};
 use super::headers::{forget_connection, prepare, unsealed, unsealed_with_ours};
 use super::house::House;
@@ -35,6 +34,10 @@ pub(super) async fn answer(house: Arc<House>, request: Request<Body>) -> Respons
     let dialect = dialect_of(request.uri(), request.headers());
     if asks_for_websocket(request.headers()) {
         return no_upgrade(dialect);
+    }
+    if is_ours(request.uri().path()) {
+        let message = "the gateway has nothing at that path; see docs/gateway for those it has";
+        return complaint(dialect, StatusCode::NOT_FOUND, message);
     }
     let Ok(place) = house.places.clone().try_acquire_owned() else {
         return too_busy(dialect);
@@ -71,8 +74,13 @@ async fn past(
     request: Request<Body>,
     place: OwnedSemaphorePermit,
 ) -> Response<Body> {
-    let (envelope, body) = unsealed(house, request);
+    let is_known = owner_of(request.uri(), request.headers()).is_some();
+    let (mut envelope, body) = unsealed(house, request);
     let Some(upstream) = house.upstreams.choose(dialect, None) else { return nobody(dialect) };
+    if !is_known && !house.upstreams.are_one() {
+        // It may be another company's.
+        envelope.forget_keys();
+    }
     if models::is_list(&envelope) {
         return models::answer(house, dialect, &upstream, &envelope, place).await;
     }
@@ -95,8 +103,8 @@ async fn through(
 ) -> Response<Body> {
     let dialect = door.dialect();
     let (mut envelope, body) = unsealed_with_ours(house, request);
-    let pause = Duration::from_millis(house.settings.client_timeout_ms);
-    let body = match limits::whole(body, house.settings.max_body_bytes, pause).await {
+    let max = house.settings.max_body_bytes;
+    let body = match limits::whole(body, max, house.patience()).await {
         Ok(body) => body,
         Err(unread) => return not_read(house, dialect, unread),
     };
@@ -199,7 +207,7 @@ impl Way<'_> {
         rest: &mut hyper::body::Incoming,
     ) -> Result<Beginning, String> {
         let idle = self.upstream.idle;
-        let hold = Duration::from_millis(self.house.settings.hold_ms);
+        let hold = limits::time(self.house.settings.hold_ms);
         if status.is_client_error() || status.is_server_error() {
             return beginning::of_failure(rest, status.as_u16(), idle).await;
         }

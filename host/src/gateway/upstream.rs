@@ -2,15 +2,18 @@
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
-use axum::http::header::{AUTHORIZATION, HOST, PROXY_AUTHORIZATION};
-use axum::http::uri::{PathAndQuery, Scheme};
-use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, Uri};
+use axum::http::header::{
+    AUTHORIZATION, CONTENT_LENGTH, COOKIE, EXPECT, HOST, PROXY_AUTHORIZATION,
+};
+use axum::http::uri::{Authority, PathAndQuery, Scheme};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri};
 use globset::{Glob, GlobMatcher};
-use hyper::body::Incoming;
+use hyper::body::{Body as _, Incoming};
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
@@ -91,6 +94,25 @@ const DIALECTS: [DialectName; 4] = [
     DialectName::GoogleGenerativeAi,
 ];
 
+impl Envelope {
+    /// Takes out whatever shows who the client is.
+    pub(super) fn forget_keys(&mut self) {
+        for name in KEY_HEADERS {
+            self.headers.remove(name);
+        }
+        self.headers.remove(COOKIE);
+        let query = without_key(self.uri.query().unwrap_or_default());
+        let path = self.uri.path();
+        let whole = if query.is_empty() { path.to_owned() } else { format!("{path}?{query}") };
+        self.uri = whole.parse().unwrap_or_default();
+    }
+}
+
+fn without_key(query: &str) -> String {
+    let kept = query.split('&').filter(|pair| !pair.starts_with("key="));
+    kept.collect::<Vec<_>>().join("&")
+}
+
 impl Upstreams {
     /// As the config says; what is in `named` goes before it.
     pub(super) fn of(
@@ -117,6 +139,28 @@ impl Upstreams {
             by_model.push((glob, open(DialectName::OpenAiCompletions, of)?));
         }
         Ok(Upstreams { by_model, by_dialect })
+    }
+
+    /// Whether one of them is asked in every dialect: then it is the one for every key.
+    pub(super) fn are_one(&self) -> bool {
+        let mut hosts =
+            self.by_dialect.iter().map(|(_, upstream)| (&upstream.scheme, &upstream.authority));
+        let first = hosts.next();
+        hosts.all(|host| Some(host) == first)
+    }
+
+    /// Refuses those that are the gateway itself, bound to this address: a request would go around until
+    /// every place is taken.
+    pub(super) fn refuse_itself(&self, bound: SocketAddr) -> Result<(), GatewayError> {
+        let by_model = self.by_model.iter().map(|(_, upstream)| upstream);
+        let mut all = by_model.chain(self.by_dialect.iter().map(|(_, upstream)| upstream));
+        match all.find(|upstream| upstream.is_at(bound)) {
+            None => Ok(()),
+            Some(upstream) => Err(GatewayError::Upstream {
+                upstream: upstream.authority.clone(),
+                problem: "it is the gateway itself, which would ask itself for ever".into(),
+            }),
+        }
     }
 
     /// Whether it matters which model is asked.
@@ -187,8 +231,10 @@ impl Upstream {
                 });
             }
         };
-        let bad =
-            |problem: String| GatewayError::Upstream { upstream: written.to_owned(), problem };
+        let bad = |problem: String| GatewayError::Upstream {
+            upstream: without_password(written),
+            problem,
+        };
         let base: Uri = settings.base_url().parse().map_err(|_| bad("no address".into()))?;
         let authority = base.authority().ok_or_else(|| bad("an address without a host".into()))?;
         if authority.as_str().contains('@') {
@@ -217,6 +263,7 @@ impl Upstream {
         envelope: &Envelope,
         body: Body,
     ) -> Result<Response<Incoming>, Trouble> {
+        let is_empty = body.is_end_stream();
         let mut request = Request::new(body);
         *request.method_mut() = envelope.method.clone();
         *request.headers_mut() = envelope.headers.clone();
@@ -228,18 +275,42 @@ impl Upstream {
         *request.uri_mut() = uri.ok_or_else(|| Trouble::Unreachable("no address".into()))?;
         let headers = request.headers_mut();
         headers.remove(HOST);
-        if let Some(key) = key {
-            show_key(self.dialect, &key, headers);
+        if is_empty && headers.contains_key(CONTENT_LENGTH) {
+            // Whoever waits for a body that does not come takes the next request for it.
+            headers.insert(CONTENT_LENGTH, HeaderValue::from_static("0"));
+            headers.remove(EXPECT);
         }
-        headers.extend(self.headers.iter().map(|(name, value)| (name.clone(), value.clone())));
+        if let Some(key) = &key {
+            show_key(self.dialect, key, headers);
+        }
+        for (name, value) in &self.headers {
+            headers.insert(name.clone(), value.clone());
+        }
         if let Some(shown) = &self.shown_to_proxy {
             headers.insert(PROXY_AUTHORIZATION, shown.clone());
         }
         match tokio::time::timeout(self.first_byte, self.client.request(request)).await {
-            Ok(Ok(response)) => Ok(response),
+            Ok(Ok(response)) => {
+                if let (StatusCode::UNAUTHORIZED, Some(own)) = (response.status(), &self.key) {
+                    // It may have expired: the next request asks for another one.
+                    own.forget(key.as_ref()).await;
+                }
+                Ok(response)
+            }
             Ok(Err(error)) => Err(Trouble::Unreachable(causes(&error))),
             Err(_) => Err(Trouble::TooSlow(self.first_byte.as_millis())),
         }
+    }
+
+    fn is_at(&self, bound: SocketAddr) -> bool {
+        let Ok(authority) = self.authority.parse::<Authority>() else { return false };
+        let usual_port = if self.scheme == Scheme::HTTPS { 443 } else { 80 };
+        let host = authority.host().trim_matches(['[', ']']);
+        let is_own = match host.parse::<IpAddr>() {
+            Ok(ip) => ip == bound.ip() || ip.is_loopback() || ip.is_unspecified(),
+            Err(_) => host.eq_ignore_ascii_case("localhost"),
+        };
+        is_own && authority.port_u16().unwrap_or(usual_port) == bound.port()
     }
 
     /// Its address, for people: host and port.
@@ -257,8 +328,7 @@ impl Upstream {
             .filter(|rest| rest.is_empty() || rest.starts_with('/'));
         let mut whole = format!("{}{}", self.prefix, shared.unwrap_or(path));
         let query = asked.query().unwrap_or_default();
-        let kept = query.split('&').filter(|pair| !without_key || !pair.starts_with("key="));
-        let query = kept.collect::<Vec<_>>().join("&");
+        let query = if without_key { self::without_key(query) } else { query.to_owned() };
         if !query.is_empty() {
             whole.push('?');
             whole.push_str(&query);
@@ -269,6 +339,14 @@ impl Upstream {
             .path_and_query(PathAndQuery::try_from(whole).ok()?)
             .build()
             .ok()
+    }
+}
+
+/// An address as it may be shown.
+fn without_password(address: &str) -> String {
+    match address.rsplit_once('@') {
+        Some((_, rest)) => format!("...@{rest}"),
+        None => address.to_owned(),
     }
 }
 
@@ -387,6 +465,16 @@ mod tests {
         let with = |without_key| opened("http://x").uri(&asked, without_key).unwrap().to_string();
         assert_eq!(with(true), "http://x/v1beta/models?pageSize=2");
         assert_eq!(with(false), "http://x/v1beta/models?key=secret&pageSize=2");
+    }
+
+    #[tokio::test]
+    async fn an_error_does_not_show_a_password() {
+        let trusted = tls::trusted().unwrap();
+        let written = "http://me:secret@x:1/v1";
+        let dialect = DialectName::OpenAiCompletions;
+        let error = Upstream::open(&Config::default(), dialect, written, &trusted).unwrap_err();
+        let told = error.to_string();
+        assert!(!told.contains("secret") && told.contains("x:1/v1"), "{told}");
     }
 
     #[test]

@@ -109,6 +109,14 @@ pub struct Refusal {
     pub message: String,
 }
 
+impl ProviderError {
+    /// Whether its code says that the request is too large, and not its words alone: words may be quoted
+    /// from what was asked.
+    pub fn has_overflow_code(&self) -> bool {
+        phrases::OVERFLOW_CODES.iter().any(|code| self.code.trim().eq_ignore_ascii_case(code))
+    }
+}
+
 /// A request that got no answer.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{provider}/{model}: {message}")]

@@ -100,6 +100,15 @@ pub enum Trust {
     Ignored,
 }
 
+/// A window that is smaller than it was said to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LearnedWindow {
+    /// In provider tokens.
+    pub tokens: u64,
+    /// Whether the provider said so in a refusal; else it only looks so by what it has counted.
+    pub is_said: bool,
+}
+
 /// The account of one session.
 #[derive(Debug)]
 pub struct Accounting {
@@ -115,6 +124,7 @@ pub struct Accounting {
 struct Known {
     factor: Factor,
     anchor: Option<Anchor>,
+    window: Option<LearnedWindow>,
 }
 
 /// A count of the provider, and of what.
@@ -147,6 +157,16 @@ impl Accounting {
     pub fn use_model(&mut self, model: ModelName, window_tokens: u64) {
         self.model = model;
         self.window_tokens = window_tokens;
+    }
+
+    /// The window of a model as this session has learned it, where that is so.
+    pub fn learned_window(&self, model: &ModelName) -> Option<LearnedWindow> {
+        self.models.get(model)?.window
+    }
+
+    /// A model has no more than this window, as far as this session goes.
+    pub fn learn_window(&mut self, model: &ModelName, window: LearnedWindow) {
+        self.models.entry(model.clone()).or_default().window = Some(window);
     }
 
     /// A compaction was applied: no count from before it is used for a size any more.
@@ -222,7 +242,17 @@ impl Accounting {
     ) -> Trust {
         match stop {
             StopReason::Error | StopReason::Aborted => Trust::Ignored,
-            _ => self.counted(model, prompt, usage.prompt_tokens()),
+            _ => {
+                self.outgrow(model, usage.prompt_tokens());
+                self.counted(model, prompt, usage.prompt_tokens())
+            }
+        }
+    }
+
+    /// A window that a prompt was larger than is none.
+    fn outgrow(&mut self, model: &ModelName, counted_tokens: u64) {
+        if let Some(known) = self.models.get_mut(model) {
+            known.window = known.window.filter(|window| window.tokens >= counted_tokens);
         }
     }
 

@@ -31,6 +31,7 @@ use tokio_util::task::TaskTracker;
 use super::compaction::CompactionOutcome;
 use super::event::{Event, What};
 use super::failover::Failover;
+use super::guest_windows::GuestWindows;
 use super::hook::CompactionHook;
 use super::known_session::KnownSessions;
 use super::lane::Lanes;
@@ -96,6 +97,8 @@ pub(super) struct Shared {
     pub(super) tool_timeout: Duration,
     /// The windows of the models, in provider tokens.
     windows: Mutex<HashMap<ModelName, u64>>,
+    /// Those of models that guests ask.
+    pub(super) guest_windows: GuestWindows,
     pub(super) law: LawSettings,
     pub(super) hooks: Vec<Arc<dyn CompactionHook>>,
     pub(super) toolbox: Toolbox,

@@ -14,10 +14,12 @@ use std::sync::Arc;
 
 use ctxhost_engine_api::{Transcript, Trigger};
 
+use super::accounting::LearnedWindow;
 use super::agent::{HeldSession, Runtime, SessionId, Shared};
 use super::compaction::CompactionOutcome;
 use super::conversation::Conversation;
 use super::lane::LaneGuard;
+use super::model_name::ModelName;
 use super::request::Shaped;
 use super::turn::{Guest, Turn, TurnError};
 use crate::history::{self, Until};
@@ -79,11 +81,11 @@ impl Runtime {
         self.shared().clock.now_ms()
     }
 
-    /// The window of a model as it was learned or used last, in provider tokens; `None` for a model that
-    /// nobody asked for yet.
+    /// The window of a model as refusals have taught it for all sessions of guests, in provider tokens;
+    /// `None` where they have taught nothing.
     pub fn learned_window_tokens(&self, provider: &str, model: &str) -> Option<u64> {
-        let name = super::model_name::ModelName::new(provider, model);
-        self.shared().windows().get(&name).copied()
+        let name = ModelName::new(provider, model);
+        self.shared().guest_windows.window_tokens(&name)
     }
 }
 
@@ -207,6 +209,11 @@ impl Passage {
         let parent = parent.display().to_string();
         let now_ms = self.shared.clock.now_ms();
         Ok(history::fork(open.conversation.session(), until, &parent, now_ms)?)
+    }
+
+    /// The window of a model as this session has learned it, where that is smaller than it was said to be.
+    pub async fn learned_window(&self, model: &ModelName) -> Option<LearnedWindow> {
+        self.held.open.lock().await.accounting.learned_window(model)
     }
 
     /// Looks at the conversation.

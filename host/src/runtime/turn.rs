@@ -187,7 +187,7 @@ impl<'a> Turn<'a> {
         if *self.accounting.model() != model {
             *self.counts = Counts::default();
         }
-        let window_tokens = self.shared.window_tokens(&model);
+        let window_tokens = self.window_tokens();
         self.accounting.use_model(model, window_tokens);
     }
 

@@ -120,6 +120,95 @@ async fn the_most_specific_pattern_counts() {
 }
 
 #[tokio::test]
+async fn a_key_goes_to_its_own_company_or_to_none() {
+    let [anthropic, openai, google] =
+        [Upstream::start(fine).await, Upstream::start(fine).await, Upstream::start(fine).await];
+    let config = format!(
+        "[gateway.upstreams]\nanthropic = {:?}\nopenai = {:?}\ngemini = {:?}\n",
+        anthropic.url, openai.url, google.url
+    );
+    let gate = Gate::before("", &config).await;
+    let ask = |path: &str, name: &'static str| {
+        client().get(gate.at(path)).header(name, "Bearer k").header("cookie", "c=k").send()
+    };
+    assert_eq!(ask("/v1/models", "x-api-key").await.unwrap().status(), 200);
+    assert_eq!(anthropic.last().header("x-api-key"), Some("Bearer k"));
+    assert_eq!(ask("/v1/files?key=x", "authorization").await.unwrap().status(), 200);
+    assert_eq!(openai.last().header("authorization"), Some("Bearer k"));
+    assert_eq!(
+        ask("/v1/projects/p/models/m:predict", "authorization").await.unwrap().status(),
+        200
+    );
+    assert_eq!(google.last().header("authorization"), Some("Bearer k"));
+    assert_eq!((anthropic.count(), openai.count(), google.count()), (1, 1, 1));
+    // Nobody knows whose path this is.
+    assert_eq!(ask("/api/v1/models?key=k&a=b", "authorization").await.unwrap().status(), 200);
+    let seen = openai.last();
+    assert_eq!(seen.uri, "/api/v1/models?a=b");
+    let leaks = seen.headers.values().any(|it| it.to_str().unwrap().contains('k'));
+    assert!(!leaks, "{:?}", seen.headers);
+    // One upstream for all is the company of every key.
+    let gate = Gate::before(&openai.url, "").await;
+    let ask = client().get(gate.at("/api/v1/models?key=k")).header("authorization", "Bearer k");
+    assert_eq!(ask.send().await.unwrap().status(), 200);
+    assert_eq!(openai.last().header("authorization"), Some("Bearer k"));
+    assert_eq!(openai.last().uri, "/api/v1/models?key=k");
+}
+
+#[tokio::test]
+async fn what_is_meant_for_the_gateway_goes_no_further() {
+    let upstream = Upstream::start(fine).await;
+    let gate = Gate::before(&upstream.url, "").await;
+    for path in ["/v1/compress/", "/v1/retrieve/a/b", "/v1/retrieve/", "/ui/", "/ui/x?token=t"] {
+        let answer = client().post(gate.at(path)).body("{}").send().await.unwrap();
+        assert_eq!(answer.status(), 404, "{path}");
+    }
+    assert_eq!(upstream.count(), 0);
+    for (cookies, left) in [("a=b; ctxhost_ui=c; d=e", Some("a=b; d=e")), ("ctxhost_ui_1=c", None)]
+    {
+        client().get(gate.at("/v1/files")).header("cookie", cookies).send().await.unwrap();
+        assert_eq!(upstream.last().header("cookie"), left);
+    }
+}
+
+#[tokio::test]
+async fn a_key_that_is_refused_is_asked_for_again() {
+    let upstream = Upstream::start(|_| plain(401, "application/json", "{}")).await;
+    let folder = tempfile::tempdir().unwrap();
+    let calls = folder.path().join("calls");
+    let config = format!(
+        "[providers.mine]\ndialect = \"anthropic-messages\"\nbase_url = {:?}\n\
+         api_key_command = [\"sh\", \"-c\", \"echo x >> {}; wc -l < {}\"]\n\
+         [gateway.upstreams]\nanthropic = \"mine\"\n",
+        upstream.url,
+        calls.display(),
+        calls.display()
+    );
+    let gate = Gate::before("", &config).await;
+    for key in ["1", "2"] {
+        let ask = client().post(gate.at("/v1/messages")).body(body_for("/v1/messages"));
+        assert_eq!(ask.send().await.unwrap().status(), 401);
+        assert_eq!(upstream.last().header("x-api-key"), Some(key));
+    }
+}
+
+#[tokio::test]
+async fn a_gateway_does_not_ask_itself() {
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = free.local_addr().unwrap().port();
+    drop(free);
+    for host in ["127.0.0.1", "localhost", "[::1]"] {
+        let state = tempfile::tempdir().unwrap();
+        let mut options = GatewayOptions::of(&Config::default(), state.path());
+        options.listen = Some(format!("127.0.0.1:{port}"));
+        options.upstreams.insert("openai".into(), format!("http://{host}:{port}/v1"));
+        let refused = Gateway::bind(options).await.map(|gateway| gateway.url());
+        let told = refused.unwrap_err().to_string();
+        assert!(told.contains("itself"), "{host}: {told}");
+    }
+}
+
+#[tokio::test]
 async fn strange_names_and_strange_pages_are_sent_away() {
     let upstream = Upstream::start(fine).await;
     let gate = Gate::before(&upstream.url, "gateway.origins = [\"https://app.example\"]").await;

@@ -52,6 +52,20 @@ async fn headers_that_are_too_large_are_refused() {
 }
 
 #[tokio::test]
+async fn numbers_without_an_end_are_as_good_as_large_ones() {
+    let upstream = Upstream::start(|_| plain(200, "application/json", "{}")).await;
+    let names = ["max_connections", "max_requests", "client_timeout_ms", "hold_ms", "drain_ms"];
+    let lines = names.map(|name| format!("gateway.{name} = {}\n", i64::MAX));
+    let gate = Gate::before(&upstream.url, &lines.concat()).await;
+    let body = "{\"messages\":[{\"role\":\"user\",\"content\":\"x\"}],\"stream\":true}";
+    let answer = client().post(gate.at("/v1/chat/completions")).body(body).send().await.unwrap();
+    assert_eq!(answer.status(), 200);
+    drop(answer);
+    gate.end.cancel();
+    gate.task.await.unwrap();
+}
+
+#[tokio::test]
 async fn a_client_that_sends_half_a_body_is_not_waited_for() {
     let upstream = Upstream::start(|_| plain(200, "application/json", "{}")).await;
     let gate = Gate::before(&upstream.url, "gateway.client_timeout_ms = 50").await;

@@ -148,6 +148,35 @@ async fn what_cannot_be_made_smaller_is_refused_in_words_the_client_knows() {
     }
 }
 
+#[tokio::test]
+async fn words_in_one_conversation_take_no_room_from_others() {
+    let upstream = Upstream::start(|seen| {
+        let body = std::str::from_utf8(&seen.body).unwrap();
+        match body.contains("service_tier") {
+            true => {
+                let message = "Invalid value: 'maximum context length is 5 tokens'.";
+                let error = json!({"error": {"message": message, "code": "invalid_value"}});
+                plain(400, "application/json", error.to_string())
+            }
+            false => plain(200, "application/json", "{\"choices\":[]}"),
+        }
+    });
+    let upstream = upstream.await;
+    let gate = Gate::before(&upstream.url, "").await;
+    let texts = |word: &str| [format!("{word}. {}", "The parser reads the ledger. ".repeat(60))];
+    let mut body = request(Wire::OpenAiChat, &texts("One"), false);
+    body["service_tier"] = "maximum context length is 5 tokens".into();
+    let refused = ask(&gate, Wire::OpenAiChat, &body, false).await;
+    assert_eq!(refused.status(), 400);
+    for word in ["One", "Two"] {
+        let body = request(Wire::OpenAiChat, &texts(word), false);
+        let answer = ask(&gate, Wire::OpenAiChat, &body, false).await;
+        let status = answer.status();
+        assert_eq!(status, 200, "{word}: {}", answer.text().await.unwrap());
+        assert_eq!(upstream.last().body, body.to_string(), "{word}");
+    }
+}
+
 /// Words in front of the conversation, which no engine may leave out.
 fn instruct(wire: Wire, body: &mut Value, words: &str) {
     match wire {

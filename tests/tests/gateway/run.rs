@@ -106,7 +106,8 @@ fn the_agent_is_told_where_the_gateway_is_and_its_exit_code_is_ours() {
     let receipt = "ctxhost: 0 requests, 0 compactions, 0 tokens saved, engine legacy";
     assert_eq!(stderr.lines().last(), Some(receipt), "{stderr}");
     // Nobody listens there any more.
-    assert!(TcpStream::connect(url.trim_start_matches("http://")).is_err());
+    let address = url.trim_start_matches("http://").split('/').next().unwrap();
+    assert!(TcpStream::connect(address).is_err());
     place.is_clean();
 }
 
@@ -135,6 +136,53 @@ fn an_address_that_others_reach_is_refused_in_words_that_help_here() {
     assert!(stderr.contains("ctxhost serve"), "{stderr}");
     assert!(!stderr.contains("--i-know-this-is-exposed"), "{stderr}");
     place.is_clean();
+}
+
+#[test]
+fn what_it_keeps_while_it_runs_is_for_its_owner_alone() {
+    let place = Place::new();
+    let script = "umask; stat -c %a \"$TMPDIR\"/ctxhost-run-*";
+    let mut command = place.run(&[], &["sh", "-c", script]);
+    let (_, listed, stderr) = said(&command.output().unwrap());
+    assert_eq!(listed.lines().nth(1), Some("700"), "{listed}{stderr}");
+    place.is_clean();
+}
+
+#[test]
+fn nobody_else_on_the_machine_may_use_it() {
+    let upstream = ScriptedServer::start(Wire::Anthropic, Model::new(200_000));
+    let place = Place::new();
+    let script = "echo $CTXHOST_URL; echo $CTXHOST_TOKEN; read line";
+    let mut command = place.run(&[], &["sh", "-c", script]);
+    command.env("ANTHROPIC_BASE_URL", upstream.url());
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut running = command.spawn().unwrap();
+    let mut lines = BufReader::new(running.stdout.take().unwrap()).lines();
+    let url = lines.next().unwrap().unwrap();
+    let token = lines.next().unwrap().unwrap();
+    let (address, word) = url.trim_start_matches("http://").split_once('/').unwrap();
+    assert_eq!(word, token);
+    assert!(word.len() >= 22, "{word}");
+    let status = |path: &str, header: &str| {
+        let mut stream = TcpStream::connect(address).unwrap();
+        let head =
+            format!("GET {path} HTTP/1.1\r\nhost: {address}\r\n{header}connection: close\r\n\r\n");
+        std::io::Write::write_all(&mut stream, head.as_bytes()).unwrap();
+        let mut answer = String::new();
+        std::io::Read::read_to_string(&mut stream, &mut answer).unwrap();
+        answer.split(' ').nth(1).unwrap().to_owned()
+    };
+    for path in ["/v1/models", "/metrics", "/wrong/v1/models", "/v1/retrieve/0123"] {
+        assert_eq!(status(path, "x-api-key: k\r\n"), "401", "{path}");
+    }
+    assert_eq!(upstream.requests().len(), 0);
+    let known = status(&format!("/{word}/healthz"), "");
+    assert_eq!(known, "200");
+    let own = |status: String| assert_ne!(status, "401");
+    own(status(&format!("/{word}/v1/messages/batches"), "x-api-key: k\r\n"));
+    own(status("/v1/messages/batches", &format!("x-ctxhost-token: {word}\r\n")));
+    drop(running.stdin.take());
+    running.wait().unwrap();
 }
 
 #[test]

@@ -5,6 +5,7 @@
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
+use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::{Value, json};
 
 /// What stands behind the gateway's address.
@@ -28,6 +29,10 @@ const VARIABLES: &[(&str, Base)] = &[
 
 /// The address under a name that scripts can rely on.
 const ADDRESS: &str = "CTXHOST_URL";
+
+/// The token under a name from which agents put it into a header: arguments can be seen by everybody on
+/// the machine, variables cannot.
+const TOKEN: &str = "CTXHOST_TOKEN";
 
 /// Variables that name hosts which are reached without a proxy. A gateway on the loopback is one.
 const NO_PROXY: [&str; 2] = ["NO_PROXY", "no_proxy"];
@@ -59,22 +64,34 @@ pub(super) struct Told {
     pub(super) remark: Option<String>,
 }
 
-/// Tells a command that its models are at `address`, such as `http://127.0.0.1:40123`.
+/// Where a gateway is, and what lets in.
+#[derive(Clone, Debug)]
+pub(super) struct Place {
+    /// Such as `http://127.0.0.1:40123`.
+    pub(super) url: String,
+    /// Its token: the first part of each path, or a header.
+    pub(super) token: SecretString,
+}
+
+/// Tells a command that its models are at `place`.
 ///
 /// `env` is the environment that the command would get without us.
 pub(super) fn tell(
     command: Vec<OsString>,
-    address: &str,
+    place: &Place,
     env: impl Fn(&str) -> Option<String>,
 ) -> Told {
-    let mut variables = vec![(ADDRESS.to_owned(), address.to_owned())];
+    let token = place.token.expose_secret();
+    let address = &format!("{}/{token}", place.url);
+    let mut variables = vec![(ADDRESS.to_owned(), address.clone())];
+    variables.push((TOKEN.to_owned(), token.to_owned()));
     variables.extend(VARIABLES.iter().map(|(name, base)| ((*name).to_owned(), base.of(address))));
     let unproxied = NO_PROXY.iter().map(|name| ((*name).to_owned(), without_proxy(env(name))));
     variables.extend(unproxied);
     let name = program(&command);
     let mut told = Told { command, variables, remark: None };
     match name.as_str() {
-        "codex" => told.codex(address, env("OPENAI_API_KEY").is_some()),
+        "codex" => told.codex(&place.url, env("OPENAI_API_KEY").is_some()),
         "opencode" => told.opencode(address, env("OPENCODE_CONFIG_CONTENT")),
         "copilot" => told.copilot(address, copilot(env)),
         "claude" => told.claude(env),
@@ -145,18 +162,19 @@ impl Base {
 
 impl Told {
     /// Codex reads no variable, but takes any line of its config as an argument. Its own provider reads
-    /// no key of the environment, only its login; who has a key there gets a provider that does.
-    fn codex(&mut self, address: &str, has_key: bool) {
-        let lines = match has_key {
-            false => vec![format!("openai_base_url=\"{address}/v1\"")],
-            true => vec![
-                "model_provider=\"ctxhost\"".to_owned(),
-                format!(
-                    "model_providers.ctxhost={{ name = \"ctxhost\", base_url = \"{address}/v1\", \
-                     wire_api = \"responses\", env_key = \"OPENAI_API_KEY\" }}"
-                ),
-            ],
+    /// neither a key nor a header of the environment, so it gets one that does: with the key where there
+    /// is one, else with its login and under the name that its login is for.
+    fn codex(&mut self, url: &str, has_key: bool) {
+        let (name, key) = match has_key {
+            true => ("ctxhost", "env_key = \"OPENAI_API_KEY\""),
+            false => ("OpenAI", "requires_openai_auth = true"),
         };
+        let provider = format!(
+            "model_providers.ctxhost={{ name = \"{name}\", base_url = \"{url}/v1\", \
+             wire_api = \"responses\", {key}, \
+             env_http_headers = {{ \"x-ctxhost-token\" = \"{TOKEN}\" }} }}"
+        );
+        let lines = ["model_provider=\"ctxhost\"".to_owned(), provider];
         let arguments = lines.into_iter().flat_map(|line| ["-c".into(), line.into()]);
         self.command.splice(1..1, arguments.collect::<Vec<OsString>>());
     }
@@ -208,7 +226,7 @@ impl Told {
         self.remark = known.map(|(program, place)| {
             format!(
                 "{program} reads no variable of ours: set {place} to {address} \
-                 (--listen keeps the address the same)"
+                 (--listen and a token of your own in CTXHOST_TOKEN keep it the same)"
             )
         });
     }
@@ -244,13 +262,15 @@ fn merge(into: &mut Value, from: Value) {
 mod tests {
     use super::*;
 
-    const ADDRESS: &str = "http://127.0.0.1:40123";
+    const URL: &str = "http://127.0.0.1:40123";
+    const ADDRESS: &str = "http://127.0.0.1:40123/secret";
 
     fn told(command: &[&str], env: &[(&str, &str)]) -> Told {
         let find = |name: &str| {
             env.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned())
         };
-        tell(command.iter().map(OsString::from).collect(), ADDRESS, find)
+        let place = Place { url: URL.into(), token: "secret".into() };
+        tell(command.iter().map(OsString::from).collect(), &place, find)
     }
 
     fn variable<'a>(told: &'a Told, name: &str) -> Option<&'a str> {
@@ -263,8 +283,8 @@ mod tests {
         assert_eq!(told.command, ["/usr/bin/aider", "-p", "hello"].map(OsString::from));
         assert_eq!(variable(&told, "ANTHROPIC_BASE_URL"), Some(ADDRESS));
         assert_eq!(variable(&told, "GOOGLE_GEMINI_BASE_URL"), Some(ADDRESS));
-        assert_eq!(variable(&told, "OPENAI_BASE_URL"), Some("http://127.0.0.1:40123/v1"));
-        assert_eq!(variable(&told, "OPENAI_API_BASE"), Some("http://127.0.0.1:40123/v1"));
+        assert_eq!(variable(&told, "OPENAI_BASE_URL"), Some("http://127.0.0.1:40123/secret/v1"));
+        assert_eq!(variable(&told, "OPENAI_API_BASE"), Some("http://127.0.0.1:40123/secret/v1"));
         assert_eq!(told.remark, None);
     }
 
@@ -289,13 +309,22 @@ mod tests {
         let provider = &read["model_providers"]["ctxhost"];
         assert_eq!(provider["base_url"].as_str(), Some("http://127.0.0.1:40123/v1"));
         assert_eq!(provider["env_key"].as_str(), Some("OPENAI_API_KEY"));
+        assert_eq!(provider["env_http_headers"]["x-ctxhost-token"].as_str(), Some("CTXHOST_TOKEN"));
+        assert_eq!(variable(&told, "CTXHOST_TOKEN"), Some("secret"));
     }
 
     #[test]
-    fn codex_with_a_login_keeps_its_own_provider() {
+    fn codex_keeps_its_login_and_no_argument_shows_the_token() {
+        for env in [&[][..], &[("OPENAI_API_KEY", "k")]] {
+            let told = told(&["codex"], env);
+            let shown = told.command.iter().any(|word| word.to_str().unwrap().contains("secret"));
+            assert!(!shown, "{:?}", told.command);
+        }
         let told = told(&["codex"], &[]);
-        let line = "openai_base_url=\"http://127.0.0.1:40123/v1\"";
-        assert_eq!(told.command, ["codex", "-c", line].map(OsString::from));
+        let read: toml::Table = toml::from_str(told.command[4].to_str().unwrap()).unwrap();
+        let provider = &read["model_providers"]["ctxhost"];
+        assert_eq!(provider["requires_openai_auth"].as_bool(), Some(true));
+        assert_eq!(provider["base_url"].as_str(), Some("http://127.0.0.1:40123/v1"));
     }
 
     #[test]
@@ -308,10 +337,10 @@ mod tests {
         assert_eq!(config["model"], "openai/x");
         let openai = &config["provider"]["openai"]["options"];
         assert_eq!(openai["apiKey"], "k");
-        assert_eq!(openai["baseURL"], "http://127.0.0.1:40123/v1");
+        assert_eq!(openai["baseURL"], "http://127.0.0.1:40123/secret/v1");
         assert_eq!(
             config["provider"]["google"]["options"]["baseURL"],
-            "http://127.0.0.1:40123/v1beta"
+            "http://127.0.0.1:40123/secret/v1beta"
         );
     }
 
@@ -319,7 +348,9 @@ mod tests {
     fn who_reads_a_file_is_named_with_the_place_in_it() {
         let told = told(&["openclaw"], &[]);
         assert!(
-            told.remark.unwrap().contains("baseUrl in openclaw.json to http://127.0.0.1:40123")
+            told.remark
+                .unwrap()
+                .contains("baseUrl in openclaw.json to http://127.0.0.1:40123/secret ")
         );
     }
 

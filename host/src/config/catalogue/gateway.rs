@@ -1,6 +1,6 @@
 //! Settings of the gateway: how it listens, whom it asks, how much it takes.
 
-use super::{Allowed, MS, SHARE, Setting, setting};
+use super::{Allowed, MS, SHARE, Setting, TOKENS, setting};
 
 /// In the order in which people read about them.
 pub(super) const SETTINGS: &[Setting] = &[
@@ -84,6 +84,12 @@ pub(super) const SETTINGS: &[Setting] = &[
         "how long a client may take for its headers, or pause within its body; whoever is slower holds a place for nothing",
     ),
     setting(
+        "gateway.client_min_bytes_per_s",
+        "bytes per second",
+        Allowed::Whole(1),
+        "what a body has to bring on the whole, after the first client_timeout_ms; drop by drop it would hold its place for ever",
+    ),
+    setting(
         "gateway.hold_ms",
         MS,
         Allowed::Whole(0),
@@ -106,6 +112,30 @@ pub(super) const SETTINGS: &[Setting] = &[
         SHARE,
         Allowed::Number(0.05, 0.95),
         "the largest share of a window that an answer may hold free; clients ask for the longest answer of a model, whatever its window, and a conversation needs room as well",
+    ),
+    setting(
+        "gateway.learned_min_tokens",
+        TOKENS,
+        Allowed::Whole(1),
+        "the smallest window that the refusal of an upstream is believed; a text may quote what a client wrote",
+    ),
+    setting(
+        "gateway.learned_min_share",
+        SHARE,
+        Allowed::Number(0.0, 1.0),
+        "the same as a share of the window that the config or the model's name tells, before other conversations believe it; no server gives a sixteenth of what its model has",
+    ),
+    setting(
+        "gateway.learned_models",
+        "models",
+        Allowed::Whole(1),
+        "of which such windows are kept; more than anybody asks, and clients may make names up",
+    ),
+    setting(
+        "gateway.model_name_max_bytes",
+        "bytes",
+        Allowed::Whole(1),
+        "the longest name of a model that an engine sees, a request with a longer one is only passed on; such names are kept",
     ),
     setting(
         "gateway.conversations",

@@ -182,11 +182,18 @@ fn remembered<T: Copy>(
     name: Digest,
     measure: impl FnOnce() -> T,
 ) -> T {
+    let before = lock(known).get(&name).copied();
+    if let Some(before) = before {
+        return before;
+    }
+    // It may take long, and nobody else shall wait for it.
+    let measured = measure();
     let mut known = lock(known);
     if known.len() >= MAX_MEASURED {
         known.clear();
     }
-    *known.entry(name).or_insert_with(measure)
+    known.insert(name, measured);
+    measured
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

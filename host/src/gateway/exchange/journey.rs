@@ -16,6 +16,7 @@ use crate::gateway::speech::Body;
 use crate::gateway::thread::{Asked, Thread, scope};
 use crate::provider::message::Usage;
 use crate::provider::{ProviderError, Reason};
+use crate::runtime::accounting::LearnedWindow;
 use crate::runtime::model_name::ModelName;
 use crate::runtime::{Guest, Passage, RuntimeError, TurnError};
 
@@ -64,6 +65,7 @@ impl Desk {
             }
         };
         let body = match body {
+            Ok(body) if self.is_too_long(&incoming.door.model(&body)) => return passed(incoming),
             Ok(body) if !body.items.is_empty() => body,
             Ok(_) => return passed(incoming),
             Err(error) => {
@@ -137,6 +139,11 @@ impl Desk {
         taken.leaving(self.leave(heard, guest))
     }
 
+    /// The names of models are kept, and no model has such a one.
+    fn is_too_long(&self, model: &str) -> bool {
+        model.len() > self.config.gateway.model_name_max_bytes
+    }
+
     /// What the request is shaped for.
     pub(super) async fn guest(
         &self,
@@ -147,10 +154,17 @@ impl Desk {
         let (provider, model) = (&*incoming.provider, incoming.door.model(body));
         let model = windows::name(&model, &incoming.headers);
         let window = windows::window(&self.runtime, &self.config, provider, &model);
+        let model = ModelName::new(provider, model);
+        let window = match heard.passage.learned_window(&model).await {
+            Some(LearnedWindow { tokens, is_said }) if tokens < window.tokens => {
+                Window { tokens, is_certain: is_said }
+            }
+            _ => window,
+        };
         let most = (window.tokens as f64 * self.settings.reserve_max_share) as u64;
         let is_mid_turn = heard.passage.look(|it| !ends_with_person(&it.view())).await;
         let guest = Guest {
-            model: ModelName::new(provider, model),
+            model,
             window_tokens: window.tokens,
             reserve_tokens: body.max_output_tokens.map(|tokens| tokens.min(most)),
             overhead_tokens: self.overhead_tokens(body),

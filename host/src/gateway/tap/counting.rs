@@ -13,6 +13,10 @@ use crate::provider::{DialectName, take_usage};
 /// The most of one event or document that is looked at, in bytes.
 const LOOKED_AT_MAX_BYTES: usize = 64 * 1024 * 1024;
 
+/// How deep a usage may stand: in a message, of an event, of a list. What an upstream sends may be nothing
+/// but depth, and a stack has an end.
+const DEPTH_MAX: u32 = 3;
+
 /// What every usage begins with: `"usage"`, `"usageMetadata"`.
 const SIGN: &[u8] = b"\"usage";
 
@@ -72,7 +76,7 @@ impl Counting {
         let mut usage = Usage::default();
         let mut is_said = false;
         let mut take = |text: &[u8]| {
-            for said in usages(text) {
+            for said in usages(text, DEPTH_MAX) {
                 take_usage(self.dialect, &said, &mut usage);
                 is_said = true;
             }
@@ -162,18 +166,19 @@ struct Told<'a> {
 }
 
 /// The usage objects of an event, of a document, or of a list of documents.
-fn usages(text: &[u8]) -> Vec<Value> {
+fn usages(text: &[u8], depth: u32) -> Vec<Value> {
+    let Some(depth) = depth.checked_sub(1) else { return Vec::new() };
     let text = text.trim_ascii();
     let text = text.strip_prefix(b"data:").unwrap_or(text).trim_ascii();
     if let Ok(list) = serde_json::from_slice::<Vec<&RawValue>>(text) {
-        return list.iter().flat_map(|one| usages(one.get().as_bytes())).collect();
+        return list.iter().flat_map(|one| usages(one.get().as_bytes(), depth)).collect();
     }
     let Ok(told) = serde_json::from_slice::<Told<'_>>(text) else { return Vec::new() };
     let is_object = |value: &Value| value.is_object();
     let own = [told.usage, told.usage_metadata].into_iter().flatten();
     let own = own.filter_map(|usage| serde_json::from_str(usage.get()).ok()).filter(is_object);
     let inner = [told.message, told.response].into_iter().flatten();
-    let inner = inner.flat_map(|inner| usages(inner.get().as_bytes()));
+    let inner = inner.flat_map(|inner| usages(inner.get().as_bytes(), depth));
     own.chain(inner).collect()
 }
 
@@ -233,6 +238,16 @@ mod tests {
         assert_eq!(counted(DialectName::AnthropicMessages, false, whole, 9), usage(7, 3, 40));
         let list = "[{\"usageMetadata\":{\"promptTokenCount\":10}},\n{\"usageMetadata\":{\"promptTokenCount\":10,\"cachedContentTokenCount\":3,\"candidatesTokenCount\":40}}]";
         assert_eq!(counted(DialectName::GoogleGenerativeAi, false, list, 9), usage(7, 3, 40));
+    }
+
+    #[test]
+    fn an_answer_that_is_nothing_but_depth_is_read_as_far_as_any_usage_stands() {
+        let lists = format!("{}{}", "[".repeat(20_000), "]".repeat(20_000));
+        assert_eq!(counted(DialectName::OpenAiCompletions, false, &lists, 9_000), None);
+        let inner = "{\"usage\":{\"output_tokens\":4}}";
+        let opened = "{\"message\":".repeat(20_000);
+        let deep = format!("data: {opened}{inner}{}\n\n", "}".repeat(20_000));
+        assert_eq!(counted(DialectName::AnthropicMessages, true, &deep, 9_000), None);
     }
 
     #[test]

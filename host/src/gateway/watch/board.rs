@@ -125,7 +125,8 @@ impl Board {
             }
             What::EngineRolledBack { engine, serving, why } => {
                 shown.effective.clone_from(serving);
-                let words = format!("{engine} rolled back, {serving} serves again: {why}");
+                let words =
+                    format!("{engine} rolled back, {serving} serves again: {}", self.reason(why));
                 self.note(&mut shown.marks, mark(now_ms, 0, "fallback", words));
                 return 0;
             }
@@ -163,8 +164,9 @@ impl Board {
                 live.requests += 1;
                 live.engine.clone_from(engine);
                 live.model.clone_from(model);
-                let is_news = fallback.is_some() && live.fallback != *fallback;
-                live.fallback.clone_from(fallback);
+                let fallback = fallback.as_deref().map(|why| self.reason(why).to_owned());
+                let is_news = fallback.is_some() && live.fallback != fallback;
+                live.fallback.clone_from(&fallback);
                 let (request, tokens, live_tokens) = (live.requests, *tokens, *live_tokens);
                 let occupied =
                     Occupied { request, tokens, live_tokens, budget_tokens: *budget_tokens };
@@ -204,13 +206,24 @@ impl Board {
                     format!("{engine} ({trigger}): {before_tokens} -> {after_tokens} tokens");
                 ("compaction", words)
             }
-            Verdict::Rejected { reason } => ("rejected", format!("{engine} ({trigger}): {reason}")),
+            Verdict::Rejected { reason } => {
+                ("rejected", format!("{engine} ({trigger}): {}", self.reason(reason)))
+            }
             Verdict::NotTried { reason } => {
-                ("rejected", format!("not tried ({trigger}): {reason}"))
+                ("rejected", format!("not tried ({trigger}): {}", self.reason(reason)))
             }
         };
         let dropped = (outcome.verdict == Verdict::Applied).then(|| self.dropped(outcome));
         Mark { dropped, ..mark(now_ms, request, kind, words) }
+    }
+
+    /// A reason as it may be shown: engines name behind a colon or in brackets what they speak of, and that
+    /// may be words of the conversation.
+    fn reason<'a>(&self, reason: &'a str) -> &'a str {
+        match self.settings.log_content {
+            true => reason,
+            false => reason.split([':', '(']).next().unwrap_or_default().trim_end(),
+        }
     }
 
     fn dropped(&self, outcome: &CompactionOutcome) -> Dropped {

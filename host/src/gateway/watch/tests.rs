@@ -94,8 +94,17 @@ fn words_of_a_conversation_are_shown_on_request_only() {
         let settings = TelemetrySettings { log_content, ..TelemetrySettings::default() };
         let watch = watch(&settings);
         watch.heard(&event("s1", compaction()), 1);
+        watch.heard(&event("s1", assembled(1, 1, Some("the guard (secret_name)"))), 1);
+        let What::Compaction(outcome) = compaction() else { unreachable!("it is one") };
+        let reason = "missing_identifiers:secret_name".into();
+        let verdict = Verdict::Rejected { reason };
+        let rejected = CompactionOutcome { verdict, ..(*outcome).clone() };
+        watch.heard(&event("s1", What::Compaction(Arc::new(rejected))), 1);
         let shown = serde_json::to_string(&watch.board.all()).unwrap();
-        assert_eq!(shown.contains("launch code"), log_content);
+        for words in ["launch code", "secret_name"] {
+            assert_eq!(shown.contains(words), log_content, "{shown}");
+        }
+        assert!(shown.contains("missing_identifiers") && shown.contains("the guard"), "{shown}");
     }
 }
 

@@ -82,7 +82,7 @@ impl Key {
     }
 
     /// Forgets a key that was refused. Whether another one may come.
-    pub(super) async fn forget(&self, refused: Option<&SecretString>) -> bool {
+    pub(crate) async fn forget(&self, refused: Option<&SecretString>) -> bool {
         if self.command.is_empty() {
             return false;
         }

@@ -20,6 +20,7 @@ use crate::engine::{Clock, EngineSpec, EngineStores, FailureBook, state_folder};
 use crate::media::MediaHome;
 use crate::provider::{Client, Completer, connect};
 use crate::runtime::failover::Failover;
+use crate::runtime::guest_windows::GuestWindows;
 use crate::runtime::hook::CompactionHook;
 use crate::runtime::known_session::KnownSessions;
 use crate::runtime::lane::Lanes;
@@ -250,6 +251,7 @@ impl RuntimeBuilder {
             budget: config.budget.clone(),
             tool_timeout: Duration::from_millis(config.tools.timeout_ms),
             windows: Mutex::new(windows),
+            guest_windows: GuestWindows::new(&config.gateway),
             law: config.law.clone(),
             hooks: self.hooks.clone(),
             toolbox,

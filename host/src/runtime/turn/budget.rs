@@ -8,7 +8,7 @@ use super::{Draft, Turn};
 use crate::provider::message::{StopReason, Usage};
 use crate::provider::truncation::{Certainty, Sent, SilentTruncation};
 use crate::provider::{AssistantMessage, ModelRequest, ProviderError};
-use crate::runtime::accounting::{Part, Prompt};
+use crate::runtime::accounting::{LearnedWindow, Part, Prompt};
 use crate::runtime::compaction::{CompactionOutcome, Verdict};
 use crate::runtime::event::What;
 
@@ -66,7 +66,10 @@ impl Turn<'_> {
 
     /// The window of the model that answers now, in provider tokens.
     pub(in crate::runtime) fn window_tokens(&self) -> u64 {
-        self.shared.window_tokens(self.walk.model())
+        let model = self.walk.model();
+        let Some(guest) = self.guest else { return self.shared.window_tokens(model) };
+        let learned = self.accounting.learned_window(model).map(|window| window.tokens);
+        guest.window_tokens.min(learned.unwrap_or(u64::MAX))
     }
 
     /// The model that answers now, as engines know it.
@@ -123,7 +126,7 @@ impl Turn<'_> {
             return;
         };
         *self.counts = self.counts.rebuilt();
-        self.learn_window(verdict.window_tokens);
+        self.learn_window(LearnedWindow { tokens: verdict.window_tokens, is_said: false });
         self.tell(What::SilentTruncation { message: verdict.to_string() });
     }
 
@@ -136,16 +139,23 @@ impl Turn<'_> {
         if let Some(observed_tokens) = failure.observed_tokens {
             self.accounting.counted(self.walk.model(), prompt, observed_tokens);
         }
-        self.learn_window(failure.limit_tokens.unwrap_or_default());
+        let tokens = failure.limit_tokens.unwrap_or_default();
+        self.learn_window(LearnedWindow { tokens, is_said: true });
     }
 
-    /// The provider knows its window; the config may not. Only a smaller one is believed.
-    fn learn_window(&mut self, window_tokens: u64) {
-        let model = self.walk.model();
-        if window_tokens > 0 && window_tokens < self.shared.window_tokens(model) {
-            self.shared.windows().insert(model.clone(), window_tokens);
-            self.accounting.use_model(model.clone(), window_tokens);
+    /// The provider knows its window; the config may not. Only a smaller one is believed; of a guest in
+    /// this session alone, see [`GuestWindows`](crate::runtime::guest_windows::GuestWindows).
+    fn learn_window(&mut self, window: LearnedWindow) {
+        let least_tokens = self.guest.map_or(1, |_| self.shared.guest_windows.least_tokens());
+        if !(least_tokens..self.window_tokens()).contains(&window.tokens) {
+            return;
         }
+        let model = self.walk.model().clone();
+        match self.guest {
+            Some(_) => self.accounting.learn_window(&model, window),
+            None => _ = self.shared.windows().insert(model.clone(), window.tokens),
+        }
+        self.accounting.use_model(model, window.tokens);
     }
 
     /// Compactions were tried: sizes counted before one that was applied say nothing any more.

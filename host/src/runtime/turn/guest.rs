@@ -22,7 +22,7 @@ use crate::runtime::timing::on_the_way;
 pub struct Guest {
     /// The model that is asked.
     pub model: ModelName,
-    /// Its window in provider tokens, as long as nobody has learned another one.
+    /// Its window in provider tokens, as long as the session has learned no smaller one.
     pub window_tokens: u64,
     /// Held free for the answer, in provider tokens; `None` for what `[budget]` says.
     pub reserve_tokens: Option<u64>,
@@ -47,7 +47,6 @@ impl<'a> Turn<'a> {
         lane: &'a LaneGuard,
         open: &'a mut OpenSession,
     ) -> Turn<'a> {
-        shared.windows().entry(guest.model.clone()).or_insert(guest.window_tokens);
         let walk = Walk::of_one(guest.model.clone());
         let mut turn = Turn::along(walk, Some(guest), shared, lane, open);
         turn.pressure.cap_tokens = guest.cap_tokens;
@@ -88,6 +87,7 @@ impl<'a> Turn<'a> {
         let images = view.iter().filter(|entry| entry.has(Flags::IMAGES)).count() as u64;
         let prompt = self.prompt_of(guest, sent_tokens);
         self.learn_count(&prompt, images * tokens::IMAGE_TOKENS, usage, StopReason::Stop);
+        self.shared.guest_windows.answered(&guest.model, usage.prompt_tokens());
         self.tell(What::Answered { usage: *usage });
     }
 
@@ -100,6 +100,9 @@ impl<'a> Turn<'a> {
     ) {
         let prompt = self.prompt_of(guest, sent_tokens);
         self.learn_of_overflow(&prompt, failure);
+        let session = &self.conversation.reference().id;
+        let told = (&guest.model, guest.window_tokens);
+        self.shared.guest_windows.refused(told, session, failure);
         self.tell(What::recovering(failure, "made smaller"));
     }
 
