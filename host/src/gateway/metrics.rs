@@ -88,6 +88,11 @@ struct ByDialect {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ByReason {
+    reason: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ByStatus {
     dialect: &'static str,
     status: u16,
@@ -101,6 +106,7 @@ struct Families {
     engine_effective: Family<InSlot, Gauge>,
     fallback: Family<ByEngine, Counter>,
     illegal_output: Family<ByEngine, Counter>,
+    unshaped: Family<ByReason, Counter>,
     compaction: Family<ByOutcome, Counter>,
     engine_seconds: Seconds<ByEngine>,
     saved_tokens: Counter,
@@ -124,6 +130,7 @@ impl Default for Families {
             engine_effective: Family::default(),
             fallback: Family::default(),
             illegal_output: Family::default(),
+            unshaped: Family::default(),
             compaction: Family::default(),
             engine_seconds: Family::new_with_constructor(engines),
             saved_tokens: Counter::default(),
@@ -151,6 +158,10 @@ impl Metrics {
             totals: Totals::default(),
             configured: Mutex::default(),
         };
+        // A zero is seen before a one.
+        for reason in ["failed", "unread"] {
+            metrics.families.unshaped.get_or_create(&ByReason { reason }).inc_by(0);
+        }
         metrics.seat(configured);
         metrics
     }
@@ -179,6 +190,11 @@ impl Metrics {
             What::EngineRolledBack { serving, .. } => self.serves(&self.configured(), serving),
             _ => {}
         }
+    }
+
+    /// No engine shaped a request: it `failed`, or nobody could read it (`unread`).
+    pub fn unshaped(&self, reason: &'static str) {
+        self.families.unshaped.get_or_create(&ByReason { reason }).inc();
     }
 
     /// A request came in.
@@ -284,6 +300,7 @@ impl Families {
         all.register("engine_effective", "The engine that shapes requests", f.engine_effective);
         all.register("fallback", "Requests that another engine had to shape", f.fallback);
         all.register("illegal_output", "Plans that the law refused", f.illegal_output);
+        all.register("unshaped", "Requests that no engine shaped", f.unshaped);
         all.register("compaction", "Compactions, by what became of them", f.compaction);
         let name = "engine_duration";
         all.register_with_unit(name, "Time in engines", Unit::Seconds, f.engine_seconds);

@@ -21,7 +21,7 @@ use super::beginning::{self, Beginning};
 use super::complaint::complaint;
 use super::door::{dialect_of, door};
 use super::exchange::{Answer, Door, Forward, Incoming, Taken, Ticket, Truth};
-use super::headers::{forget_connection, prepare, unsealed, unsealed_with_ours};
+use super::headers::{forget_connection, forget_ours, prepare, unsealed, unsealed_with_ours};
 use super::house::House;
 use super::limits::{self, Unread};
 use super::tap::{Counting, Passing};
@@ -236,6 +236,7 @@ pub(super) fn response_of(
     body: impl Into<Answering>,
 ) -> Response<Body> {
     forget_connection(&mut headers);
+    forget_ours(&mut headers);
     let Answering(body) = body.into();
     let mut response = Response::new(body);
     *response.status_mut() = status;

@@ -14,6 +14,7 @@ use std::sync::Arc;
 
 use ctxhost_engine_api::{Transcript, Trigger};
 
+use super::accounting::Counted;
 use super::agent::{HeldSession, Runtime, SessionId, Shared};
 use super::compaction::CompactionOutcome;
 use super::conversation::Conversation;
@@ -195,6 +196,13 @@ impl Passage {
         let parent = parent.display().to_string();
         let now_ms = self.shared.clock.now_ms();
         Ok(history::fork(open.conversation.session(), until, &parent, now_ms)?)
+    }
+
+    /// What so many estimated tokens will probably be counted as by the model that the last request was
+    /// shaped for, in provider tokens.
+    pub async fn expected_tokens(&self, estimated_tokens: u64) -> u64 {
+        let open = self.held.open.lock().await;
+        open.accounting.expected(Counted::estimated(estimated_tokens))
     }
 
     /// Looks at the conversation.

@@ -24,6 +24,9 @@ async fn every_door_forwards_the_very_bytes() {
     let upstream = Upstream::start(|_| {
         let mut answer = plain(200, "application/json; charset=utf-8", ANSWER);
         answer.headers_mut().insert("request-id", "req_1".parse().unwrap());
+        // Another gateway behind this one speaks of other requests.
+        answer.headers_mut().insert("x-ctxhost-tokens", "7".parse().unwrap());
+        answer.headers_mut().insert("x-ctxhost-anything", "7".parse().unwrap());
         answer.headers_mut().append("set-cookie", "a=1".parse().unwrap());
         answer.headers_mut().append("set-cookie", "b=2".parse().unwrap());
         answer
@@ -57,6 +60,8 @@ async fn every_door_forwards_the_very_bytes() {
         assert_eq!(answer.headers().get_all("set-cookie").iter().count(), 2);
         assert_eq!(answer.headers()["content-type"], "application/json; charset=utf-8");
         assert!(answer.headers().contains_key("x-ctxhost-engine"), "{door}");
+        assert!(!answer.headers().contains_key("x-ctxhost-anything"), "{door}");
+        assert_ne!(answer.headers().get("x-ctxhost-tokens").map(|it| it.as_bytes()), Some(&b"7"[..]));
         assert_eq!(answer.text().await.unwrap(), ANSWER, "{door}");
     }
 }
@@ -66,6 +71,7 @@ async fn what_has_no_door_passes_both_ways() {
     let upstream = Upstream::start(|seen| {
         let mut answer = plain(207, "x/y", seen.body.clone());
         answer.headers_mut().insert("content-encoding", "strange".parse().unwrap());
+        answer.headers_mut().insert("x-ctxhost-engine", "another".parse().unwrap());
         answer
     })
     .await;

@@ -40,12 +40,24 @@ pub(super) fn asks_for_summary(headers: &HeaderMap, items: &[&str]) -> bool {
     items.last().is_some_and(is_asked) || request_kind(headers).as_deref() == Some("compaction")
 }
 
-/// Whether items that begin a conversation, or a branch of one, are what a client's compaction left.
-pub(super) fn goes_on_after_summary(headers: &HeaderMap, new: &[&str]) -> bool {
-    let goes_on = |text: &str| GOES_ON_AFTER_SUMMARY.iter().any(|phrase| text.contains(phrase));
-    let is_left = |item: &&str| goes_on(beginning(item));
-    new.iter().take(FIRST_ITEMS).any(is_left)
-        || window_number(headers).is_some_and(|number| number > 0)
+/// Which of the items that begin a conversation, or a branch of one, is what a client's compaction left.
+pub(super) fn summary_among(new: &[&str]) -> Option<usize> {
+    let goes_on = |text: &str| GOES_ON_AFTER_SUMMARY.iter().any(|phrase| begins_text(text, phrase));
+    new.iter().take(FIRST_ITEMS).position(|item| goes_on(beginning(item)))
+}
+
+/// Whether a client says that it has compacted before.
+pub(super) fn has_compacted(headers: &HeaderMap) -> bool {
+    window_number(headers).is_some_and(|number| number > 0)
+}
+
+/// Whether a text in a piece of JSON begins with a phrase. What quotes it (the source of such a client,
+/// read by a tool) has it elsewhere, or behind a quote that is escaped.
+fn begins_text(json: &str, phrase: &str) -> bool {
+    json.match_indices(phrase).any(|(at, _)| {
+        let before = json.get(..at).unwrap_or_default();
+        before.ends_with('"') && !before.ends_with("\\\"")
+    })
 }
 
 fn beginning(item: &str) -> &str {
@@ -74,6 +86,8 @@ fn request_kind(headers: &HeaderMap) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
@@ -85,8 +99,11 @@ mod tests {
         assert!(asks_for_summary(&none, &[person, asks]));
         // Said earlier, it has been answered.
         assert!(!asks_for_summary(&none, &[asks, person]));
-        assert!(goes_on_after_summary(&none, &[left, person]));
-        assert!(!goes_on_after_summary(&none, &[person]));
+        assert_eq!(summary_among(&[left, person]), Some(0));
+        assert_eq!(summary_among(&[person, left]), Some(1));
+        assert_eq!(summary_among(&[person]), None);
+        let quotes = json!({ "role": "user", "content": [{ "type": "tool_result", "content": left }] });
+        assert_eq!(summary_among(&[&quotes.to_string()]), None);
     }
 
     #[test]
@@ -94,8 +111,8 @@ mod tests {
         let with = |name: &'static str, value: &'static str| {
             HeaderMap::from_iter([(name.parse().unwrap(), value.parse().unwrap())])
         };
-        assert!(goes_on_after_summary(&with("x-codex-window-id", "t:1"), &[]));
-        assert!(!goes_on_after_summary(&with("x-codex-window-id", "t:0"), &[]));
+        assert!(has_compacted(&with("x-codex-window-id", "t:1")));
+        assert!(!has_compacted(&with("x-codex-window-id", "t:0")));
         let kind = with("x-codex-turn-metadata", r#"{"request_kind":"compaction"}"#);
         assert!(asks_for_summary(&kind, &[]));
         assert!(!asks_for_summary(&with("x-codex-turn-metadata", "?"), &[]));

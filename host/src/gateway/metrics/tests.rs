@@ -91,6 +91,20 @@ fn who_shapes_requests_stands_there_alone() {
 }
 
 #[test]
+fn what_no_engine_shaped_is_counted_by_the_reason() {
+    let metrics = Metrics::new("mask");
+    metrics.unshaped("failed");
+    metrics.unshaped("failed");
+    check(
+        &metrics,
+        &[
+            r#"ctxhost_unshaped_total{reason="failed"} 2"#,
+            r#"ctxhost_unshaped_total{reason="unread"} 0"#,
+        ],
+    );
+}
+
+#[test]
 fn compactions_are_counted_by_what_became_of_them() {
     let metrics = Metrics::new("mask");
     metrics.heard(&compaction(Verdict::Applied), 500);

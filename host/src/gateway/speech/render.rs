@@ -48,7 +48,7 @@ pub fn render(
         let at = item.entry().and_then(|entry| place(&entry));
         let Some(at) = at else {
             parts.close(run.take());
-            parts.add(insertion(speech, item));
+            parts.extend(insertion(speech, item, &written.body.items));
             continue;
         };
         if run.as_ref().is_none_or(|run| !run.goes_on_with(at)) {
@@ -75,10 +75,12 @@ impl Written<'_> {
     }
 }
 
-fn insertion(speech: &dyn Speech, item: &Item<'_>) -> Value {
+fn insertion(speech: &dyn Speech, item: &Item<'_>, items: &[&str]) -> Option<Value> {
     match item {
-        Item::MissingResult { call_id, tool } => speech.missing_result(call_id, tool, &item.text()),
-        _ => speech.person(&item.text()),
+        Item::MissingResult { call_id, tool } => {
+            speech.missing_result(call_id, tool, &item.text(), items)
+        }
+        _ => Some(speech.person(&item.text())),
     }
 }
 
@@ -133,8 +135,8 @@ struct Parts<'a> {
 }
 
 impl Parts<'_> {
-    fn add(&mut self, item: Value) {
-        self.parts.push(Part::New(item));
+    fn extend(&mut self, item: Option<Value>) {
+        self.parts.extend(item.map(Part::New));
     }
 
     fn close(&mut self, run: Option<Run<'_>>) {

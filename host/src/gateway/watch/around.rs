@@ -91,6 +91,10 @@ impl Watched {
         self.metrics.headed(self.dialect, status, self.began.elapsed());
         self.span.record("status", status);
         let Some(truth) = response.extensions().get::<Truth>() else { return };
+        if truth.engine == "none" {
+            let is_failure = truth.compaction == "failed";
+            self.metrics.unshaped(if is_failure { "failed" } else { "unread" });
+        }
         self.span.record("engine", truth.engine.as_str());
         self.span.record("session", truth.session.as_str());
         self.span.record("compaction", truth.compaction);
