@@ -11,6 +11,7 @@ mod beginning;
 mod complaint;
 pub mod dashboard;
 mod door;
+mod encoding;
 mod error;
 pub mod exchange;
 mod headers;

@@ -13,13 +13,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::{Body, Bytes};
-use axum::http::header::{CONTENT_TYPE, UPGRADE};
+use axum::http::header::{CONTENT_ENCODING, CONTENT_TYPE, UPGRADE};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode};
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::beginning::{self, Beginning};
 use super::complaint::complaint;
 use super::door::{dialect_of, door};
+use super::encoding::Packed;
 use super::exchange::{Answer, Door, Forward, Incoming, Taken, Ticket, Truth};
 use super::headers::{forget_connection, forget_ours, prepare, unsealed, unsealed_with_ours};
 use super::house::House;
@@ -103,6 +104,12 @@ async fn through(
         Ok(body) => body,
         Err(unread) => return not_read(house, dialect, unread),
     };
+    let packed = Packed::of(&envelope.headers, &body, house.settings.max_body_bytes).await;
+    let packed = match packed {
+        Ok(packed) => packed,
+        Err(unread) => return not_read(house, dialect, unread),
+    };
+    let body = packed.as_ref().map_or(body, |packed| packed.plain().clone());
     let model = house.upstreams.go_by_model().then(|| route::model_of(&door, &body)).flatten();
     let Some(upstream) = house.upstreams.choose(dialect, model.as_deref()) else {
         return nobody(dialect);
@@ -110,7 +117,8 @@ async fn through(
     let incoming = Incoming { door, headers: envelope.headers.clone(), body };
     prepare(&mut envelope.headers);
     let mut taken = house.exchange.take(&incoming).await;
-    let mut way = Way { house, door: incoming.door, upstream, envelope, place: Some(place) };
+    let mut way =
+        Way { house, door: incoming.door, upstream, envelope, packed, place: Some(place) };
     for _ in 0..ROUNDS_MAX {
         match taken {
             Taken::Answer(answer) => return answered_here(answer, &way.door),
@@ -130,6 +138,8 @@ struct Way<'a> {
     door: Door,
     upstream: Arc<Upstream>,
     envelope: Envelope,
+    /// The body as it came, where that was compressed.
+    packed: Option<Packed>,
     place: Option<OwnedSemaphorePermit>,
 }
 
@@ -144,6 +154,7 @@ impl Way<'_> {
     async fn ask(&mut self, forward: Forward) -> Asked {
         let Forward { body, truth, ticket } = forward;
         let dialect = self.door.dialect();
+        let body = self.packed_again(body);
         let response = match self.upstream.send(&self.envelope, Body::from(body)).await {
             Ok(response) => response,
             Err(trouble) => {
@@ -178,6 +189,17 @@ impl Way<'_> {
         };
         let response = response_of(parts.status, parts.headers, passing);
         Asked::Answered(told(response, &truth, &self.door))
+    }
+
+    /// A body as its client compressed it, where it is what the client sent. Any other goes on as it is.
+    fn packed_again(&mut self, body: Bytes) -> Bytes {
+        let Some(packed) = self.packed.take() else { return body };
+        if let Some(came) = packed.came_as(&body) {
+            self.packed = Some(packed);
+            return came;
+        }
+        self.envelope.headers.remove(CONTENT_ENCODING);
+        body
     }
 
     /// As much of the answer as tells whether it is one.

@@ -95,7 +95,8 @@ async fn a_search_for_tools_is_folded_with_its_answer() {
 async fn a_call_of_a_kind_that_nobody_knows_gets_no_result_of_another_kind() {
     let state = tempfile::tempdir().unwrap();
     let gateway = Gateway::open(state.path(), WINDOW_TOKENS).await;
-    let call = |kind: &str, id: &str| json!({ "type": kind, "call_id": id, "name": "run", "input": "ls" });
+    let call =
+        |kind: &str, id: &str| json!({ "type": kind, "call_id": id, "name": "run", "input": "ls" });
     let mut client = Client::new(Wire::Responses);
     for turn in 0..8 {
         work(&mut client, turn, 12_000);
@@ -132,8 +133,10 @@ async fn what_a_server_keeps_is_not_read_for_what_it_is() {
 #[tokio::test]
 async fn what_an_upstream_takes_is_not_mended() {
     let call = |id: &str| json!({ "id": id, "type": "function", "function": { "name": "read", "arguments": "{}" } });
-    let asks = |calls: &[Value]| json!({ "role": "assistant", "content": null, "tool_calls": calls });
-    let result = |id: &str, text: &str| json!({ "role": "tool", "tool_call_id": id, "content": text });
+    let asks =
+        |calls: &[Value]| json!({ "role": "assistant", "content": null, "tool_calls": calls });
+    let result =
+        |id: &str, text: &str| json!({ "role": "tool", "tool_call_id": id, "content": text });
     let histories = [
         // Servers on one's own machine want no ids.
         vec![asks(&[call("a")]), json!({ "role": "tool", "content": "the file" })],
@@ -144,7 +147,13 @@ async fn what_an_upstream_takes_is_not_mended() {
         vec![asks(&[call("a")])],
         vec![result("lost", "the file")],
         // OpenClaw's own word for a result that it has lost.
-        vec![asks(&[call("a")]), result("a", "[openclaw] missing tool result in session history; inserted synthetic error result for transcript repair.")],
+        vec![
+            asks(&[call("a")]),
+            result(
+                "a",
+                "[openclaw] missing tool result in session history; inserted synthetic error result for transcript repair.",
+            ),
+        ],
     ];
     for history in histories {
         let mut items = vec![says("user", "Read them.")];
@@ -403,12 +412,16 @@ async fn a_call_whose_reasoning_goes_loses_the_name_that_belongs_to_it() {
     let gateway = Gateway::open(state.path(), WINDOW_TOKENS).await;
     let mut client = Client::new(Wire::Responses);
     client.say("Write the file.");
-    client.items.push(json!({ "type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "x" }));
+    client.items.push(
+        json!({ "type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "x" }),
+    );
     let arguments = json!({ "path": "a", "text": words_of(30_000) }).to_string();
     client.items.push(json!({
         "type": "function_call", "id": "fc_1", "call_id": "call_1", "name": "write", "arguments": arguments,
     }));
-    client.items.push(json!({ "type": "function_call_output", "call_id": "call_1", "output": "ok" }));
+    client
+        .items
+        .push(json!({ "type": "function_call_output", "call_id": "call_1", "output": "ok" }));
     let body = gateway.ask(&client).await.body;
     let body = text(&body);
     assert!(body.contains("\"call_1\"") && body.len() < 90_000, "{body}");

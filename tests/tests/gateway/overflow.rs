@@ -82,7 +82,7 @@ async fn ask(gate: &Gate, wire: Wire, body: &Value, is_stream: bool) -> reqwest:
 }
 
 /// A conversation far larger than the window: each text some 500 tokens.
-fn long_conversation() -> Vec<String> {
+pub(crate) fn long_conversation() -> Vec<String> {
     let text =
         |n: usize| format!("Part {n} of the plan. {}", "The parser reads the ledger. ".repeat(60));
     (0..81).map(text).collect()

@@ -102,7 +102,8 @@ mod tests {
         assert_eq!(summary_among(&[left, person]), Some(0));
         assert_eq!(summary_among(&[person, left]), Some(1));
         assert_eq!(summary_among(&[person]), None);
-        let quotes = json!({ "role": "user", "content": [{ "type": "tool_result", "content": left }] });
+        let quotes =
+            json!({ "role": "user", "content": [{ "type": "tool_result", "content": left }] });
         assert_eq!(summary_among(&[&quotes.to_string()]), None);
     }
 

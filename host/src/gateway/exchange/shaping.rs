@@ -112,9 +112,8 @@ pub(super) fn is_untouched(lawful: &Lawful, view: &Transcript, outline: &Outline
 /// Whether what is live is what the client said: nothing is folded. A result that some agent has made up
 /// is no entry.
 fn has_all(view: &Transcript, outline: &Outline) -> bool {
-    let is_said = |entry: Entry<'_>| {
-        outline.place(entry.id()).is_some() && !entry.has(Flags::REPLACED)
-    };
+    let is_said =
+        |entry: Entry<'_>| outline.place(entry.id()).is_some() && !entry.has(Flags::REPLACED);
     view.len() == outline.entry_count() || view.iter().all(is_said)
 }
 

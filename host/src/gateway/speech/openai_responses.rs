@@ -357,9 +357,10 @@ fn spoken(text: &str) -> Value {
 /// Another answer: its calls keep the items that they came in.
 fn rewrite(items: &[Map<String, Value>], message: &ChatMessage) -> Vec<Value> {
     let is_reasoning = |item: &Value| item.get("type").is_some_and(|kind| kind == "reasoning");
-    let thinks = message.content().iter().any(
-        |block| matches!(block, Content::ProviderItem { item, .. } if is_reasoning(item)),
-    );
+    let thinks = message
+        .content()
+        .iter()
+        .any(|block| matches!(block, Content::ProviderItem { item, .. } if is_reasoning(item)));
     let written = |block: &Content| match block {
         Content::Text { text, .. } if text.trim().is_empty() => None,
         Content::Text { text, .. } => Some(spoken(text)),
