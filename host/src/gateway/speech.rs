@@ -72,6 +72,20 @@ pub struct Body<'a> {
     pub list: Range<usize>,
 }
 
+impl Body<'_> {
+    /// What stands before and behind the messages of `json`, whose body it is, for others in their place.
+    /// Where there are none any more, the instructions before them end without a comma.
+    pub fn around<'j>(&self, json: &'j str, is_empty: bool) -> (&'j str, &'j str) {
+        let before = json.get(..self.list.start).unwrap_or_default();
+        let after = json.get(self.list.end..).unwrap_or_default();
+        let ended = before.trim_end();
+        match is_empty {
+            true => (ended.strip_suffix(',').unwrap_or(ended), after),
+            false => (before, after),
+        }
+    }
+}
+
 /// The entries that a run of items becomes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Unit {

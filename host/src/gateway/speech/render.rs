@@ -203,8 +203,7 @@ impl Parts<'_> {
     }
 
     fn bytes(&self, written: Written<'_>) -> Vec<u8> {
-        let list = &written.body.list;
-        let (before, after) = (&written.json[..list.start], &written.json[list.end..]);
+        let (before, after) = written.body.around(written.json, self.parts.is_empty());
         let mut bytes = Vec::with_capacity(written.json.len());
         bytes.extend_from_slice(before.as_bytes());
         let mut at = 0;
