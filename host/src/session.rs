@@ -374,7 +374,7 @@ impl Session {
     ) -> Result<Record, SessionError> {
         self.check_writable()?;
         let parent = self.contents.at_hand().leaf().map(Record::id);
-        Session::record_of_line(&body.into_line(id, parent, &clock::iso(timestamp_ms)))
+        Ok(body.into_record(id, parent, timestamp_ms))
     }
 
     fn record_of_line(line: &str) -> Result<Record, SessionError> {
@@ -410,6 +410,27 @@ impl Session {
             journal.set_policy(policy);
         }
         self
+    }
+
+    /// Holds records back from now on that are appended together, until [`write_out`](Self::write_out) or
+    /// another record writes them: for a session whose owner has all of it and sends it again.
+    pub(crate) fn write_behind(&mut self) {
+        if let Store::File(journal) = &mut self.store {
+            journal.write_behind();
+        }
+    }
+
+    /// Writes the records that were held back.
+    ///
+    /// # Errors
+    ///
+    /// Where the file cannot be written. Nothing more is appended then: whoever opens the session again
+    /// finds it without them.
+    pub(crate) fn write_out(&mut self) -> Result<(), SessionError> {
+        match &mut self.store {
+            Store::File(journal) => journal.write_out(),
+            Store::Memory | Store::ReadOnly | Store::Kept(_) => Ok(()),
+        }
     }
 
     /// When its appends are made durable; `None` where it is in no file of ours.

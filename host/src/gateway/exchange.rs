@@ -6,6 +6,7 @@
 //!                    └─ answer (ours: no upstream is asked)
 //! ```
 
+mod afterwards;
 mod client_side;
 mod compressing;
 mod counting;
@@ -36,6 +37,7 @@ use crate::provider::ProviderError;
 use crate::provider::message::Usage;
 use crate::runtime::Runtime;
 
+pub use afterwards::Afterwards;
 pub use compressing::{Compressed, Wish};
 pub use settings::ExchangeSettings;
 
@@ -86,6 +88,16 @@ pub enum Taken {
     Answer(Answer),
 }
 
+impl Taken {
+    /// The same, with what is left to do afterwards. What is answered here is not waited for.
+    fn leaving(self, afterwards: Afterwards) -> Taken {
+        match self {
+            Taken::Forward(forward) => Taken::Forward(Forward { afterwards, ..forward }),
+            answer @ Taken::Answer(_) => answer,
+        }
+    }
+}
+
 /// What is sent to an upstream. Path, method and headers are those of the client.
 #[derive(Debug)]
 pub struct Forward {
@@ -95,6 +107,8 @@ pub struct Forward {
     pub truth: Truth,
     /// What it takes to go on with it.
     pub ticket: Ticket,
+    /// What is left to do while the upstream works.
+    pub afterwards: Afterwards,
 }
 
 /// An answer of ours, in the client's dialect.
@@ -167,10 +181,10 @@ impl Exchange {
     }
 
     /// The upstream has answered to the end, and counted this. What it teaches is learned while nobody
-    /// waits.
-    pub fn answered(&self, ticket: Ticket, usage: Option<Usage>) {
+    /// waits, behind what is left to do.
+    pub fn answered(&self, ticket: Ticket, usage: Option<Usage>, afterwards: Afterwards) {
         if let (Some(desk), Some(journey), Some(usage)) = (&self.desk, ticket.journey, usage) {
-            desk.answered(*journey, usage);
+            desk.answered(*journey, usage, afterwards);
         }
     }
 
@@ -214,5 +228,6 @@ fn passed(incoming: &Incoming) -> Taken {
         body: incoming.body.clone(),
         truth: Truth { engine: "none".into(), compaction: "none", ..Truth::default() },
         ticket: Ticket::default(),
+        afterwards: Afterwards::default(),
     })
 }

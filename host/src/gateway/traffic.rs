@@ -12,7 +12,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::body::{Body, Bytes};
+use axum::body::{Body, Bytes, HttpBody as _};
 use axum::http::header::{CONTENT_ENCODING, CONTENT_TYPE, UPGRADE};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode};
 use tokio::sync::OwnedSemaphorePermit;
@@ -21,7 +21,7 @@ use super::beginning::{self, Beginning};
 use super::complaint::complaint;
 use super::door::{dialect_of, door};
 use super::encoding::Packed;
-use super::exchange::{Answer, Door, Forward, Incoming, Taken, Ticket, Truth};
+use super::exchange::{Afterwards, Answer, Door, Forward, Incoming, Taken, Ticket, Truth};
 use super::headers::{forget_connection, forget_ours, prepare, unsealed, unsealed_with_ours};
 use super::house::House;
 use super::limits::{self, Unread};
@@ -152,10 +152,12 @@ enum Asked {
 
 impl Way<'_> {
     async fn ask(&mut self, forward: Forward) -> Asked {
-        let Forward { body, truth, ticket } = forward;
+        let Forward { body, truth, ticket, afterwards } = forward;
         let dialect = self.door.dialect();
         let body = self.packed_again(body);
-        let response = match self.upstream.send(&self.envelope, Body::from(body)).await {
+        let sent = self.upstream.send(&self.envelope, Body::from(body));
+        let (sent, afterwards) = afterwards.until(sent).await;
+        let response = match sent {
             Ok(response) => response,
             Err(trouble) => {
                 return Asked::Answered(told(
@@ -166,6 +168,9 @@ impl Way<'_> {
             }
         };
         let (parts, mut rest) = response.into_parts();
+        // The next request of the conversation may come before a stream has ended.
+        let is_at_once = rest.size_hint().exact().is_some();
+        let mut afterwards = Some(afterwards).filter(|_| is_at_once);
         let began = self.begin(parts.status, &parts.headers, &mut rest).await;
         let Beginning { head, refusal, is_whole } = match began {
             Ok(beginning) => beginning,
@@ -176,15 +181,19 @@ impl Way<'_> {
         };
         let overflow = refusal.as_ref().and_then(|refusal| self.overflow(refusal));
         let mut ticket = Some(ticket);
-        if let (Some(overflow), Some(held)) = (&overflow, ticket.take_if(|_| overflow.is_some()))
-            && let Some(next) = self.house.exchange.too_large(held, overflow).await
-        {
-            return Asked::Again(next);
+        if let (Some(overflow), Some(held)) = (&overflow, ticket.take_if(|_| overflow.is_some())) {
+            // It holds the conversation that is made smaller now.
+            drop(afterwards.take());
+            if let Some(next) = self.house.exchange.too_large(held, overflow).await {
+                return Asked::Again(next);
+            }
         }
         let passing =
             Passing::new(head, (!is_whole).then_some(rest), self.upstream.idle, self.place.take());
         let passing = match ticket.filter(|_| refusal.is_none() && parts.status.is_success()) {
-            Some(ticket) => self.counted(passing, ticket, &parts.headers),
+            Some(ticket) => {
+                self.counted(passing, ticket, afterwards.unwrap_or_default(), &parts.headers)
+            }
             None => passing,
         };
         let response = response_of(parts.status, parts.headers, passing);
@@ -230,7 +239,13 @@ impl Way<'_> {
             .then(|| classified.into_error(&self.upstream.name, "", refusal.clone(), None))
     }
 
-    fn counted(&self, passing: Passing, ticket: Ticket, headers: &HeaderMap) -> Passing {
+    fn counted(
+        &self,
+        passing: Passing,
+        ticket: Ticket,
+        afterwards: Afterwards,
+        headers: &HeaderMap,
+    ) -> Passing {
         if !self.door.is_answered_by_a_model() {
             return passing;
         }
@@ -240,7 +255,7 @@ impl Way<'_> {
             if let Some(usage) = &usage {
                 house.watch.used(&door, usage);
             }
-            house.exchange.answered(ticket, usage);
+            house.exchange.answered(ticket, usage, afterwards);
         };
         passing.counting(counting, Box::new(at_end))
     }

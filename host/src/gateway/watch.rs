@@ -7,7 +7,8 @@
 //!                           └─► dashboard
 //! ```
 //!
-//! It looks on and decides nothing: no request is another one for it, and none waits for it.
+//! It looks on and decides nothing: no request is another one for it. It hears of an event while that
+//! happens, which takes a few counters and one lock.
 
 mod around;
 mod board;
@@ -17,8 +18,6 @@ use std::sync::Arc;
 use axum::Router;
 use axum::http::header::CONTENT_TYPE;
 use axum::routing::get;
-use tokio::sync::broadcast;
-use tokio::sync::broadcast::error::RecvError;
 
 use super::dashboard::{self, Pass};
 use super::exchange::Door;
@@ -40,12 +39,10 @@ pub struct Watch {
 
 impl Watch {
     /// Looks on from now: what happens in a runtime is heard as long as that is there.
-    ///
-    /// Needs a tokio runtime to run in.
     pub fn start(runtime: &Runtime, settings: &TelemetrySettings) -> Watch {
         let watch = Watch::new(&runtime.engine(), settings);
-        let events = runtime.subscribe();
-        tokio::spawn(watch.clone().follow(events));
+        let hears = watch.clone();
+        runtime.listen(Arc::new(move |event| hears.heard(event, now_ms())));
         watch
     }
 
@@ -94,18 +91,6 @@ impl Watch {
     /// The path of the dashboard with a token in it. Whoever opens it first is let in, and nobody after.
     pub fn link(&self) -> String {
         self.pass.link()
-    }
-
-    async fn follow(self, mut events: broadcast::Receiver<Event>) {
-        loop {
-            match events.recv().await {
-                Ok(event) => self.heard(&event, now_ms()),
-                Err(RecvError::Lagged(missed)) => {
-                    tracing::warn!(missed, "the dashboard and the metrics lack events");
-                }
-                Err(RecvError::Closed) => return,
-            }
-        }
     }
 }
 

@@ -34,6 +34,7 @@ use super::failover::Failover;
 use super::hook::CompactionHook;
 use super::known_session::KnownSessions;
 use super::lane::Lanes;
+use super::listeners::{Listener, Listeners};
 use super::live_prefix::LivePrefixes;
 use super::memory::Notes;
 use super::model_name::ModelName;
@@ -102,7 +103,7 @@ pub(super) struct Shared {
     pub(super) known: Arc<KnownSessions>,
     pub(super) prefixes: Arc<LivePrefixes>,
     pub(super) clock: Clock,
-    pub(super) events: broadcast::Sender<Event>,
+    pub(super) listeners: Listeners,
     failover: Mutex<Failover>,
     accounting: AccountingSettings,
     pub(super) slots: Slots,
@@ -210,7 +211,13 @@ impl Runtime {
     /// Hears all that happens from now on. A listener that lags by more than a thousand events misses
     /// the oldest.
     pub fn subscribe(&self) -> broadcast::Receiver<Event> {
-        self.shared.events.subscribe()
+        self.shared.listeners.subscribe()
+    }
+
+    /// Has somebody hear all that happens from now on, while it happens. Nothing is missed, and everything
+    /// waits for it.
+    pub fn listen(&self, listener: Listener) {
+        self.shared.listeners.listen(listener);
     }
 
     /// What a session's window is filled with.

@@ -58,12 +58,24 @@ impl Conversation {
     }
 
     /// Keeps it in a file of its own from here on, which must not be there yet, and its new images there.
+    /// What is said next is written when somebody has time for it, see [`write_out`](Self::write_out).
     ///
     /// # Errors
     ///
     /// Whatever the disk answers; the conversation is as it was then.
     pub(super) fn keep_in(&mut self, path: &Path, sync: SyncPolicy) -> Result<(), SessionError> {
-        self.session.keep_in(path, sync)
+        self.session.keep_in(path, sync)?;
+        self.session.write_behind();
+        Ok(())
+    }
+
+    /// Writes what was held back.
+    ///
+    /// # Errors
+    ///
+    /// Whatever the disk answers; nothing more can be said then.
+    pub(super) fn write_out(&mut self) -> Result<(), SessionError> {
+        self.session.write_out()
     }
 
     /// New images are kept there.

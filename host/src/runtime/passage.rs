@@ -2,7 +2,7 @@
 //! goes out.
 //!
 //! ```text
-//!  enter ─► append ─► shape ─► (leave; the host asks the model) ─► answered | refused ─► shape ...
+//!  enter ─► append ─► shape ─► write_out ─► (leave; the model is asked) ─► answered | refused ─► ...
 //! ```
 //!
 //! A [`Passage`] holds the lane of its session, so what happens in two of them happens one after the
@@ -65,7 +65,9 @@ impl Runtime {
     ///
     /// As [`Runtime::adopt_session`].
     pub fn adopt_guest(&self, session: Session) -> Result<SessionId, TurnError> {
-        Ok(self.shared().take_in_synced(session.with_sync(OF_GUESTS), None)?)
+        let mut session = session.with_sync(OF_GUESTS);
+        session.write_behind();
+        Ok(self.shared().take_in_synced(session, None)?)
     }
 
     /// Does something while nobody waits for it; [`Runtime::finish`] does.
@@ -88,11 +90,12 @@ impl Runtime {
 
 impl Passage {
     /// Appends records that come at the end of the session, all now; answers their ids and what is live
-    /// then. A future that is dropped has appended none of them.
+    /// then. A future that is dropped has appended none of them. They are in the file once
+    /// [`write_out`](Self::write_out) or a compaction has written them.
     ///
     /// # Errors
     ///
-    /// Where the session cannot be written; none of them is in it then.
+    /// Where the session cannot be written any more; none of them is in it then.
     pub async fn append(
         &self,
         bodies: impl IntoIterator<Item = RecordBody>,
@@ -103,6 +106,15 @@ impl Passage {
         let ids = open.conversation.hear_all(bodies, now_ms)?;
         self.shared.known.grew_from(&open.conversation, before);
         Ok((ids, open.conversation.view()))
+    }
+
+    /// Writes what was appended; nobody need wait for it before the model is asked.
+    ///
+    /// # Errors
+    ///
+    /// Where the session cannot be written. It can be gone on with only when it is opened again.
+    pub async fn write_out(&self) -> Result<(), SessionError> {
+        self.held.open.lock().await.conversation.write_out()
     }
 
     /// The id of the session.

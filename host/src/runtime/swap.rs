@@ -22,13 +22,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
 
-use tokio::sync::{Mutex as AsyncMutex, broadcast};
+use tokio::sync::Mutex as AsyncMutex;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::agent::{Runtime, Shared};
 use super::canary::CanaryError;
-use super::event::{Event, What};
+use super::event::What;
+use super::listeners::Listeners;
 use super::roster::RosterError;
 use super::setup::Setup;
 use super::stack::Stack;
@@ -89,7 +90,7 @@ struct Inner {
     generations: AtomicU64,
     warmed: AtomicU64,
     loaded: Mutex<Loaded>,
-    events: broadcast::Sender<Event>,
+    listeners: Listeners,
     background: TaskTracker,
     closing: CancellationToken,
 }
@@ -192,9 +193,9 @@ impl Slots {
         engines: &[EngineSpec],
         applied: Option<Wanted>,
         settings: SwapSettings,
-        shared: (&broadcast::Sender<Event>, &TaskTracker, &CancellationToken),
+        shared: (&Listeners, &TaskTracker, &CancellationToken),
     ) -> Slots {
-        let (events, background, closing) = shared;
+        let (listeners, background, closing) = shared;
         let seats = Seats { current: Arc::new(first), warm: None, canary: None, applied };
         let slots = Slots {
             inner: Arc::new(Inner {
@@ -204,7 +205,7 @@ impl Slots {
                 generations: AtomicU64::new(1),
                 warmed: AtomicU64::new(0),
                 loaded: Mutex::default(),
-                events: events.clone(),
+                listeners: listeners.clone(),
                 background: background.clone(),
                 closing: closing.clone(),
             }),
@@ -316,7 +317,7 @@ impl Slots {
 
     /// Tells whoever listens of what belongs to no session.
     fn tell(&self, what: What) {
-        let _ = self.inner.events.send(Event { session: "".into(), what });
+        self.inner.listeners.tell("", what);
     }
 
     fn read(&self) -> RwLockReadGuard<'_, Seats> {

@@ -28,7 +28,7 @@ use super::agent::{OpenSession, Shared};
 use super::canary::Family;
 use super::canary::figures::TurnFigures;
 use super::conversation::Conversation;
-use super::event::{Event, What};
+use super::event::What;
 use super::failover::Walk;
 use super::inbox::Inbox;
 use super::lane::LaneGuard;
@@ -287,6 +287,6 @@ fn added(sum: Usage, more: Usage) -> Usage {
 impl Shared {
     /// Tells whoever listens. Nobody needs to.
     pub(super) fn tell(&self, session: &str, what: What) {
-        let _ = self.events.send(Event { session: session.into(), what });
+        self.listeners.tell(session, what);
     }
 }

@@ -2,8 +2,11 @@
 
 use std::collections::HashMap;
 
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use serde_json::value::RawValue;
 
+use super::clock;
 use super::error::SessionError;
 use super::fields::{Fields, json_string, json_string_or_null, on_one_line};
 use super::record::{Record, RecordKind};
@@ -11,7 +14,7 @@ use super::record::{Record, RecordKind};
 /// The content of a record that is about to be appended.
 #[derive(Clone, Debug)]
 pub struct RecordBody {
-    kind: String,
+    kind: RecordKind,
     fields: Fields,
 }
 
@@ -22,8 +25,15 @@ impl RecordBody {
     ///
     /// [`SessionError::Body`] where it is no JSON object with a `role`.
     pub fn message(json: &str) -> Result<RecordBody, SessionError> {
-        let role = Fields::parse(json).and_then(|fields| fields.get("role").map(str::to_owned));
-        if role.is_none_or(|role| !role.starts_with('"')) {
+        #[derive(Deserialize)]
+        struct WireRole<'a> {
+            #[serde(borrow)]
+            role: &'a RawValue,
+        }
+        let is_named = |wire: WireRole<'_>| wire.role.get().starts_with('"');
+        // A list is read like an object by position.
+        let is_object = json.trim_start().starts_with('{');
+        if !is_object || !serde_json::from_str(json).is_ok_and(is_named) {
             return Err(body_error("a message is a JSON object with a role"));
         }
         Ok(RecordBody::of(RecordKind::Message).with("message", on_one_line(json)))
@@ -77,7 +87,7 @@ impl RecordBody {
         for given in ["type", "id", "parentId", "timestamp"] {
             fields.remove(given);
         }
-        Ok(RecordBody { kind: record.kind().name().to_owned(), fields })
+        Ok(RecordBody { kind: record.kind().clone(), fields })
     }
 
     /// The same body with the record it names under its new id, where that has one.
@@ -103,9 +113,15 @@ impl RecordBody {
 
     /// State of an extension; never in context.
     pub fn custom(custom_type: &str, data: &Value) -> RecordBody {
+        RecordBody::custom_of(custom_type, data)
+    }
+
+    /// State of ctxhost, which can always be written.
+    pub(crate) fn custom_of(custom_type: &str, data: &impl Serialize) -> RecordBody {
+        let data = serde_json::to_string(data).unwrap_or_else(|_| "null".to_owned());
         RecordBody::of(RecordKind::Custom)
             .with("customType", json_string(custom_type))
-            .with("data", data.to_string())
+            .with("data", data)
     }
 
     /// A message of an extension, in context as a user message.
@@ -139,7 +155,7 @@ impl RecordBody {
 
     /// A body of a kind, without fields of its own.
     pub(super) fn of(kind: RecordKind) -> RecordBody {
-        RecordBody { kind: kind.name().to_owned(), fields: Fields::default() }
+        RecordBody { kind, fields: Fields::default() }
     }
 
     /// Adds a field.
@@ -150,18 +166,23 @@ impl RecordBody {
 
     /// All it says, as the seed of an id.
     pub(super) fn seed(&self) -> String {
-        format!("{}{}", self.kind, self.fields.to_line())
+        format!("{}{}", self.kind.name(), self.fields.to_line())
     }
 
-    /// The line of the record.
-    pub(super) fn into_line(self, id: &str, parent_id: Option<&str>, timestamp: &str) -> String {
+    /// The record that it becomes.
+    pub(super) fn into_record(
+        self,
+        id: &str,
+        parent_id: Option<&str>,
+        timestamp_ms: i64,
+    ) -> Record {
         let mut line = Fields::default();
-        line.set("type", json_string(&self.kind));
+        line.set("type", json_string(self.kind.name()));
         line.set("id", json_string(id));
         line.set("parentId", json_string_or_null(parent_id));
-        line.set("timestamp", json_string(timestamp));
+        line.set("timestamp", json_string(&clock::iso(timestamp_ms)));
         line.extend(self.fields);
-        line.to_line()
+        Record::of_line(line.to_line(), id, parent_id, self.kind, timestamp_ms)
     }
 }
 

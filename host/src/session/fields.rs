@@ -3,7 +3,6 @@
 use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
-use serde_json::Value;
 use serde_json::value::RawValue;
 
 /// The fields of an object: name and JSON of the value.
@@ -55,14 +54,27 @@ impl Fields {
 
     /// The object on one line.
     pub(super) fn to_line(&self) -> String {
-        let fields = self.0.iter().map(|(name, json)| format!("{}:{json}", json_string(name)));
-        format!("{{{}}}", fields.collect::<Vec<_>>().join(","))
+        // Each request of a guest writes several: they are put together without texts in between.
+        let bytes: usize = self.0.iter().map(|(name, json)| name.len() + json.len() + 4).sum();
+        let mut line = String::with_capacity(bytes + 2);
+        for (name, json) in &self.0 {
+            line.push(if line.is_empty() { '{' } else { ',' });
+            line.push_str(&json_string(name));
+            line.push(':');
+            line.push_str(json);
+        }
+        if line.is_empty() {
+            line.push('{');
+        }
+        line.push('}');
+        line
     }
 }
 
 /// The JSON of a string.
 pub(super) fn json_string(text: &str) -> String {
-    Value::from(text).to_string()
+    // A text cannot fail to be written.
+    serde_json::to_string(text).unwrap_or_default()
 }
 
 /// The JSON of a string, or `null`.

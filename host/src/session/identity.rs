@@ -55,8 +55,9 @@ fn hex_of(seed: &[&str], attempt: u32, digits: usize) -> String {
         hash.update(part.as_bytes());
     }
     hash.update(attempt.to_le_bytes());
-    let hex: String = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
-    hex.chars().take(digits).collect()
+    let bytes = hash.finalize();
+    let halves = bytes.iter().flat_map(|byte| [byte >> 4, byte & 0xF]);
+    halves.take(digits).filter_map(|half| char::from_digit(half.into(), 16)).collect()
 }
 
 #[cfg(test)]

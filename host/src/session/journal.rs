@@ -1,7 +1,8 @@
 //! The file behind a session: appended to, never rewritten but once, when an older version is migrated.
 //!
 //! An append is one write of one line, then, as the policy says, a sync. When either fails, the file is
-//! cut back to what it was, so that memory and file tell the same story.
+//! cut back to what it was, so that memory and file tell the same story. A journal that writes behind
+//! holds lines back until somebody has time for them; when it cannot write them then, it takes no more.
 
 pub(super) mod aside;
 pub(super) mod checksums;
@@ -39,6 +40,9 @@ pub(super) struct Journal {
     /// The file has its name, but the folder has not been synced since.
     owes_folder_sync: bool,
     is_broken: bool,
+    writes_behind: bool,
+    /// What is held back, as it will be written.
+    held: Vec<u8>,
 }
 
 impl Journal {
@@ -108,6 +112,8 @@ impl Journal {
             synced_bytes: length_bytes,
             owes_folder_sync: false,
             is_broken: false,
+            writes_behind: false,
+            held: Vec::new(),
         }
     }
 
@@ -146,16 +152,58 @@ impl Journal {
         self.put(contents, &lines.join("\n"), Wait::ForDisk)
     }
 
+    /// Appends lines of which the last makes the others count; they are held back where the journal
+    /// writes behind.
+    pub(super) fn append_together(
+        &mut self,
+        contents: &mut Contents,
+        lines: &[&str],
+    ) -> Result<(), SessionError> {
+        if !self.writes_behind {
+            return self.append_milestone(contents, lines);
+        }
+        self.check_whole()?;
+        if contents.torn().is_some() || contents.migrated_from.is_some() {
+            self.begin(contents)?;
+        }
+        for line in lines {
+            self.hold(contents.is_unfinished(), line);
+        }
+        Ok(())
+    }
+
+    /// Holds lines back from now on that are appended together, until [`write_out`](Self::write_out).
+    pub(super) fn write_behind(&mut self) {
+        self.writes_behind = true;
+    }
+
+    /// Writes what is held back. Where that fails, nothing more is appended: nobody could tell what the
+    /// file holds.
+    pub(super) fn write_out(&mut self) -> Result<(), SessionError> {
+        if self.held.is_empty() {
+            return Ok(());
+        }
+        self.check_unchanged()?;
+        self.write(Wait::ForDisk)
+    }
+
     fn put(&mut self, contents: &mut Contents, line: &str, wait: Wait) -> Result<(), SessionError> {
-        self.begin()?;
-        self.set_torn_aside(contents)?;
-        self.migrate(contents)?;
-        let lead = if contents.is_unfinished() { "\n" } else { "" };
-        self.write(format!("{lead}{line}\n").as_bytes(), wait)
+        self.begin(contents)?;
+        self.hold(contents.is_unfinished(), line);
+        self.write(wait)
+    }
+
+    fn hold(&mut self, is_unfinished: bool, line: &str) {
+        if is_unfinished && self.held.is_empty() {
+            self.held.push(b'\n');
+        }
+        self.held.extend_from_slice(line.as_bytes());
+        self.held.push(b'\n');
     }
 
     /// Waits until all that was appended is on the disk, where the policy leaves that to us.
     pub(super) fn sync(&mut self) -> Result<(), SessionError> {
+        self.write_out()?;
         if self.policy == SyncPolicy::Os || self.synced_bytes == self.length_bytes {
             return Ok(());
         }
@@ -186,7 +234,14 @@ impl Journal {
         Ok(Some(aside))
     }
 
-    fn begin(&mut self) -> Result<(), SessionError> {
+    /// Puts right what is torn or old about the file, which nobody else may have changed.
+    fn begin(&mut self, contents: &mut Contents) -> Result<(), SessionError> {
+        self.check_unchanged()?;
+        self.set_torn_aside(contents)?;
+        self.migrate(contents)
+    }
+
+    fn check_unchanged(&mut self) -> Result<(), SessionError> {
         self.check_whole()?;
         let found_bytes = self.file.length_bytes().map_err(io_error("look at", &self.path))?;
         if found_bytes != self.length_bytes {
@@ -209,8 +264,10 @@ impl Journal {
         synced.map_err(io_error("sync the folder of", &self.path))
     }
 
-    fn write(&mut self, bytes: &[u8], wait: Wait) -> Result<(), SessionError> {
-        self.file.append(bytes).map_err(|source| self.take_back(source, "append to"))?;
+    /// Writes what is held.
+    fn write(&mut self, wait: Wait) -> Result<(), SessionError> {
+        let bytes = std::mem::take(&mut self.held);
+        self.file.append(&bytes).map_err(|source| self.take_back(source, "append to"))?;
         let waits = self.policy.waits(wait);
         if waits {
             self.file.sync().map_err(|source| self.take_back(source, "sync"))?;
@@ -219,7 +276,7 @@ impl Journal {
         if waits {
             self.synced_bytes = self.length_bytes;
         }
-        self.checksums.add(bytes);
+        self.checksums.add(&bytes);
         Ok(())
     }
 
@@ -228,7 +285,8 @@ impl Journal {
     fn take_back(&mut self, source: io::Error, action: &'static str) -> SessionError {
         let is_back = self.file.truncate(self.length_bytes).is_ok();
         let is_unsure = action == "sync" && self.synced_bytes < self.length_bytes;
-        self.is_broken = !is_back || is_unsure;
+        // What was held back counts as said already.
+        self.is_broken = !is_back || is_unsure || self.writes_behind;
         io_error(action, &self.path)(source)
     }
 

@@ -131,6 +131,18 @@ impl Record {
         Ok(ParsedRecord { record, names_parent: wire.parent_id.is_some() })
     }
 
+    /// The record of a line that says just this.
+    pub(super) fn of_line(
+        line: String,
+        id: &str,
+        parent_id: Option<&str>,
+        kind: RecordKind,
+        timestamp_ms: i64,
+    ) -> Record {
+        let parent_id = parent_id.map(str::to_owned);
+        Record { line, id: id.to_owned(), parent_id, kind, timestamp_ms }
+    }
+
     /// The id, unique in the session.
     pub fn id(&self) -> &str {
         &self.id

@@ -3,7 +3,7 @@
 use super::body::RecordBody;
 use super::error::SessionError;
 use super::record::Record;
-use super::{Session, Store, clock};
+use super::{Session, Store};
 
 /// Records that are about to be appended, each behind the one before it.
 #[derive(Debug, Default)]
@@ -13,17 +13,12 @@ pub(super) struct Together {
 
 impl Together {
     /// Adds one and answers the id that it will have. The session may not change before they are appended.
-    pub(super) fn add(
-        &mut self,
-        session: &Session,
-        body: RecordBody,
-        timestamp_ms: i64,
-    ) -> Result<String, SessionError> {
+    pub(super) fn add(&mut self, session: &Session, body: RecordBody, timestamp_ms: i64) -> String {
         let id = session.next_id_behind(&self.coming, &body.seed(), timestamp_ms);
         let parent = self.coming.last().or_else(|| session.leaf()).map(Record::id);
-        let line = body.into_line(&id, parent, &clock::iso(timestamp_ms));
-        self.coming.push(Session::record_of_line(&line)?);
-        Ok(id)
+        let record = body.into_record(&id, parent, timestamp_ms);
+        self.coming.push(record);
+        id
     }
 }
 
@@ -40,7 +35,7 @@ impl Session {
     ) -> Result<Vec<String>, SessionError> {
         let mut together = Together::default();
         let coming = bodies.into_iter().map(|body| together.add(self, body, timestamp_ms));
-        let ids = coming.collect::<Result<Vec<String>, SessionError>>()?;
+        let ids = coming.collect();
         self.append_together(together)?;
         Ok(ids)
     }
@@ -59,7 +54,7 @@ impl Session {
         let contents = self.contents.complete()?;
         match &mut self.store {
             Store::Memory | Store::ReadOnly => {}
-            Store::File(journal) => journal.append_milestone(contents, &lines)?,
+            Store::File(journal) => journal.append_together(contents, &lines)?,
             Store::Kept(keeper) => keeper.append(&lines)?,
         }
         together.coming.into_iter().for_each(|record| self.push(record));

@@ -78,12 +78,12 @@ impl Session {
         });
         // One write, and a count: half of the records would hide the other half.
         let mut again = Together::default();
-        again.add(self, RecordBody::custom(UNDO, &told), clock::now_ms())?;
+        again.add(self, RecordBody::custom(UNDO, &told), clock::now_ms());
         // Edits and labels name records that have another id now.
         let mut renamed = HashMap::new();
         for record in said {
             let body = RecordBody::of_record(record)?.naming(&renamed);
-            let id = again.add(self, body, record.timestamp_ms())?;
+            let id = again.add(self, body, record.timestamp_ms());
             renamed.insert(record.id().to_owned(), id);
         }
         self.append_together(again)

@@ -86,7 +86,7 @@ impl Desk {
         let came = Came { speech, bytes: &incoming.body, json, body: &body };
         match self.fitted(&heard, came, guest.clone(), key).await {
             Ok(compressed) => {
-                self.settle(heard.ended.clone(), heard.thread.clone(), guest);
+                drop(self.leave(heard, guest));
                 Ok(Some(compressed))
             }
             Err(error) => {

@@ -5,7 +5,7 @@ use ctxhost_engine_api::Plan;
 use super::desk::Desk;
 use super::hearing::{bodies_of, units_behind};
 use super::shaping::{Came, written};
-use super::{Forward, Incoming, Taken, Ticket, Truth, passed};
+use super::{Afterwards, Forward, Incoming, Taken, Ticket, Truth, passed};
 use crate::gateway::thread::{Asked, Digest, Fit, Outline};
 use crate::history::Until;
 use crate::law;
@@ -24,7 +24,8 @@ impl Desk {
     ) -> Taken {
         let body = self.would_be_sent(came, key, asked).await;
         let Some((body, truth)) = body else { return passed(incoming) };
-        Taken::Forward(Forward { body: body.into(), truth, ticket: Ticket::default() })
+        let (ticket, afterwards) = (Ticket::default(), Afterwards::default());
+        Taken::Forward(Forward { body: body.into(), truth, ticket, afterwards })
     }
 
     async fn would_be_sent(

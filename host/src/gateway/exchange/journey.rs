@@ -10,7 +10,7 @@ use super::on_demand;
 use super::refusal::{self, TooLarge};
 use super::shaping::{Came, Sent};
 use super::windows::{self, Window};
-use super::{Forward, Incoming, Taken, Ticket, Truth, passed};
+use super::{Afterwards, Forward, Incoming, Taken, Ticket, Truth, passed};
 use crate::gateway::speech::Body;
 use crate::gateway::thread::{Asked, Thread, scope};
 use crate::law::CannotFit;
@@ -103,7 +103,7 @@ impl Desk {
         let journey = Journey {
             incoming: incoming.clone(),
             thread: heard.thread.clone(),
-            guest,
+            guest: guest.clone(),
             sent_tokens: 0,
             refusals: 0,
             window,
@@ -115,19 +115,16 @@ impl Desk {
                 &incoming.headers,
             ),
         };
-        let ended = heard.ended.clone();
         let taken = match self.shape(&heard, came, &journey.guest).await {
             Ok(sent) => {
                 if sent.truth.compaction == "applied" {
                     self.keep(&heard, words.key).await;
                 }
-                self.settle(ended, journey.thread.clone(), journey.guest.clone());
                 forward(sent, journey)
             }
             Err(error) => self.failed(error, &heard, came, journey).await,
         };
-        drop(heard);
-        taken
+        taken.leaving(self.leave(heard, guest))
     }
 
     /// What the request is shaped for.
@@ -212,23 +209,6 @@ impl Desk {
         Ok(forward(sent, journey.clone()))
     }
 
-    /// Tells the engine of a turn that has ended, while nobody waits.
-    pub(super) fn settle(
-        self: &Arc<Self>,
-        ended: Option<(String, String)>,
-        thread: Arc<Thread>,
-        guest: Guest,
-    ) {
-        let Some((first_id, next_id)) = ended else { return };
-        let desk = self.clone();
-        self.runtime.in_background(async move {
-            let Some(passage) = desk.enter(&thread).await else { return };
-            if let Err(error) = passage.ended(&guest, &first_id, &next_id).await {
-                tracing::warn!(%error, "the engine was not told that a turn has ended");
-            }
-        });
-    }
-
     /// The upstream found a request too large.
     pub(super) async fn too_large(
         self: &Arc<Self>,
@@ -309,13 +289,20 @@ impl Desk {
         let heard = self.hear(&words, &mut asked).await.ok()?;
         let journey = Journey { thread: heard.thread.clone(), ..journey };
         let sent = self.shape(&heard, came, &journey.guest).await.ok()?;
-        Some(forward(sent, journey))
+        let guest = journey.guest.clone();
+        Some(forward(sent, journey).leaving(self.leave(heard, guest)))
     }
 
     /// Learns from what the upstream counted, while nobody waits.
-    pub(super) fn answered(self: &Arc<Self>, journey: Journey, usage: Usage) {
+    pub(super) fn answered(
+        self: &Arc<Self>,
+        journey: Journey,
+        usage: Usage,
+        afterwards: Afterwards,
+    ) {
         let desk = self.clone();
         self.runtime.in_background(async move {
+            afterwards.await;
             if let Some(passage) = desk.enter(&journey.thread).await {
                 passage.answered(&journey.guest, journey.sent_tokens, &usage).await;
             }
@@ -339,7 +326,8 @@ fn forward(sent: Sent, journey: Journey) -> Taken {
         truth.compaction = "applied";
     }
     let journey = Some(Box::new(Journey { sent_tokens: tokens, is_compacted, ..journey }));
-    Taken::Forward(Forward { body, truth, ticket: Ticket { journey } })
+    let (ticket, afterwards) = (Ticket { journey }, Afterwards::default());
+    Taken::Forward(Forward { body, truth, ticket, afterwards })
 }
 
 /// How large a request is that is refused.

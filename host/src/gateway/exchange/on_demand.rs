@@ -1,6 +1,8 @@
 //! A client asks its provider to compact for it, and the engine of the slot does: OpenAI's
 //! `compaction_trigger` items, and `/responses/compact` before them.
 
+use std::sync::Arc;
+
 use axum::body::Bytes;
 use axum::http::StatusCode;
 use ctxhost_engine_api::{Item, Kind, Trigger};
@@ -49,7 +51,7 @@ fn is_trigger(item: &str) -> bool {
 impl Desk {
     /// Compacts the conversation of a request and answers it. Where that fails, the provider is asked.
     pub(super) async fn compact(
-        &self,
+        self: &Arc<Self>,
         incoming: &Incoming,
         came: Came<'_>,
         words: &Words<'_>,
@@ -63,7 +65,7 @@ impl Desk {
             }
         };
         let (guest, _) = self.guest(incoming, came.body, &heard).await;
-        let (outcomes, passed_on) = match made_small(&heard.passage, guest).await {
+        let (outcomes, passed_on) = match made_small(&heard.passage, guest.clone()).await {
             Ok(compacted) => compacted,
             Err(error) => {
                 tracing::warn!(%error, session = heard.session, "a compaction is left to the provider");
@@ -97,6 +99,7 @@ impl Desk {
             (_, true) => ("text/event-stream", reply.events()),
             (_, false) => ("application/json", reply.response("completed").to_string()),
         };
+        drop(self.leave(heard, guest));
         Taken::Answer(Answer {
             status: StatusCode::OK,
             content_type,

@@ -5,7 +5,6 @@ use std::ops::Range;
 
 use ctxhost_engine_api::{Kind, Role, Transcript};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 use super::digest::{Asked, Digest};
 use crate::gateway::speech::{Place, Said, Unit};
@@ -322,6 +321,6 @@ fn record(
     summary: Option<usize>,
 ) -> RecordBody {
     let items = names.into_iter().map(Digest::to_hex).collect();
-    let data = serde_json::to_value(WireOutline { from, items, units: units.collect(), summary });
-    RecordBody::custom(RECORD, &data.unwrap_or(Value::Null))
+    let units = units.collect();
+    RecordBody::custom_of(RECORD, &WireOutline { from, items, units, summary })
 }

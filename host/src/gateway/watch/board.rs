@@ -236,7 +236,8 @@ impl Board {
             return None;
         }
         let sessions = &mut shown.sessions;
-        let known = sessions.iter().position(|live| live.id == id);
+        // The one that was used last is asked for again more often than any other.
+        let known = sessions.iter().rposition(|live| live.id == id);
         let live = known.and_then(|at| sessions.remove(at));
         let live = live.unwrap_or_else(|| Live { id: id.to_owned(), ..Live::default() });
         bounded(sessions, Live { last_ms: now_ms, ..live }, self.settings.dashboard_sessions);

@@ -9,7 +9,6 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use ctxhost_engine_api::ModelRef;
-use tokio::sync::broadcast;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -24,6 +23,7 @@ use crate::runtime::failover::Failover;
 use crate::runtime::hook::CompactionHook;
 use crate::runtime::known_session::KnownSessions;
 use crate::runtime::lane::Lanes;
+use crate::runtime::listeners::Listeners;
 use crate::runtime::live_prefix::LivePrefixes;
 use crate::runtime::memory::{NOTES, Notes};
 use crate::runtime::model_name::ModelName;
@@ -33,9 +33,6 @@ use crate::runtime::swap::{Followed, Slots, Wanted, engines_of, legacy_of};
 use crate::runtime::workspace::WorkspaceRules;
 use crate::store::SessionStore;
 use crate::tool::{Tool, Toolbox};
-
-/// Events that a slow listener may be behind before it misses some.
-const EVENTS_KEPT: usize = 1_024;
 
 /// Puts a runtime together. What is not said comes from the config.
 #[derive(Debug)]
@@ -238,11 +235,11 @@ impl RuntimeBuilder {
         let engines = self.engines(rules.as_ref())?;
         let slot = setup.open_slot(&engines, &self.clock, known.clone())?;
         let shadows = self.shadows(&setup, &known, rules.as_ref())?;
-        let (events, background) = (broadcast::Sender::new(EVENTS_KEPT), TaskTracker::new());
+        let (listeners, background) = (Listeners::new(), TaskTracker::new());
         let closing = CancellationToken::new();
         // What the slot names need not be there where the program has named another engine.
         let applied = self.followed.as_ref().and_then(|_| Wanted::of(config, rules.as_ref()).ok());
-        let around = (&events, &background, &closing);
+        let around = (&listeners, &background, &closing);
         let slots = Slots::new(slot, &engines, applied, config.swap.clone(), around);
         let followed = self.followed.as_ref().map(|(path, state)| Followed::new(path, state));
         let shared = Shared {
@@ -260,7 +257,7 @@ impl RuntimeBuilder {
             known,
             prefixes,
             clock: self.clock.clone(),
-            events,
+            listeners,
             failover: Mutex::new(Failover::new(config.failover.clone(), chain)),
             accounting: config.accounting.clone(),
             slots,

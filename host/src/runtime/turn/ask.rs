@@ -5,7 +5,7 @@ use ctxhost_engine_api::Trigger;
 use super::{Draft, Turn, TurnError};
 use crate::provider::{AssistantMessage, ProviderError, Reason, StreamPart};
 use crate::runtime::compaction::{self, CompactionOutcome, Wanted};
-use crate::runtime::event::{Event, What};
+use crate::runtime::event::What;
 use crate::runtime::request::Ask;
 
 impl Turn<'_> {
@@ -20,14 +20,14 @@ impl Turn<'_> {
             return Err(self.own_failure(Reason::ModelNotFound, &message));
         };
         let session: std::sync::Arc<str> = self.conversation.reference().id.as_str().into();
-        let events = &self.shared.events;
+        let listeners = &self.shared.listeners;
         let mut hear = |part: StreamPart<'_>| {
             let what = match part {
                 StreamPart::Text(text) => What::Text(text.to_owned()),
                 StreamPart::Thinking(text) => What::Thinking(text.to_owned()),
                 StreamPart::ToolCall { .. } => return,
             };
-            let _ = events.send(Event { session: session.clone(), what });
+            listeners.tell(session.clone(), what);
         };
         let answer = self.lane.during_model_call(client.answer(&draft.request, &mut hear)).await;
         if let Ok(reply) = &answer {
