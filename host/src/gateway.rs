@@ -12,6 +12,7 @@ mod complaint;
 mod cors;
 pub mod dashboard;
 mod door;
+mod encoding;
 mod error;
 pub mod exchange;
 mod headers;

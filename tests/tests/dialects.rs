@@ -12,6 +12,8 @@ mod encoded;
 mod exchange;
 #[path = "dialects/heard.rs"]
 mod heard;
+#[path = "dialects/odd.rs"]
+mod odd;
 #[path = "dialects/sent.rs"]
 mod sent;
 #[path = "dialects/whose.rs"]

@@ -70,7 +70,9 @@ fn forget_own_cookies(headers: &mut HeaderMap) {
     }
 }
 
-fn forget_ours(headers: &mut HeaderMap) {
+/// Takes out our own headers: those that a client sent are for us alone, and those of an upstream (another
+/// gateway) are about another request.
+pub(super) fn forget_ours(headers: &mut HeaderMap) {
     let is_ours = |name: &&HeaderName| name.as_str().starts_with(OUR_HEADERS);
     let ours: Vec<HeaderName> = headers.keys().filter(is_ours).cloned().collect();
     for name in ours {

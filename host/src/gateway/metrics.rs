@@ -88,6 +88,11 @@ struct ByDialect {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ByReason {
+    reason: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ByStatus {
     dialect: &'static str,
     status: u16,
@@ -101,7 +106,7 @@ struct Families {
     engine_effective: Family<InSlot, Gauge>,
     fallback: Family<ByEngine, Counter>,
     illegal_output: Family<ByEngine, Counter>,
-    unshaped: Family<ByDialect, Counter>,
+    unshaped: Family<ByReason, Counter>,
     compaction: Family<ByOutcome, Counter>,
     engine_seconds: Seconds<ByEngine>,
     saved_tokens: Counter,
@@ -153,6 +158,10 @@ impl Metrics {
             totals: Totals::default(),
             configured: Mutex::default(),
         };
+        // A zero is seen before a one.
+        for reason in ["failed", "unread"] {
+            metrics.families.unshaped.get_or_create(&ByReason { reason }).inc_by(0);
+        }
         metrics.seat(configured);
         metrics
     }
@@ -183,6 +192,11 @@ impl Metrics {
         }
     }
 
+    /// No engine shaped a request: it `failed`, or nobody could read it (`unread`).
+    pub fn unshaped(&self, reason: &'static str) {
+        self.families.unshaped.get_or_create(&ByReason { reason }).inc();
+    }
+
     /// A request came in.
     pub fn began(&self) {
         self.families.in_flight.inc();
@@ -194,11 +208,6 @@ impl Metrics {
         let seconds = self.families.first_byte_seconds.get_or_create(&ByDialect { dialect });
         seconds.observe(took.as_secs_f64());
         self.totals.requests.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// No engine could shape a request: it went on as it came, or was refused.
-    pub fn unshaped(&self, dialect: &'static str) {
-        self.families.unshaped.get_or_create(&ByDialect { dialect }).inc();
     }
 
     /// An answer is over: to its end, or broken off by one of both sides.
@@ -291,7 +300,7 @@ impl Families {
         all.register("engine_effective", "The engine that shapes requests", f.engine_effective);
         all.register("fallback", "Requests that another engine had to shape", f.fallback);
         all.register("illegal_output", "Plans that the law refused", f.illegal_output);
-        all.register("unshaped", "Requests that no engine could shape", f.unshaped);
+        all.register("unshaped", "Requests that no engine shaped", f.unshaped);
         all.register("compaction", "Compactions, by what became of them", f.compaction);
         let name = "engine_duration";
         all.register_with_unit(name, "Time in engines", Unit::Seconds, f.engine_seconds);

@@ -63,12 +63,27 @@ pub struct Body<'a> {
     pub max_output_tokens: Option<u64>,
     /// What the client says of its session in the body, as JSON.
     pub session: Option<&'a str>,
-    /// What takes room in the window and is no message: system prompt, tools. JSON, as it is sent.
+    /// What takes room in the window and is no message: system prompt, tools, and the instructions that
+    /// stand before all messages, which may have another clock in them each time. JSON, as it is sent.
     pub prompt: Vec<&'a str>,
-    /// The messages, each as JSON.
+    /// The messages behind those, each as JSON.
     pub items: Vec<&'a str>,
     /// The bytes from the first message to the last; empty, behind the bracket, where there are none.
     pub list: Range<usize>,
+}
+
+impl Body<'_> {
+    /// What stands before and behind the messages of `json`, whose body it is, for others in their place.
+    /// Where there are none any more, the instructions before them end without a comma.
+    pub fn around<'j>(&self, json: &'j str, is_empty: bool) -> (&'j str, &'j str) {
+        let before = json.get(..self.list.start).unwrap_or_default();
+        let after = json.get(self.list.end..).unwrap_or_default();
+        let ended = before.trim_end();
+        match is_empty {
+            true => (ended.strip_suffix(',').unwrap_or(ended), after),
+            false => (before, after),
+        }
+    }
 }
 
 /// The entries that a run of items becomes.
@@ -150,8 +165,15 @@ pub trait Speech: Send + Sync + fmt::Debug {
     /// A text in the person's place.
     fn person(&self, text: &str) -> Value;
 
-    /// The result of a call that never got one.
-    fn missing_result(&self, call_id: &str, tool: &str, text: &str) -> Value;
+    /// The result of a call that never got one; `items` are those of the request, one of which is the
+    /// call. `None` where nobody knows what answers a call of its kind.
+    fn missing_result(
+        &self,
+        call_id: &str,
+        tool: &str,
+        text: &str,
+        items: &[&str],
+    ) -> Option<Value>;
 
     /// Whether the thinking of its models may be bound to all that stands before it.
     fn binds_thinking(&self) -> bool {
@@ -180,11 +202,29 @@ pub(super) fn offset(whole: &str, part: &str) -> usize {
 /// The items of a list and the bytes they take in `whole`.
 fn listed<'a>(whole: &'a str, list: &[&'a RawValue]) -> (Vec<&'a str>, Range<usize>) {
     let items: Vec<&str> = list.iter().map(|item| item.get()).collect();
-    let span = match (items.first(), items.last()) {
+    let span = span_of(whole, &items);
+    (items, span)
+}
+
+/// The items of a list that begins with instructions: those, the messages behind them, and the bytes
+/// that the messages take in `whole`.
+fn instructed<'a>(
+    whole: &'a str,
+    list: &[&'a RawValue],
+    is_instruction: impl Fn(&str) -> bool,
+) -> (Vec<&'a str>, Vec<&'a str>, Range<usize>) {
+    let (mut leading, _) = listed(whole, list);
+    let first = leading.iter().position(|item| !is_instruction(item)).unwrap_or(leading.len());
+    let items = leading.split_off(first);
+    let span = span_of(whole, &items);
+    (leading, items, span)
+}
+
+fn span_of(whole: &str, items: &[&str]) -> Range<usize> {
+    match (items.first(), items.last()) {
         (Some(first), Some(last)) => offset(whole, first)..offset(whole, last) + last.len(),
         _ => 0..0,
-    };
-    (items, span)
+    }
 }
 
 fn not_a_request(error: &serde_json::Error) -> BadBody {

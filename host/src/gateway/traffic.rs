@@ -12,15 +12,16 @@
 use std::sync::Arc;
 
 use axum::body::{Body, Bytes, HttpBody as _};
-use axum::http::header::{CONTENT_TYPE, UPGRADE};
+use axum::http::header::{CONTENT_ENCODING, CONTENT_TYPE, UPGRADE};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode};
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::beginning::{self, Beginning};
 use super::complaint::complaint;
 use super::door::{dialect_of, door, is_ours, owner_of};
+use super::encoding::Packed;
 use super::exchange::{Afterwards, Answer, Door, Forward, Incoming, Taken, Ticket, Truth};
-use super::headers::{forget_connection, prepare, unsealed, unsealed_with_ours};
+use super::headers::{forget_connection, forget_ours, prepare, unsealed, unsealed_with_ours};
 use super::house::House;
 use super::limits::{self, Unread};
 use super::tap::{Counting, Passing};
@@ -108,6 +109,12 @@ async fn through(
         Ok(body) => body,
         Err(unread) => return not_read(house, dialect, unread),
     };
+    let packed = Packed::of(&envelope.headers, &body, house.settings.max_body_bytes).await;
+    let packed = match packed {
+        Ok(packed) => packed,
+        Err(unread) => return not_read(house, dialect, unread),
+    };
+    let body = packed.as_ref().map_or(body, |packed| packed.plain().clone());
     let Some(upstream) = route::upstream(&house.upstreams, &door, &body) else {
         return nobody(dialect);
     };
@@ -115,7 +122,8 @@ async fn through(
     let incoming = Incoming { door, provider, headers, body };
     prepare(&mut envelope.headers);
     let mut taken = house.exchange.take(&incoming).await;
-    let mut way = Way { house, door: incoming.door, upstream, envelope, place: Some(place) };
+    let mut way =
+        Way { house, door: incoming.door, upstream, envelope, packed, place: Some(place) };
     // The exchange counts: `gateway.too_large_tries` smaller forms, and one without thinking.
     loop {
         match taken {
@@ -134,6 +142,8 @@ struct Way<'a> {
     door: Door,
     upstream: Arc<Upstream>,
     envelope: Envelope,
+    /// The body as it came, where that was compressed.
+    packed: Option<Packed>,
     place: Option<OwnedSemaphorePermit>,
 }
 
@@ -148,6 +158,7 @@ impl Way<'_> {
     async fn ask(&mut self, forward: Forward) -> Asked {
         let Forward { body, truth, mut ticket, afterwards } = forward;
         let dialect = self.door.dialect();
+        let body = self.packed_again(body);
         let sent = self.upstream.send(&self.envelope, Body::from(body));
         let (sent, afterwards) = afterwards.until(sent).await;
         let response = match sent {
@@ -197,6 +208,17 @@ impl Way<'_> {
         };
         let response = response_of(parts.status, parts.headers, passing);
         Asked::Answered(told(response, &truth, &self.door))
+    }
+
+    /// A body as its client compressed it, where it is what the client sent. Any other goes on as it is.
+    fn packed_again(&mut self, body: Bytes) -> Bytes {
+        let Some(packed) = self.packed.take() else { return body };
+        if let Some(came) = packed.came_as(&body) {
+            self.packed = Some(packed);
+            return came;
+        }
+        self.envelope.headers.remove(CONTENT_ENCODING);
+        body
     }
 
     /// As much of the answer as tells whether it is one.
@@ -272,6 +294,7 @@ pub(super) fn response_of(
     body: impl Into<Answering>,
 ) -> Response<Body> {
     forget_connection(&mut headers);
+    forget_ours(&mut headers);
     let Answering(body) = body.into();
     let mut response = Response::new(body);
     *response.status_mut() = status;

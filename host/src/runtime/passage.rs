@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use ctxhost_engine_api::{Transcript, Trigger};
 
-use super::accounting::LearnedWindow;
+use super::accounting::{Counted, LearnedWindow};
 use super::agent::{HeldSession, Runtime, SessionId, Shared};
 use super::compaction::CompactionOutcome;
 use super::conversation::Conversation;
@@ -214,6 +214,13 @@ impl Passage {
     /// The window of a model as this session has learned it, where that is smaller than it was said to be.
     pub async fn learned_window(&self, model: &ModelName) -> Option<LearnedWindow> {
         self.held.open.lock().await.accounting.learned_window(model)
+    }
+
+    /// What so many estimated tokens will probably be counted as by the model that the last request was
+    /// shaped for, in provider tokens.
+    pub async fn expected_tokens(&self, estimated_tokens: u64) -> u64 {
+        let open = self.held.open.lock().await;
+        open.accounting.expected(Counted::estimated(estimated_tokens))
     }
 
     /// Looks at the conversation.

@@ -267,6 +267,7 @@ async fn an_upstream_that_is_never_content_is_told_of_as_its_own_client_expects(
         client.say("What did you find?");
         let mut forward = gateway.ask(&client).await;
         let mut sizes = vec![forward.body.len()];
+        let mut is_compacted = false;
         let answer = loop {
             let taken = gateway.exchange.refused(forward.ticket, &refusal(None, None)).await;
             match taken.unwrap() {
@@ -274,6 +275,9 @@ async fn an_upstream_that_is_never_content_is_told_of_as_its_own_client_expects(
                 Taken::Answer(answer) => break answer,
             }
             assert_lawful(&client, &forward.body);
+            // What the first smaller form was compacted for is told of the next one, too.
+            is_compacted |= forward.truth.compaction == "applied";
+            assert_eq!(is_compacted, forward.truth.compaction == "applied", "{wire:?}");
             sizes.push(forward.body.len());
         };
         assert!(sizes.len() <= 4 && sizes.is_sorted_by(|a, b| a > b), "{wire:?}: {sizes:?}");

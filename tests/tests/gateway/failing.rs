@@ -60,8 +60,8 @@ async fn a_request_ends_with_its_engine_where_the_config_says_so() {
             assert!(message.contains("chaos"), "{mode} {door}: {message}");
         }
         assert_eq!(upstream.count(), 0, "{mode}: nothing was sent");
-        let by = "{dialect=\"anthropic-messages\"}";
-        assert_eq!(count(&gate, &format!("ctxhost_unshaped_total{by}")).await, 1, "{mode}");
+        let unshaped = count(&gate, "ctxhost_unshaped_total{reason=\"failed\"}").await;
+        assert_eq!(unshaped, DOORS.len() as u64, "{mode}");
         let by = "{dialect=\"anthropic-messages\",status=\"500\"}";
         assert_eq!(count(&gate, &format!("ctxhost_request_total{by}")).await, 1, "{mode}");
         // What no engine is asked about does not end with it.
@@ -107,5 +107,5 @@ async fn a_request_goes_on_with_the_bundled_engine_where_it_may() {
     assert_eq!(fallbacks, DOORS.len() as u64);
     let by = "{slot=\"context_engine\",configured=\"chaos\",effective=\"legacy\"}";
     assert_eq!(count(&gate, &format!("ctxhost_engine_effective{by}")).await, 1);
-    assert_eq!(count(&gate, "ctxhost_unshaped_total{dialect=\"anthropic-messages\"}").await, 0);
+    assert_eq!(count(&gate, "ctxhost_unshaped_total{reason=\"failed\"}").await, 0);
 }

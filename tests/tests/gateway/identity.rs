@@ -2,9 +2,12 @@
 
 use axum::body::Bytes;
 use axum::http::Method;
+use ctxhost_tests::rules::Wire;
 use proptest::prelude::*;
 use proptest::test_runner::{Config as Cases, TestRunner};
+use ruzstd::encoding::{CompressionLevel, compress_to_vec};
 
+use crate::overflow::{long_conversation, request};
 use crate::stage::{DOORS, Gate, Upstream, body_for, client, plain};
 
 const ANSWER: &str = "{\"odd\" : [1.50,  null],\t\"text\":\"\\u00e9\"}\n";
@@ -24,6 +27,9 @@ async fn every_door_forwards_the_very_bytes() {
     let upstream = Upstream::start(|_| {
         let mut answer = plain(200, "application/json; charset=utf-8", ANSWER);
         answer.headers_mut().insert("request-id", "req_1".parse().unwrap());
+        // Another gateway behind this one speaks of other requests.
+        answer.headers_mut().insert("x-ctxhost-tokens", "7".parse().unwrap());
+        answer.headers_mut().insert("x-ctxhost-anything", "7".parse().unwrap());
         answer.headers_mut().append("set-cookie", "a=1".parse().unwrap());
         answer.headers_mut().append("set-cookie", "b=2".parse().unwrap());
         answer
@@ -57,7 +63,44 @@ async fn every_door_forwards_the_very_bytes() {
         assert_eq!(answer.headers().get_all("set-cookie").iter().count(), 2);
         assert_eq!(answer.headers()["content-type"], "application/json; charset=utf-8");
         assert!(answer.headers().contains_key("x-ctxhost-engine"), "{door}");
+        assert!(!answer.headers().contains_key("x-ctxhost-anything"), "{door}");
+        assert_ne!(
+            answer.headers().get("x-ctxhost-tokens").map(|it| it.as_bytes()),
+            Some(&b"7"[..])
+        );
         assert_eq!(answer.text().await.unwrap(), ANSWER, "{door}");
+    }
+}
+
+#[tokio::test]
+async fn a_compressed_body_is_read_and_goes_on_as_it_came() {
+    let upstream = Upstream::start(|_| plain(200, "application/json", ANSWER)).await;
+    let gate = Gate::before(&upstream.url, "[models.m]\nwindow_tokens = 20000\n").await;
+    let ask = async |encoding: &str, body: Vec<u8>| {
+        let asked = client().post(gate.at("/v1/responses")).header("content-encoding", encoding);
+        let answer = asked.header("content-type", "application/json").body(body);
+        let answer = answer.send().await.unwrap();
+        answer.headers()["x-ctxhost-engine"].to_str().unwrap().to_owned()
+    };
+    let packed = |texts: &[String]| {
+        let body = request(Wire::Responses, texts, false).to_string();
+        compress_to_vec(body.as_bytes(), CompressionLevel::Fastest)
+    };
+    let small = packed(&["Where are we?".to_owned()]);
+    assert_eq!(ask("zstd", small.clone()).await, "legacy");
+    assert_eq!(upstream.last().body, small);
+    assert_eq!(upstream.last().header("content-encoding"), Some("zstd"));
+    // What is made smaller is written anew, and plainly.
+    let large = long_conversation();
+    assert_eq!(ask("zstd", packed(&large)).await, "legacy");
+    let seen = upstream.last();
+    assert_eq!(seen.header("content-encoding"), None);
+    let body: serde_json::Value = serde_json::from_slice(&seen.body).unwrap();
+    assert!(body["input"].as_array().unwrap().len() < large.len());
+    for (encoding, body) in [("br", small.clone()), ("zstd", b"no zstd".to_vec())] {
+        assert_eq!(ask(encoding, body.clone()).await, "none");
+        assert_eq!(upstream.last().body, body);
+        assert_eq!(upstream.last().header("content-encoding"), Some(encoding));
     }
 }
 
@@ -66,6 +109,7 @@ async fn what_has_no_door_passes_both_ways() {
     let upstream = Upstream::start(|seen| {
         let mut answer = plain(207, "x/y", seen.body.clone());
         answer.headers_mut().insert("content-encoding", "strange".parse().unwrap());
+        answer.headers_mut().insert("x-ctxhost-engine", "another".parse().unwrap());
         answer
     })
     .await;

@@ -39,11 +39,15 @@ pub(super) fn asks_for_summary(headers: &HeaderMap, items: &[&str]) -> bool {
     items.last().is_some_and(is_asked) || request_kind(headers).as_deref() == Some("compaction")
 }
 
-/// Whether items that begin a conversation, or a branch of one, are what a client's compaction left.
-pub(super) fn goes_on_after_summary(headers: &HeaderMap, new: &[&str]) -> bool {
+/// Which of the items that begin a conversation, or a branch of one, is what a client's compaction left.
+pub(super) fn summary_among(new: &[&str]) -> Option<usize> {
     let is_left = |item: &&str| is_said(&GOES_ON_AFTER_SUMMARY, beginning(item), item);
-    new.iter().take(FIRST_ITEMS).any(is_left)
-        || window_number(headers).is_some_and(|number| number > 0)
+    new.iter().take(FIRST_ITEMS).position(is_left)
+}
+
+/// Whether a client says that it has compacted before.
+pub(super) fn has_compacted(headers: &HeaderMap) -> bool {
+    window_number(headers).is_some_and(|number| number > 0)
 }
 
 /// Whether one of these phrases stands in a part of an item, and in words of the client's own. Results of
@@ -114,8 +118,12 @@ mod tests {
         assert!(asks_for_summary(&none, &[person, asks]));
         // Said earlier, it has been answered.
         assert!(!asks_for_summary(&none, &[asks, person]));
-        assert!(goes_on_after_summary(&none, &[left, person]));
-        assert!(!goes_on_after_summary(&none, &[person]));
+        assert_eq!(summary_among(&[left, person]), Some(0));
+        assert_eq!(summary_among(&[person, left]), Some(1));
+        assert_eq!(summary_among(&[person]), None);
+        let quotes =
+            json!({ "role": "user", "content": [{ "type": "tool_result", "content": left }] });
+        assert_eq!(summary_among(&[&quotes.to_string()]), None);
     }
 
     #[test]
@@ -125,7 +133,7 @@ mod tests {
         let check = |item: Value, is_said: bool| {
             let item = item.to_string();
             assert_eq!(asks_for_summary(&none, &[&item]), is_said, "{item}");
-            assert_eq!(goes_on_after_summary(&none, &[&item]), is_said, "{item}");
+            assert_eq!(summary_among(&[&item]).is_some(), is_said, "{item}");
         };
         let result = json!({ "type": "tool_result", "tool_use_id": "t", "content": [{ "type": "text", "text": phrases }] });
         let text = json!({ "type": "text", "text": phrases });
@@ -145,8 +153,8 @@ mod tests {
         let with = |name: &'static str, value: &'static str| {
             HeaderMap::from_iter([(name.parse().unwrap(), value.parse().unwrap())])
         };
-        assert!(goes_on_after_summary(&with("x-codex-window-id", "t:1"), &[]));
-        assert!(!goes_on_after_summary(&with("x-codex-window-id", "t:0"), &[]));
+        assert!(has_compacted(&with("x-codex-window-id", "t:1")));
+        assert!(!has_compacted(&with("x-codex-window-id", "t:0")));
         let kind = with("x-codex-turn-metadata", r#"{"request_kind":"compaction"}"#);
         assert!(asks_for_summary(&kind, &[]));
         assert!(!asks_for_summary(&with("x-codex-turn-metadata", "?"), &[]));

@@ -85,7 +85,7 @@ impl Desk {
         let scope = scope(&incoming.headers, body.as_ref().and_then(|body| body.session))?;
         let Some(body) = body.filter(|body| !body.items.is_empty()) else { return Ok(None) };
         let mut asked = Asked::new(self.seed, &body.items);
-        let key = self.key(scope.as_deref(), &body, &mut asked);
+        let key = self.key(scope.as_deref(), &mut asked);
         let words = Words { speech, headers: &incoming.headers, key };
         let heard = match self.hear(&words, &mut asked).await {
             Ok(heard) => heard,

@@ -74,22 +74,15 @@ impl Desk {
         Desk { threads, settings, ..self }
     }
 
-    /// Under which key the conversation of a request is looked for: that of its scope, else that of what
-    /// is said first.
-    pub(super) fn key(
-        &self,
-        scope: Option<&str>,
-        body: &Body<'_>,
-        asked: &mut Asked<'_>,
-    ) -> Digest {
-        if let Some(scope) = scope {
-            return Digest::of(self.seed, scope);
+    /// Under which key the conversation of a request is looked for: that of its scope and of what is said
+    /// first. A program may give one name to all of its conversations.
+    pub(super) fn key(&self, scope: Option<&str>, asked: &mut Asked<'_>) -> Digest {
+        let Some(raw) = asked.raw(0) else { return Digest::of(self.seed, "") };
+        let first = remembered(&self.firsts, raw, || asked.meaning(0).unwrap_or(raw));
+        match scope {
+            Some(scope) => Digest::of(self.seed, &format!("{scope} {}", first.to_hex())),
+            None => first,
         }
-        // Instructions at the beginning are the same in all conversations of a client.
-        let is_prompt = |item: &str| body.prompt.iter().any(|part| std::ptr::eq(*part, item));
-        let first = body.items.iter().position(|item| !is_prompt(item)).unwrap_or_default();
-        let Some(raw) = asked.raw(first) else { return Digest::of(self.seed, "") };
-        remembered(&self.firsts, raw, || asked.meaning(first).unwrap_or(raw))
     }
 
     /// What system prompt and tools of a request take, as entries count.

@@ -9,7 +9,7 @@ use super::desk::Desk;
 use crate::gateway::speech::{BadBody, Before, Said, Speech, Unit};
 use crate::gateway::thread::{Asked, Digest, Fit, Outline, Thread, has_compactions};
 use crate::provider::ChatMessage;
-use crate::runtime::{Conversation, Passage, TurnError};
+use crate::runtime::{Conversation, Passage, SessionId, TurnError};
 use crate::session::{Header, RecordBody, Session, SessionError, SessionFolder};
 
 /// How often a conversation is looked for again that another request has changed meanwhile. Each time
@@ -84,7 +84,7 @@ impl Desk {
 
     /// The session of a conversation, held; `None` where it cannot be opened any more.
     pub(super) async fn enter(&self, thread: &Arc<Thread>) -> Option<Passage> {
-        let entered = match thread.session(&self.runtime) {
+        let entered = match thread.session(&self.runtime).await {
             Ok(session) => self.runtime.enter(&session).await,
             Err(error) => Err(error),
         };
@@ -123,21 +123,23 @@ impl Desk {
     async fn begin(
         &self,
         session: Session,
-        outline: Outline,
+        mut outline: Outline,
         words: &Words<'_>,
         asked: &mut Asked<'_>,
     ) -> Result<Heard, HearError> {
         let is_compacted = has_compactions(&session);
         let id = self.runtime.adopt_guest(session)?;
+        let mut adopted = Adopted { desk: self, id: Some(id.clone()) };
         let passage = self.runtime.enter(&id).await?;
         let known = outline.len();
+        let new = asked.items().get(known..).unwrap_or_default();
+        outline.summarised(client_side::summary_among(new).map(|at| known + at));
         if !outline.is_empty() {
             passage.append([outline.record()]).await?;
         }
         let thread = Arc::new(Thread::new(words.key, id, outline, is_compacted));
-        let new = asked.items().get(known..).unwrap_or_default();
-        thread.state().client_compacts = client_side::goes_on_after_summary(words.headers, new);
         let heard = self.say(thread, passage, words, asked).await?;
+        adopted.id = None;
         self.threads.add(heard.thread.clone(), self.runtime.now_ms());
         self.tidy();
         Ok(heard)
@@ -209,12 +211,25 @@ impl Desk {
         state.outline.seen(asked);
         state.outline.count(&view, entries);
         let spoke = first_of_person(&units, &ids);
-        let client_compacts =
-            state.client_compacts || client_side::asks_for_summary(words.headers, asked.items());
+        let client_compacts = state.outline.is_summarised()
+            || client_side::has_compacted(words.headers)
+            || client_side::asks_for_summary(words.headers, asked.items());
         let is_again = state.take_opened() || units.is_empty();
         drop(state);
         let ended = before.zip(spoke);
         Ok(Heard { thread, passage, session, ended, client_compacts, is_again })
+    }
+}
+
+/// A session that nobody could find again, until its request is heard: it is closed where it never is.
+struct Adopted<'a> {
+    desk: &'a Desk,
+    id: Option<SessionId>,
+}
+
+impl Drop for Adopted<'_> {
+    fn drop(&mut self) {
+        self.desk.close(self.id.take().into_iter().collect());
     }
 }
 

@@ -14,6 +14,7 @@ use super::windows::{self, Window};
 use super::{Afterwards, Forward, Incoming, Taken, Ticket, Truth, passed};
 use crate::gateway::speech::Body;
 use crate::gateway::thread::{Asked, Thread, scope};
+use crate::law::CannotFit;
 use crate::provider::message::Usage;
 use crate::provider::{ProviderError, Reason};
 use crate::runtime::accounting::LearnedWindow;
@@ -24,7 +25,7 @@ use crate::runtime::{Guest, Passage, RuntimeError, TurnError};
 const SMALLER: f64 = 0.85;
 
 /// A request that is out.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Journey {
     incoming: Incoming,
     thread: Arc<Thread>,
@@ -40,6 +41,8 @@ pub(super) struct Journey {
     window: Window,
     as_event: bool,
     client_compacts: bool,
+    /// Whether a compaction was applied on its way.
+    is_compacted: bool,
 }
 
 /// A request that could not be shaped once more.
@@ -80,7 +83,7 @@ impl Desk {
         }
         let items = on_demand::without_trigger(&incoming.door, &body.items);
         let mut asked = Asked::new(self.seed, items.unwrap_or(&body.items));
-        let key = self.key(scope.as_deref(), &body, &mut asked);
+        let key = self.key(scope.as_deref(), &mut asked);
         let came = Came { speech, bytes: &incoming.body, json, body: &body };
         if items.is_some() {
             let words = Words { speech, headers: &incoming.headers, key };
@@ -121,6 +124,7 @@ impl Desk {
             is_plain: false,
             window,
             client_compacts: heard.client_compacts,
+            is_compacted: false,
             as_event: refusal::wants_event(
                 &incoming.door,
                 incoming.door.is_stream(came.body),
@@ -134,7 +138,7 @@ impl Desk {
                 }
                 forward(sent, journey)
             }
-            Err(error) => self.failed(error, &heard, journey),
+            Err(error) => self.failed(error, &heard, came, journey).await,
         };
         taken.leaving(self.leave(heard, guest))
     }
@@ -178,30 +182,64 @@ impl Desk {
 
     /// No request came of it: what cannot fit is refused where somebody said what fits, an engine's failure
     /// ends the request where the config says so, and anything else goes on as it came.
-    fn failed(&self, error: TurnError, heard: &Heard, journey: Journey) -> Taken {
-        match error {
+    async fn failed(
+        &self,
+        error: TurnError,
+        heard: &Heard,
+        came: Came<'_>,
+        mut journey: Journey,
+    ) -> Taken {
+        let error = match error {
             TurnError::Shape(RuntimeError::CannotFit(error)) if journey.window.is_certain => {
-                tracing::info!(%error, session = heard.session, "a request cannot be made to fit");
-                let tokens = heard.thread.state().outline.said_tokens();
-                refused(journey, heard.session.clone(), tokens, None)
+                match self.tightly(error, heard, came, &mut journey).await {
+                    Ok(taken) => return taken,
+                    Err(error) => error,
+                }
             }
-            error if self.ends_with(&error) => {
-                Taken::Answer(self.ended(&error, &journey.incoming.door, &heard.session))
-            }
-            error => {
-                tracing::warn!(%error, session = heard.session, "a request is passed on without the engine");
-                self.note_small_window(&error, &journey.guest.model);
-                let truth = Truth {
-                    engine: "none".into(),
-                    compaction: "failed",
-                    session: heard.session.clone(),
-                    ..Truth::default()
-                };
-                let body = journey.incoming.body.clone();
-                let tokens = heard.thread.state().outline.said_tokens();
-                forward(Sent { body, truth, tokens }, journey)
-            }
+            error => error,
+        };
+        if self.ends_with(&error) {
+            return Taken::Answer(self.ended(&error, &journey.incoming.door, &heard.session));
         }
+        tracing::warn!(%error, session = heard.session, "a request is passed on without the engine");
+        self.note_small_window(&error, &journey.guest.model);
+        let truth = Truth {
+            engine: "none".into(),
+            compaction: "failed",
+            session: heard.session.clone(),
+            ..Truth::default()
+        };
+        let body = journey.incoming.body.clone();
+        let tokens = heard.thread.state().outline.said_tokens();
+        forward(Sent { body, truth, tokens }, journey)
+    }
+
+    /// What has no place beside a whole answer and a margin may have one without: who refuses it is the
+    /// upstream, unless it cannot fit by any count.
+    async fn tightly(
+        &self,
+        error: CannotFit,
+        heard: &Heard,
+        came: Came<'_>,
+        journey: &mut Journey,
+    ) -> Result<Taken, TurnError> {
+        let window_tokens = journey.window.tokens;
+        let overhead_tokens = journey.guest.overhead_tokens;
+        let said_tokens = heard.thread.state().outline.said_tokens();
+        let needed_tokens = overhead_tokens.saturating_add(error.needed_tokens);
+        if heard.passage.expected_tokens(needed_tokens).await > window_tokens {
+            tracing::info!(%error, session = heard.session, "a request cannot be made to fit");
+            let all_tokens = overhead_tokens.saturating_add(said_tokens);
+            let tokens = heard.passage.expected_tokens(all_tokens).await;
+            let count = Count { said_tokens, tokens };
+            return Ok(refused(journey.clone(), heard.session.clone(), count));
+        }
+        journey.guest.reserve_tokens = Some(0);
+        let sent = self.shape(heard, came, &journey.guest).await?;
+        if sent.truth.compaction == "applied" {
+            self.keep(heard, heard.thread.key()).await;
+        }
+        Ok(forward(sent, journey.clone()))
     }
 
     /// The upstream refused a request.
@@ -234,8 +272,8 @@ impl Desk {
         journey.refusals += 1;
         if journey.refusals > self.settings.too_large_tries {
             let session = passage.as_ref().map(|it| it.session_id().to_owned()).unwrap_or_default();
-            let tokens = journey.sent_tokens;
-            return Some(refused(journey, session, tokens, Some(failure)));
+            let count = Count::of(&journey, failure);
+            return Some(refused(journey, session, count));
         }
         let cap_tokens = (journey.sent_tokens as f64 * SMALLER) as u64;
         let most = (journey.window.tokens as f64 * self.settings.reserve_max_share) as u64;
@@ -250,8 +288,8 @@ impl Desk {
             }
             Err(Stuck { error, journey, session }) => {
                 tracing::warn!(%error, session, "a request stays too large");
-                let tokens = journey.sent_tokens;
-                Some(refused(journey, session, tokens, Some(failure)))
+                let count = Count::of(&journey, failure);
+                Some(refused(journey, session, count))
             }
         }
     }
@@ -349,23 +387,39 @@ impl Desk {
 }
 
 fn forward(sent: Sent, journey: Journey) -> Taken {
-    let Sent { body, truth, tokens } = sent;
-    let journey = Journey { sent: body.clone(), sent_tokens: tokens, ..journey };
+    let Sent { body, mut truth, tokens } = sent;
+    let is_compacted = journey.is_compacted || truth.compaction == "applied";
+    if is_compacted {
+        // What an earlier form of the request was compacted for is told of the one that is answered.
+        truth.compaction = "applied";
+    }
+    let journey = Journey { sent: body.clone(), sent_tokens: tokens, is_compacted, ..journey };
     let ticket = Ticket { journey: Some(Box::new(journey)), ..Ticket::default() };
     Taken::Forward(Forward { body, truth, ticket, afterwards: Afterwards::default() })
 }
 
-fn refused(
-    journey: Journey,
-    session: String,
-    conversation_tokens: u64,
-    failure: Option<&ProviderError>,
-) -> Taken {
-    let estimated = conversation_tokens + journey.guest.overhead_tokens;
-    let tokens = failure.and_then(|failure| failure.observed_tokens).unwrap_or(estimated);
+/// How large a request is that is refused.
+struct Count {
+    /// What it has of the conversation, as entries count.
+    said_tokens: u64,
+    /// All of it, in provider tokens.
+    tokens: u64,
+}
+
+impl Count {
+    /// As its provider counted it, else as it is estimated.
+    fn of(journey: &Journey, failure: &ProviderError) -> Count {
+        let said_tokens = journey.sent_tokens;
+        let estimated = said_tokens.saturating_add(journey.guest.overhead_tokens);
+        Count { said_tokens, tokens: failure.observed_tokens.unwrap_or(estimated) }
+    }
+}
+
+fn refused(journey: Journey, session: String, count: Count) -> Taken {
+    let Count { said_tokens, tokens } = count;
     let truth = Truth {
         engine: "none".into(),
-        tokens: Some(conversation_tokens),
+        tokens: Some(said_tokens),
         before_tokens: Some(journey.thread.state().outline.said_tokens()),
         compaction: "failed",
         session,

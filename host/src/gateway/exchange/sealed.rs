@@ -85,7 +85,7 @@ impl Seal {
                 }
             }
         }
-        let (before, after) = (json.get(..body.list.start)?, json.get(body.list.end..)?);
+        let (before, after) = body.around(json, items.is_empty());
         is_opened.then(|| format!("{before}{}{after}", items.join(",")))
     }
 
@@ -179,6 +179,11 @@ mod tests {
             let input = open(&seal, &item(&wrong)).unwrap();
             assert_eq!(input.as_array().unwrap().len(), 1, "{wrong}");
         }
+        // Nothing is left but the instructions.
+        let said = json!({ "role": "developer", "content": "Be brief." });
+        let json = json!({ "input": [said, item(MARK)] }).to_string();
+        let opened = seal.opened(&json, &ResponsesSpeech.body(&json).unwrap()).unwrap();
+        assert_eq!(opened, json!({ "input": [said] }).to_string());
     }
 
     #[test]

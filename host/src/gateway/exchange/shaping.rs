@@ -1,7 +1,7 @@
 //! A conversation that was heard becomes the request that its upstream is sent.
 
 use axum::body::Bytes;
-use ctxhost_engine_api::{Action, Entry, Item, Kind, Plan, Role, Transcript};
+use ctxhost_engine_api::{Action, Entry, Flags, Item, Kind, Plan, Role, Transcript};
 
 use super::Truth;
 use super::desk::Desk;
@@ -9,7 +9,7 @@ use super::hearing::Heard;
 use super::thinking::{Thinking, Told, compacted};
 use crate::gateway::speech::{Body, Place, Speech, Written, render};
 use crate::gateway::thread::{Outline, Thread};
-use crate::law::{self, LawSettings, Lawful, Repair};
+use crate::law::{self, LawSettings, Lawful};
 use crate::media::Images;
 use crate::runtime::{CompactionOutcome, Conversation, Guest, Passage, Passed, TurnError, Verdict};
 
@@ -140,7 +140,7 @@ pub(super) fn rendered(
 /// What a compaction made another entry of is not what the client wrote.
 pub(super) fn as_written(item: Item<'_>) -> Item<'_> {
     match item {
-        Item::Kept(entry) if entry.has(ctxhost_engine_api::Flags::REPLACED) => match entry.kind() {
+        Item::Kept(entry) if entry.has(Flags::REPLACED) => match entry.kind() {
             Kind::Message => Item::Rewritten { entry, raw: entry.raw() },
             _ => Item::Retold { entry, text: entry.text() },
         },
@@ -150,12 +150,18 @@ pub(super) fn as_written(item: Item<'_>) -> Item<'_> {
 
 /// Whether the client's own bytes say what the plan says.
 ///
-/// What the client wrote in an order that the law finds another for, its provider has seen so before.
+/// What the law would have settled in them (an order, a result that is missing or one too many) is the
+/// client's own doing, and its provider has the last word on it.
 pub(super) fn is_untouched(lawful: &Lawful, view: &Transcript, outline: &Outline) -> bool {
-    let is_move = |repair: &Repair| matches!(repair, Repair::MovedResult { .. });
-    view.len() == outline.entry_count()
-        && lawful.settled.iter().all(is_move)
-        && keeps_all(&lawful.plan, view.len() as u64)
+    has_all(view, outline) && keeps_all(&lawful.plan, view.len() as u64)
+}
+
+/// Whether what is live is what the client said: nothing is folded. A result that some agent has made up
+/// is no entry.
+fn has_all(view: &Transcript, outline: &Outline) -> bool {
+    let is_said =
+        |entry: Entry<'_>| outline.place(entry.id()).is_some() && !entry.has(Flags::REPLACED);
+    view.len() == outline.entry_count() || view.iter().all(is_said)
 }
 
 fn keeps_all(plan: &Plan, entries: u64) -> bool {

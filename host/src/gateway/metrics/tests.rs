@@ -91,6 +91,20 @@ fn who_shapes_requests_stands_there_alone() {
 }
 
 #[test]
+fn what_no_engine_shaped_is_counted_by_the_reason() {
+    let metrics = Metrics::new("mask");
+    metrics.unshaped("failed");
+    metrics.unshaped("failed");
+    check(
+        &metrics,
+        &[
+            r#"ctxhost_unshaped_total{reason="failed"} 2"#,
+            r#"ctxhost_unshaped_total{reason="unread"} 0"#,
+        ],
+    );
+}
+
+#[test]
 fn compactions_are_counted_by_what_became_of_them() {
     let metrics = Metrics::new("mask");
     metrics.heard(&compaction(Verdict::Applied), 500);
@@ -154,7 +168,6 @@ fn the_document_names_all_that_is_counted() {
     metrics.heard(&compaction(Verdict::Applied), 0);
     metrics.headed("openai-completions", 200, Duration::ZERO);
     metrics.used("openai-completions", &Usage::default());
-    metrics.unshaped("openai-completions");
     metrics.ended("openai-completions", Duration::ZERO, false);
     let text = metrics.text();
     let families = text.lines().filter_map(|line| line.strip_prefix("# TYPE "));

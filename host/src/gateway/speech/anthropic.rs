@@ -102,11 +102,17 @@ impl Speech for AnthropicSpeech {
         json!({ "role": "user", "content": [{ "type": "text", "text": text }] })
     }
 
-    fn missing_result(&self, call_id: &str, _tool: &str, text: &str) -> Value {
+    fn missing_result(
+        &self,
+        call_id: &str,
+        _tool: &str,
+        text: &str,
+        _items: &[&str],
+    ) -> Option<Value> {
         let result = json!({
             "type": "tool_result", "tool_use_id": call_id, "content": text, "is_error": true,
         });
-        json!({ "role": "user", "content": [result] })
+        Some(json!({ "role": "user", "content": [result] }))
     }
 
     fn binds_thinking(&self) -> bool {
@@ -219,10 +225,28 @@ fn heard(blocks: &[Value], tool_of: &dyn Fn(&str) -> Option<String>) -> Vec<Said
     let results = blocks.iter().filter(|block| is_result(block));
     let mut said: Vec<Said> = results.map(|block| result(block, tool_of)).collect();
     let rest: Vec<Content> = blocks.iter().filter(|block| !is_result(block)).map(shown).collect();
-    if !rest.is_empty() || said.is_empty() {
+    let is_beside = !said.is_empty();
+    if is_beside && !rest.is_empty() && rest.iter().all(is_reminder) {
+        said.push(Said::Note(words_of(&rest)));
+    } else if !rest.is_empty() || !is_beside {
         said.push(Said::Message(ChatMessage::User(UserMessage { content: rest, timestamp: 0 })));
     }
     said
+}
+
+/// What Claude Code says by itself beside the results of tools: the turn of the person goes on.
+const REMINDER: &str = "<system-reminder>";
+
+fn is_reminder(content: &Content) -> bool {
+    matches!(content, Content::Text { text, .. } if text.trim_start().starts_with(REMINDER))
+}
+
+fn words_of(contents: &[Content]) -> String {
+    let texts = contents.iter().filter_map(|content| match content {
+        Content::Text { text, .. } => Some(text.as_str()),
+        _ => None,
+    });
+    texts.collect::<Vec<_>>().join("\n")
 }
 
 fn is_result(block: &Value) -> bool {

@@ -108,9 +108,15 @@ impl Speech for GeminiSpeech {
         json!({ "role": "user", "parts": [{ "text": text }] })
     }
 
-    fn missing_result(&self, _call_id: &str, tool: &str, text: &str) -> Value {
+    fn missing_result(
+        &self,
+        _call_id: &str,
+        tool: &str,
+        text: &str,
+        _items: &[&str],
+    ) -> Option<Value> {
         let response = json!({ "name": tool, "response": { "error": text } });
-        json!({ "role": "user", "parts": [{ "functionResponse": response }] })
+        Some(json!({ "role": "user", "parts": [{ "functionResponse": response }] }))
     }
 
     /// All responses stand in the content behind the calls (G-rules), and roles take turns.

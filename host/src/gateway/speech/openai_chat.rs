@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
-use super::{BadBody, Before, Body, Fate, Said, Speech, Unit, listed, not_a_request};
+use super::{BadBody, Before, Body, Fate, Said, Speech, Unit, instructed, not_a_request};
 use crate::provider::message::{AssistantMessage, ToolCall, ToolResultMessage, UserMessage};
 use crate::provider::{ChatMessage, Content};
 
@@ -54,8 +54,7 @@ impl Speech for ChatSpeech {
     /// The system prompt is the run of system messages at the beginning.
     fn body<'a>(&self, json: &'a str) -> Result<Body<'a>, BadBody> {
         let wire: WireBody<'a> = serde_json::from_str(json).map_err(|e| not_a_request(&e))?;
-        let (items, list) = listed(json, &wire.messages);
-        let leading = items.iter().copied().take_while(|item| is_instruction(item));
+        let (leading, items, list) = instructed(json, &wire.messages, is_instruction);
         let fields = [wire.tools, wire.functions, wire.response_format];
         let prompt = fields.into_iter().flatten().map(RawValue::get).chain(leading).collect();
         Ok(Body {
@@ -80,7 +79,7 @@ impl Speech for ChatSpeech {
             let said = match role_of(&message) {
                 "system" | "developer" if is_begin => Vec::new(),
                 "user" => vec![Said::Message(heard(&message))],
-                "tool" => vec![Said::Message(result(&message, &tool_of))],
+                "tool" => vec![result(&message, &tool_of)],
                 "assistant" => {
                     let answer = answer(&message);
                     tools.extend(
@@ -114,8 +113,14 @@ impl Speech for ChatSpeech {
         json!({ "role": "user", "content": text })
     }
 
-    fn missing_result(&self, call_id: &str, _tool: &str, text: &str) -> Value {
-        json!({ "role": "tool", "tool_call_id": call_id, "content": text })
+    fn missing_result(
+        &self,
+        call_id: &str,
+        _tool: &str,
+        text: &str,
+        _items: &[&str],
+    ) -> Option<Value> {
+        Some(json!({ "role": "tool", "tool_call_id": call_id, "content": text }))
     }
 
     /// Messages of one role may follow each other.
@@ -179,15 +184,20 @@ fn heard(message: &Map<String, Value>) -> ChatMessage {
     ChatMessage::User(UserMessage { content, timestamp: 0 })
 }
 
-fn result(message: &Map<String, Value>, tool_of: &dyn Fn(&str) -> Option<String>) -> ChatMessage {
+/// A result. One whose call nobody can tell (many servers on one's own machine want no ids) is a note:
+/// the law would leave a result without a call out.
+fn result(message: &Map<String, Value>, tool_of: &dyn Fn(&str) -> Option<String>) -> Said {
     let id = string(message.get("tool_call_id"));
-    ChatMessage::ToolResult(ToolResultMessage {
-        tool_name: tool_of(&id).unwrap_or_default(),
+    let Some(tool_name) = tool_of(&id) else {
+        return Said::Note(text_of(message.get("content")));
+    };
+    Said::Message(ChatMessage::ToolResult(ToolResultMessage {
+        tool_name,
         tool_call_id: id,
         content: shown(message.get("content")),
         is_error: false,
         timestamp: 0,
-    })
+    }))
 }
 
 fn answer(message: &Map<String, Value>) -> AssistantMessage {
@@ -198,8 +208,17 @@ fn answer(message: &Map<String, Value>) -> AssistantMessage {
     }
     content.extend(shown(message.get("content")));
     let calls = message.get("tool_calls").and_then(Value::as_array);
-    content.extend(calls.into_iter().flatten().map(|asked| Content::ToolCall(call(asked))));
+    content.extend(calls.into_iter().flatten().map(asked_for));
     AssistantMessage { content, api: API.into(), ..AssistantMessage::default() }
+}
+
+/// A call; one without an id waits for no result that could be told from others.
+fn asked_for(asked: &Value) -> Content {
+    let call = call(asked);
+    match call.id.is_empty() {
+        true => Content::ProviderItem { api: API.into(), item: asked.clone() },
+        false => Content::ToolCall(call),
+    }
 }
 
 fn call(asked: &Value) -> ToolCall {
@@ -242,6 +261,9 @@ fn rewrite(message: &mut Map<String, Value>, written: &ChatMessage) {
     {
         calls.retain_mut(|asked| {
             let id = string(asked.get("id"));
+            if id.is_empty() {
+                return true;
+            }
             let kept = answer.tool_calls().find(|call| call.id == id);
             kept.is_some_and(|call| set_arguments(asked, &call.arguments).is_some())
         });

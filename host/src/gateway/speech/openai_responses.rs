@@ -7,11 +7,12 @@ mod input;
 use std::borrow::Cow;
 use std::collections::HashMap;
 
+use memchr::memmem;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
-use super::{BadBody, Before, Body, Fate, Said, Speech, Unit, listed, not_a_request};
+use super::{BadBody, Before, Body, Fate, Said, Speech, Unit, instructed, not_a_request};
 use crate::provider::message::{AssistantMessage, ToolCall, ToolResultMessage, UserMessage};
 use crate::provider::{ChatMessage, Content};
 use input::Input;
@@ -55,7 +56,9 @@ enum Sort {
     Answer,
     /// What a tool answered.
     Result,
-    /// Nothing that is said: a trigger, a reference, an item of a newer API.
+    /// The name of an item that a server keeps.
+    Reference,
+    /// Nothing that is said: a trigger, an item of a newer API.
     Other,
 }
 
@@ -65,15 +68,15 @@ impl Speech for ResponsesSpeech {
     }
 
     /// Input that is one string is a request of one message, which no engine could shorten. Of what a
-    /// server keeps (`previous_response_id`, `conversation`) nobody here knows more than its end.
+    /// server keeps (`previous_response_id`, `conversation`, `item_reference`) nobody here knows the words.
     fn body<'a>(&self, json: &'a str) -> Result<Body<'a>, BadBody> {
         let wire: WireBody<'a> = serde_json::from_str(json).map_err(|e| not_a_request(&e))?;
         let is_kept_elsewhere = wire.previous_response_id.or(wire.conversation).is_some();
+        let is_reference = |item: &&RawValue| is_reference(item.get());
+        let is_kept_elsewhere = is_kept_elsewhere || wire.input.items.iter().any(is_reference);
         let input = if is_kept_elsewhere { Vec::new() } else { wire.input.items };
-        let (items, list) = listed(json, &input);
-        let is_instruction =
-            |item: &&str| read(item).is_some_and(|i| sort(&i) == Sort::Instruction);
-        let leading = items.iter().copied().take_while(is_instruction);
+        let is_instruction = |item: &str| read(item).is_some_and(|i| sort(&i) == Sort::Instruction);
+        let (leading, items, list) = instructed(json, &input, is_instruction);
         let fields = [wire.instructions, wire.tools].into_iter().flatten().map(RawValue::get);
         let prompt = fields.chain(leading).collect();
         Ok(Body {
@@ -101,8 +104,8 @@ impl Speech for ResponsesSpeech {
                 Sort::Person => vec![Said::Message(heard(&item))],
                 Sort::Instruction if is_begin => Vec::new(),
                 Sort::Instruction => vec![Said::Note(text_of(item.get("content")))],
-                Sort::Result => vec![Said::Message(result(&item, &tool_of))],
-                Sort::Other => Vec::new(),
+                Sort::Result => vec![result(&item, &tool_of)],
+                Sort::Reference | Sort::Other => Vec::new(),
                 Sort::Answer => {
                     let block = block(&item, &mut tools);
                     match units.last_mut().filter(|_| answers) {
@@ -137,8 +140,31 @@ impl Speech for ResponsesSpeech {
         json!({ "type": "message", "role": "user", "content": content })
     }
 
-    fn missing_result(&self, call_id: &str, _tool: &str, text: &str) -> Value {
-        json!({ "type": "function_call_output", "call_id": call_id, "output": text })
+    /// Codex does the same for calls that were broken off.
+    fn missing_result(
+        &self,
+        call_id: &str,
+        _tool: &str,
+        text: &str,
+        items: &[&str],
+    ) -> Option<Value> {
+        let is_asked = |item: &Map<String, Value>| {
+            type_of(item).ends_with("_call") && call_id_of(item) == Some(call_id)
+        };
+        let named = |item: &&&str| memmem::find(item.as_bytes(), call_id.as_bytes()).is_some();
+        let mut named = items.iter().rev().filter(named).filter_map(|item| read(item));
+        let kind = match type_of(&named.find(is_asked)?) {
+            "function_call" | "local_shell_call" => "function_call_output",
+            "custom_tool_call" => "custom_tool_call_output",
+            "tool_search_call" => {
+                return Some(json!({
+                    "type": "tool_search_output", "call_id": call_id, "status": "completed",
+                    "execution": "client", "tools": [],
+                }));
+            }
+            _ => return None,
+        };
+        Some(json!({ "type": kind, "call_id": call_id, "output": text }))
     }
 
     /// Items of one role may follow each other.
@@ -161,13 +187,32 @@ fn type_of(item: &Map<String, Value>) -> &str {
     named.unwrap_or(if item.contains_key("role") { "message" } else { "" })
 }
 
+/// The call that an item asks for or answers; `None` where a provider's own tool did it.
+fn call_id_of(item: &Map<String, Value>) -> Option<&str> {
+    item.get("call_id").and_then(Value::as_str).filter(|id| !id.is_empty())
+}
+
+/// A reference holds little more than a name; its type may be left out.
+fn is_reference(item: &str) -> bool {
+    const LONGEST_BYTES: usize = 1_024;
+    let says = |word: &str| memmem::find(item.as_bytes(), word.as_bytes()).is_some();
+    item.len() <= LONGEST_BYTES
+        && (says("item_reference") || !says("\"type\""))
+        && read(item).is_some_and(|item| sort(&item) == Sort::Reference)
+}
+
 fn sort(item: &Map<String, Value>) -> Sort {
     match (type_of(item), item.get("role").and_then(Value::as_str)) {
         ("message", Some("user")) => Sort::Person,
         ("message", Some("assistant")) | ("reasoning", _) => Sort::Answer,
         ("message", _) => Sort::Instruction,
         (other, _) if other.ends_with("_call") => Sort::Answer,
+        // What a provider's own search has found is part of the answer.
+        ("tool_search_output", _) if call_id_of(item).is_none() => Sort::Answer,
+        ("tool_search_output", _) => Sort::Result,
         (other, _) if other.ends_with("_call_output") => Sort::Result,
+        ("item_reference", _) => Sort::Reference,
+        ("", _) if item.contains_key("id") => Sort::Reference,
         _ => Sort::Other,
     }
 }
@@ -210,15 +255,40 @@ fn heard(item: &Map<String, Value>) -> ChatMessage {
     ChatMessage::User(UserMessage { content, timestamp: 0 })
 }
 
-fn result(item: &Map<String, Value>, tool_of: &dyn Fn(&str) -> Option<String>) -> ChatMessage {
-    let id = string(item, "call_id");
-    ChatMessage::ToolResult(ToolResultMessage {
-        tool_name: tool_of(&id).unwrap_or_default(),
+/// A result. One whose call nobody can tell is a note: the law would leave a result without a call out.
+fn result(item: &Map<String, Value>, tool_of: &dyn Fn(&str) -> Option<String>) -> Said {
+    // A local shell's output has the name of its call as its own.
+    let id = call_id_of(item).map_or_else(|| string(item, "id"), str::to_owned);
+    let Some(tool_name) = tool_of(&id) else { return Said::Note(output_text(item)) };
+    let content = match item.get("output") {
+        Some(Value::String(_) | Value::Array(_)) => shown(item.get("output")),
+        _ => vec![Content::text(output_text(item))],
+    };
+    Said::Message(ChatMessage::ToolResult(ToolResultMessage {
+        tool_name,
         tool_call_id: id,
-        content: shown(item.get("output")),
+        content,
         is_error: false,
         timestamp: 0,
-    })
+    }))
+}
+
+/// What a tool answered, as text.
+fn output_text(item: &Map<String, Value>) -> String {
+    match item.get("output").or_else(|| item.get("tools")) {
+        Some(output @ (Value::String(_) | Value::Array(_))) => {
+            let text = text_of(Some(output));
+            if text.is_empty() { output.to_string() } else { text }
+        }
+        Some(other) => other.to_string(),
+        None => String::new(),
+    }
+}
+
+/// Whether a result takes another text. What other tools answer has a form of its own.
+fn is_retellable(item: &Map<String, Value>) -> bool {
+    matches!(type_of(item), "function_call_output" | "custom_tool_call_output")
+        || item.get("output").is_some_and(Value::is_string)
 }
 
 /// One item of an answer. A call that waits for a result is one; what the provider's own tools did
@@ -228,7 +298,7 @@ fn block(item: &Map<String, Value>, tools: &mut HashMap<String, String>) -> Vec<
     let own = || Content::ProviderItem { api: API.into(), item: Value::Object(item.clone()) };
     match kind {
         "message" => shown(item.get("content")),
-        _ if item.contains_key("call_id") => {
+        _ if kind.ends_with("_call") && call_id_of(item).is_some() => {
             let call = call(item);
             tools.insert(call.id.clone(), call.name.clone());
             vec![Content::ToolCall(call)]
@@ -268,9 +338,15 @@ fn go_on(unit: &mut Unit, block: Vec<Content>) {
 
 /// Another text for an answer: calls stay, reasoning goes.
 fn retell(items: Vec<Map<String, Value>>, text: &str) -> Vec<Value> {
-    let calls = items.into_iter().filter(|item| item.contains_key("call_id")).map(Value::from);
+    let calls = items.into_iter().filter(|item| call_id_of(item).is_some()).map(unnamed);
     let told = (!text.trim().is_empty()).then(|| spoken(text));
     told.into_iter().chain(calls).collect()
+}
+
+/// A call without the id of its item: by that the provider would ask for the reasoning that has gone.
+fn unnamed(mut item: Map<String, Value>) -> Value {
+    item.shift_remove("id");
+    item.into()
 }
 
 fn spoken(text: &str) -> Value {
@@ -280,12 +356,20 @@ fn spoken(text: &str) -> Value {
 
 /// Another answer: its calls keep the items that they came in.
 fn rewrite(items: &[Map<String, Value>], message: &ChatMessage) -> Vec<Value> {
+    let is_reasoning = |item: &Value| item.get("type").is_some_and(|kind| kind == "reasoning");
+    let thinks = message
+        .content()
+        .iter()
+        .any(|block| matches!(block, Content::ProviderItem { item, .. } if is_reasoning(item)));
     let written = |block: &Content| match block {
         Content::Text { text, .. } if text.trim().is_empty() => None,
         Content::Text { text, .. } => Some(spoken(text)),
         Content::ToolCall(call) => {
-            let item = items.iter().find(|item| string(item, "call_id") == call.id)?;
-            Some(asked(item.clone(), &call.arguments))
+            let mut item = items.iter().find(|item| string(item, "call_id") == call.id)?.clone();
+            if !thinks {
+                item.shift_remove("id");
+            }
+            Some(asked(item, &call.arguments))
         }
         Content::ProviderItem { item, .. } => Some(item.clone()),
         Content::Thinking { .. } | Content::Image { .. } | Content::Other(_) => None,
@@ -307,7 +391,11 @@ fn asked(mut item: Map<String, Value>, arguments: &Value) -> Value {
 
 /// A message of the person, an instruction or a result, with other content.
 fn change_one(mut item: Map<String, Value>, fate: &Fate<'_>) -> Value {
-    let key = if sort(&item) == Sort::Result { "output" } else { "content" };
+    let is_result = sort(&item) == Sort::Result;
+    if is_result && !is_retellable(&item) {
+        return item.into();
+    }
+    let key = if is_result { "output" } else { "content" };
     let content: Value = match fate {
         Fate::Retell(text) if key == "output" => text.clone().into_owned().into(),
         Fate::Retell(text) => json!([{ "type": "input_text", "text": text }]),

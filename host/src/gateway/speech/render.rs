@@ -50,7 +50,7 @@ pub fn render(
         let at = item.entry().and_then(|entry| place(&entry));
         let Some(at) = at else {
             parts.close(run.take());
-            parts.add(insertion(speech, item));
+            parts.extend(insertion(speech, item, &written.body.items));
             continue;
         };
         if run.as_ref().is_none_or(|run| !run.goes_on_with(at)) {
@@ -81,10 +81,12 @@ impl Written<'_> {
     }
 }
 
-fn insertion(speech: &dyn Speech, item: &Item<'_>) -> Value {
+fn insertion(speech: &dyn Speech, item: &Item<'_>, items: &[&str]) -> Option<Value> {
     match item {
-        Item::MissingResult { call_id, tool } => speech.missing_result(call_id, tool, &item.text()),
-        _ => speech.person(&item.text()),
+        Item::MissingResult { call_id, tool } => {
+            speech.missing_result(call_id, tool, &item.text(), items)
+        }
+        _ => Some(speech.person(&item.text())),
     }
 }
 
@@ -139,8 +141,8 @@ struct Parts<'a> {
 }
 
 impl Parts<'_> {
-    fn add(&mut self, item: Value) {
-        self.parts.push(Part::New(item));
+    fn extend(&mut self, item: Option<Value>) {
+        self.parts.extend(item.map(Part::New));
     }
 
     fn close(&mut self, run: Option<Run<'_>>) {
@@ -229,8 +231,7 @@ impl Parts<'_> {
     }
 
     fn bytes(&self, written: Written<'_>) -> Vec<u8> {
-        let list = &written.body.list;
-        let (before, after) = (&written.json[..list.start], &written.json[list.end..]);
+        let (before, after) = written.body.around(written.json, self.parts.is_empty());
         let mut bytes = Vec::with_capacity(written.json.len());
         bytes.extend_from_slice(before.as_bytes());
         let mut at = 0;

@@ -55,6 +55,8 @@ pub struct Outline {
     said_tokens: u64,
     /// The entry with which the person spoke last.
     spoke: Option<String>,
+    /// The item that is a summary of the client's own, from which it goes on.
+    summary: Option<usize>,
 }
 
 #[derive(Deserialize, Serialize)]
@@ -65,6 +67,9 @@ struct WireOutline {
     items: Vec<String>,
     /// Of each unit, how many items it is made of, and how many entries it became.
     units: Vec<(usize, usize)>,
+    /// Which item is a summary of the client's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    summary: Option<usize>,
 }
 
 impl Outline {
@@ -135,6 +140,16 @@ impl Outline {
         self.spoke.as_deref()
     }
 
+    /// Whether its client goes on from a summary of its own.
+    pub fn is_summarised(&self) -> bool {
+        self.summary.is_some()
+    }
+
+    /// Its client goes on from the summary in this item.
+    pub fn summarised(&mut self, item: Option<usize>) {
+        self.summary = item.or(self.summary);
+    }
+
     /// Known items came with these bytes now.
     pub fn seen(&mut self, asked: &Asked<'_>) {
         for (at, known) in self.items.iter_mut().enumerate() {
@@ -180,6 +195,7 @@ impl Outline {
             tools: self.tools.clone(),
             said_tokens: 0,
             spoke: None,
+            summary: self.summary.filter(|item| *item < items),
         };
         Some((cut, self.end_of(entries, session)?))
     }
@@ -208,7 +224,7 @@ impl Outline {
     pub fn record(&self) -> RecordBody {
         let names = self.items.iter().map(|known| known.meaning);
         let units = self.units.iter().map(|(items, entries)| (items.len(), *entries));
-        record(0, names, units)
+        record(0, names, units, self.summary)
     }
 
     /// The record of units that come behind what is known.
@@ -216,7 +232,8 @@ impl Outline {
         let from = self.items.len();
         let items: usize = units.iter().map(|unit| unit.items).sum();
         let names: Vec<Digest> = (from..from + items).filter_map(|at| asked.meaning(at)).collect();
-        record(from, names, units.iter().map(|unit| (unit.items, unit.said.len())))
+        let units = units.iter().map(|unit| (unit.items, unit.said.len()));
+        record(from, names, units, self.summary)
     }
 
     /// What the records of a session say, and the last record before such as nobody knows of: those of a
@@ -265,6 +282,7 @@ impl Outline {
             return None;
         }
         self.items.truncate(wire.from);
+        self.summary = wire.summary.or(self.summary.filter(|item| *item < wire.from));
         self.units.retain(|(items, _)| items.end <= wire.from);
         for hex in &wire.items {
             self.items.push(Known { raw: None, meaning: Digest::from_hex(hex)? });
@@ -300,7 +318,9 @@ fn record(
     from: usize,
     names: impl IntoIterator<Item = Digest>,
     units: impl Iterator<Item = (usize, usize)>,
+    summary: Option<usize>,
 ) -> RecordBody {
     let items = names.into_iter().map(Digest::to_hex).collect();
-    RecordBody::custom_of(RECORD, &WireOutline { from, items, units: units.collect() })
+    let units = units.collect();
+    RecordBody::custom_of(RECORD, &WireOutline { from, items, units, summary })
 }

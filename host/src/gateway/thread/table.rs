@@ -7,17 +7,22 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::digest::{Asked, Digest};
 use super::outline::{Fit, Outline};
 use crate::runtime::{Runtime, SessionId, TurnError};
-use crate::session::{RecordKind, Session, SessionFolder};
+use crate::session::{RecordKind, Session, SessionError, SessionFolder};
 
-/// Conversations of one key that are looked at, the newest first: more of them begin alike only where
-/// somebody goes back again and again.
-const MAX_OF_ONE_KEY: usize = 64;
+/// Conversations of one key whose sessions stay open, and that are read from a folder, the newest first:
+/// more of them begin alike only where somebody goes back again and again, or a program greets alike.
+const MAX_OPEN_OF_ONE_KEY: usize = 64;
+
+/// Conversations of one key that are looked at: some kilobytes each where the session is not open.
+const MAX_OF_ONE_KEY: usize = 1_024;
 
 /// One conversation.
 #[derive(Debug)]
 pub struct Thread {
     key: Digest,
     state: Mutex<State>,
+    /// Held by whoever opens the session.
+    opening: tokio::sync::Mutex<()>,
 }
 
 /// What is known of a conversation. Whoever changes it has the lane of its session.
@@ -29,8 +34,6 @@ pub struct State {
     pub is_kept: bool,
     /// Whether a compaction was applied to it.
     pub is_compacted: bool,
-    /// Whether its client compacts by itself.
-    pub client_compacts: bool,
     /// Whether its session was opened from a file, and no request has come since.
     is_opened: bool,
     place: SessionPlace,
@@ -60,11 +63,10 @@ impl Thread {
             outline,
             is_kept: false,
             is_compacted,
-            client_compacts: false,
             is_opened: false,
             place: SessionPlace::Open(session),
         };
-        Thread { key, state: Mutex::new(state) }
+        Thread { key, state: Mutex::new(state), opening: tokio::sync::Mutex::default() }
     }
 
     /// The conversation of a file; `None` where it is none.
@@ -75,11 +77,10 @@ impl Thread {
             outline,
             is_kept: true,
             is_compacted: has_compactions(&session),
-            client_compacts: false,
             is_opened: false,
             place: SessionPlace::File(path.to_owned()),
         };
-        Some(Thread { key, state: Mutex::new(state) })
+        Some(Thread { key, state: Mutex::new(state), opening: tokio::sync::Mutex::default() })
     }
 
     /// Under which key it is looked for.
@@ -92,24 +93,31 @@ impl Thread {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Its session, which is opened where it is not yet.
+    /// Its session, which is opened where it is not yet. A large file takes its time, and no thread that
+    /// carries other requests waits for it.
     ///
     /// # Errors
     ///
     /// [`TurnError`] where the file cannot be opened, or is no conversation any more.
-    pub fn session(&self, runtime: &Runtime) -> Result<SessionId, TurnError> {
-        let mut state = self.state();
-        let path = match &state.place {
-            SessionPlace::Open(id) => return Ok(id.clone()),
-            SessionPlace::File(path) => path.clone(),
-            SessionPlace::Gone => return Err(TurnError::NoSession { id: "let go of".into() }),
+    pub async fn session(&self, runtime: &Runtime) -> Result<SessionId, TurnError> {
+        if let Some(id) = self.open_session() {
+            return Ok(id);
+        }
+        let gone = || TurnError::NoSession { id: "let go of".into() };
+        let _alone = self.opening.lock().await;
+        let place = self.state().place.clone();
+        let path = match place {
+            SessionPlace::Open(id) => return Ok(id),
+            SessionPlace::File(path) => path,
+            SessionPlace::Gone => return Err(gone()),
         };
-        let mut session = Session::open(&path)?;
-        // What a process wrote that died before it said of what it was is left behind.
-        if let Some((outline, last)) = Outline::read(&session) {
-            if session.leaf().is_some_and(|leaf| leaf.id() != last) {
-                session.set_leaf(&last)?;
-            }
+        let opening = tokio::task::spawn_blocking(move || opened(&path));
+        let (session, outline) = opening.await.map_err(|_| gone())??;
+        let mut state = self.state();
+        if matches!(state.place, SessionPlace::Gone) {
+            return Err(gone());
+        }
+        if let Some(outline) = outline {
             state.outline = outline;
         }
         let id = runtime.adopt_guest(session)?;
@@ -125,12 +133,36 @@ impl Thread {
         }
     }
 
+    /// Its session is not needed open any more; the conversation is found again where it is in a file.
+    /// Answers whether it is, and the session that was open.
+    fn shelve(&self, path_of: impl Fn(&str) -> PathBuf) -> (bool, Option<SessionId>) {
+        let open = self.open_session();
+        let mut state = self.state();
+        match (&open, state.is_kept) {
+            (Some(id), true) => state.place = SessionPlace::File(path_of(id.as_str())),
+            (Some(_), false) => state.place = SessionPlace::Gone,
+            (None, _) => {}
+        }
+        (!matches!(state.place, SessionPlace::Gone), open)
+    }
+
     /// Nobody opens its session again through this one.
     fn let_go(&self) -> Option<SessionId> {
         let open = self.open_session();
         self.state().place = SessionPlace::Gone;
         open
     }
+}
+
+/// The session of a file, and what its records say of items.
+fn opened(path: &Path) -> Result<(Session, Option<Outline>), SessionError> {
+    let mut session = Session::open(path)?;
+    // What a process wrote that died before it said of what it was is left behind.
+    let Some((outline, last)) = Outline::read(&session) else { return Ok((session, None)) };
+    if session.leaf().is_some_and(|leaf| leaf.id() != last) {
+        session.set_leaf(&last)?;
+    }
+    Ok((session, Some(outline)))
 }
 
 /// Whether a compaction stands on the branch of a session.
@@ -186,9 +218,13 @@ impl Threads {
             let listed = self.listed(key).await;
             self.keys().entry(key).or_insert(Group { threads: listed, used_ms: now_ms });
         }
-        let mut keys = self.keys();
-        let group = keys.get_mut(&key)?;
-        group.used_ms = now_ms;
+        let known = {
+            let mut keys = self.keys();
+            let group = keys.get_mut(&key)?;
+            group.used_ms = now_ms;
+            // Whoever is slow to say what it has in common keeps nobody else's requests waiting.
+            group.threads.clone()
+        };
         let rank = |thread: &Arc<Thread>, asked: &mut Asked<'_>| {
             let state = thread.state();
             match state.outline.fit(asked) {
@@ -198,16 +234,21 @@ impl Threads {
             }
         };
         let mut best = None;
-        for thread in &group.threads {
+        for thread in &known {
             let Some(rank) = rank(thread, asked) else { continue };
             if best.as_ref().is_none_or(|(most, _)| rank > *most) {
                 best = Some((rank, thread.clone()));
             }
         }
         let (_, thread) = best?;
+        drop(known);
         // The one that was asked for last stays longest.
-        group.threads.retain(|known| !Arc::ptr_eq(known, &thread));
-        group.threads.insert(0, thread.clone());
+        if let Some(group) = self.keys().get_mut(&key) {
+            let at = group.threads.iter().position(|known| Arc::ptr_eq(known, &thread));
+            if let Some(to_first) = at.and_then(|at| group.threads.get_mut(..=at)) {
+                to_first.rotate_right(1);
+            }
+        }
         Some(thread)
     }
 
@@ -252,12 +293,23 @@ impl Threads {
                 gone.extend(keys.remove(&key).into_iter().flat_map(|group| group.threads));
             }
         }
-        for group in keys.values_mut() {
-            let most = MAX_OF_ONE_KEY.min(group.threads.len());
-            gone.extend(group.threads.drain(most..));
+        let mut closed = Vec::new();
+        for group in keys.values_mut().filter(|group| group.threads.len() > MAX_OPEN_OF_ONE_KEY) {
+            let mut place = 0;
+            group.threads.retain(|thread| {
+                place += 1;
+                // A request that is on its way with it needs it as it is.
+                if place <= MAX_OPEN_OF_ONE_KEY || Arc::strong_count(thread) > 1 {
+                    return true;
+                }
+                let (is_found, open) = thread.shelve(|id| self.path(thread.key, id));
+                closed.extend(open);
+                is_found && place <= MAX_OF_ONE_KEY
+            });
         }
         drop(keys);
-        gone.iter().filter_map(|thread| thread.let_go()).collect()
+        closed.extend(gone.iter().filter_map(|thread| thread.let_go()));
+        closed
     }
 
     /// The conversations of a key that are in files, the newest first.
@@ -267,7 +319,7 @@ impl Threads {
             return Vec::new();
         }
         let read = move || {
-            let kept = SessionFolder::at(&folder).list().into_iter().take(MAX_OF_ONE_KEY);
+            let kept = SessionFolder::at(&folder).list().into_iter().take(MAX_OPEN_OF_ONE_KEY);
             kept.filter_map(|kept| Thread::of_file(key, &kept.path)).map(Arc::new).collect()
         };
         tokio::task::spawn_blocking(read).await.unwrap_or_default()

@@ -91,8 +91,8 @@ impl Watched {
         self.metrics.headed(self.dialect, status, self.began.elapsed());
         self.span.record("status", status);
         let Some(truth) = response.extensions().get::<Truth>() else { return };
-        if truth.is_unshaped() {
-            self.metrics.unshaped(self.dialect);
+        if truth.engine == "none" {
+            self.metrics.unshaped(if truth.is_unshaped() { "failed" } else { "unread" });
         }
         self.span.record("engine", truth.engine.as_str());
         self.span.record("session", truth.session.as_str());

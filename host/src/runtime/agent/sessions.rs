@@ -101,6 +101,11 @@ pub(in crate::runtime) struct OpenSession {
 }
 
 impl Runtime {
+    /// How many sessions are open.
+    pub fn open_sessions(&self) -> usize {
+        self.shared().sessions().len()
+    }
+
     /// Opens a session file. What was said to it and not heard, because a process died, waits for its
     /// next turn; a compaction that was worked out and not recorded yet is recorded now.
     ///
