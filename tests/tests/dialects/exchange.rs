@@ -43,7 +43,11 @@ impl Gateway {
 
     pub(crate) async fn forward(&self, request: &Incoming) -> Forward {
         match self.exchange.take(request).await {
-            Taken::Forward(forward) => forward,
+            Taken::Forward(mut forward) => {
+                // As the server does while it waits: until then the conversation is held.
+                std::mem::take(&mut forward.afterwards).await;
+                forward
+            }
             Taken::Answer(answer) => panic!("answered: {}", text(&answer.body)),
         }
     }
