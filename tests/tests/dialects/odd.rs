@@ -11,7 +11,8 @@ use super::client::Client;
 use super::exchange::{Gateway, WINDOW_TOKENS, text, work};
 
 fn incoming(door: Door, body: &Value) -> Incoming {
-    Incoming { door, headers: HeaderMap::new(), body: Bytes::from(body.to_string()) }
+    let provider = door.provider().into();
+    Incoming { door, provider, headers: HeaderMap::new(), body: Bytes::from(body.to_string()) }
 }
 
 fn responses(items: &[Value]) -> Incoming {
