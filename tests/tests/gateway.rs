@@ -41,3 +41,5 @@ mod talk;
 mod together;
 #[path = "gateway/trouble.rs"]
 mod trouble;
+#[path = "gateway/truth.rs"]
+mod truth;
