@@ -17,7 +17,6 @@ mod marking;
 mod on_demand;
 mod refusal;
 mod sealed;
-mod settings;
 mod shaping;
 mod windows;
 
@@ -37,7 +36,6 @@ use crate::provider::message::Usage;
 use crate::runtime::Runtime;
 
 pub use compressing::{Compressed, Wish};
-pub use settings::ExchangeSettings;
 
 /// Which door a request came through.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -142,13 +140,6 @@ impl Exchange {
     /// whose conversations are kept below `state`.
     pub fn new(runtime: Runtime, config: &Config, state: &Path) -> Exchange {
         Exchange { desk: Some(Arc::new(Desk::new(runtime, config, state))) }
-    }
-
-    /// The same with other numbers. For an exchange that nobody uses yet.
-    #[must_use]
-    pub fn with_settings(self, settings: ExchangeSettings) -> Exchange {
-        let desk = self.desk.and_then(Arc::into_inner);
-        Exchange { desk: desk.map(|desk| Arc::new(desk.with_settings(settings))) }
     }
 
     /// What is done about a request.

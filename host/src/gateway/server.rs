@@ -68,7 +68,6 @@ impl Gateway {
         let upstreams = Upstreams::of(&options.config, &options.upstreams)?;
         let runtime = options.runtime().await?;
         let exchange = Exchange::new(runtime.clone(), &options.config, &options.state);
-        let exchange = Arc::new(exchange.with_settings(options.numbers()));
         let watch = Watch::start(&runtime, &options.config.telemetry);
         let listener = TcpListener::bind(wanted);
         let unbound = |cause| GatewayError::Bind { address: wanted.to_string(), cause };
@@ -77,7 +76,7 @@ impl Gateway {
         let token = options.token.as_ref();
         let house = Arc::new(House {
             access: Access::new(token, address, &settings.hosts, &settings.origins),
-            exchange,
+            exchange: Arc::new(exchange),
             upstreams,
             places: Arc::new(Semaphore::new(settings.max_requests)),
             is_closing: AtomicBool::new(false),
@@ -88,8 +87,8 @@ impl Gateway {
         // What is counted holds no word of a conversation, but it is nobody's business elsewhere.
         let counts = house.watch.counts();
         let (guarded, open) = match address.ip().is_loopback() {
-            true => (options.routes, options.open_routes.merge(counts)),
-            false => (options.routes.merge(counts), options.open_routes),
+            true => (Router::new(), counts),
+            false => (counts, Router::new()),
         };
         let routes = routes(&house, guarded, open.merge(house.watch.dashboard()));
         Ok(Gateway { listener, address, acceptor, house, runtime, routes })

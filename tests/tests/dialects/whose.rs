@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use ctxhost::gateway::exchange::{ExchangeSettings, Taken};
+use ctxhost::gateway::exchange::Taken;
 use ctxhost::provider::message::Usage;
 use ctxhost::session::{RecordBody, Session};
 use ctxhost_tests::rules::Wire;
@@ -202,9 +202,8 @@ async fn a_state_folder_that_cannot_be_used_costs_no_request() {
 #[tokio::test]
 async fn what_nobody_goes_on_with_leaves_memory_and_comes_back_from_its_file() {
     let state = tempfile::tempdir().unwrap();
-    let mut gateway = Gateway::open(state.path(), WINDOW_TOKENS).await;
-    let few = ExchangeSettings { conversations: 2, ..ExchangeSettings::default() };
-    gateway.exchange = gateway.exchange.with_settings(few);
+    let few = "[gateway]\nconversations = 2\n";
+    let gateway = Gateway::with(state.path(), WINDOW_TOKENS, few).await;
     let mut client = Client::new(Wire::Anthropic);
     for turn in 0..6 {
         work(&mut client, turn, 12_000);

@@ -108,6 +108,24 @@ pub(super) const SETTINGS: &[Setting] = &[
         "the largest share of a window that an answer may hold free; clients ask for the longest answer of a model, whatever its window, and a conversation needs room as well",
     ),
     setting(
+        "gateway.compress_tries",
+        "shapings",
+        Allowed::Whole(1),
+        "how often messages of `POST /v1/compress` are shaped at the most, because what stands for the originals did not fit beside the rest; each time they get smaller by what was too much",
+    ),
+    setting(
+        "gateway.compacted_min_share",
+        SHARE,
+        Allowed::Number(0.0, 0.9),
+        "the share of a window from which on a conversation is compacted when its client asks for that; a smaller one is told word for word, which loses nothing",
+    ),
+    setting(
+        "gateway.compacted_max_share",
+        SHARE,
+        Allowed::Number(0.05, 0.95),
+        "the largest share of a window that such a compaction takes; whoever asked goes on in what is left",
+    ),
+    setting(
         "gateway.conversations",
         "conversations",
         Allowed::Whole(1),

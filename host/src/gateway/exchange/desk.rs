@@ -8,8 +8,7 @@ use ctxhost_engine_api::transcript::tokens;
 use futures_util::FutureExt;
 
 use super::sealed::Seal;
-use super::settings::ExchangeSettings;
-use crate::config::Config;
+use crate::config::{Config, GatewaySettings};
 use crate::gateway::originals::Originals;
 use crate::gateway::speech::Body;
 use crate::gateway::thread::{Asked, Digest, Threads, secret};
@@ -26,7 +25,7 @@ const MAX_MEASURED: usize = 4_096;
 pub(super) struct Desk {
     pub(super) runtime: Runtime,
     pub(super) config: Config,
-    pub(super) settings: ExchangeSettings,
+    pub(super) settings: GatewaySettings,
     pub(super) threads: Threads,
     pub(super) seed: u64,
     pub(super) originals: Arc<Originals>,
@@ -40,7 +39,7 @@ pub(super) struct Desk {
 impl Desk {
     pub(super) fn new(runtime: Runtime, config: &Config, state: &Path) -> Desk {
         let folder = state.join(FOLDER);
-        let settings = ExchangeSettings::default();
+        let settings = config.gateway.clone();
         let seed = secret(&folder).unwrap_or_else(|error| {
             tracing::error!(%error, "conversations are forgotten when this process ends");
             fastrand::u64(..)
@@ -56,11 +55,6 @@ impl Desk {
             sizes: Mutex::default(),
             firsts: Mutex::default(),
         }
-    }
-
-    pub(super) fn with_settings(self, settings: ExchangeSettings) -> Desk {
-        let threads = self.threads.with_most(settings.conversations);
-        Desk { threads, settings, ..self }
     }
 
     /// Under which key the conversation of a request is looked for: that of its scope, else that of what
