@@ -25,7 +25,7 @@ struct Told {
 
 impl Told {
     fn header(&self, name: &str) -> &str {
-        let value = self.headers.get(&format!("x-ctxhost-{name}"));
+        let value = self.headers.get(format!("x-ctxhost-{name}"));
         value.unwrap_or_else(|| panic!("{name}: {:?}", self.headers)).to_str().unwrap()
     }
 }
