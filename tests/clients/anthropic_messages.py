@@ -1,7 +1,5 @@
 """The Anthropic SDK: ANTHROPIC_BASE_URL and ANTHROPIC_API_KEY are all it knows."""
 
-import json
-
 from anthropic import Anthropic
 
 import conversation
@@ -63,4 +61,4 @@ for turns, words, is_streamed in conversation.asks():
     else:
         # The agent has stopped the model: the results have an answer of nobody's, so it gives one.
         messages.append({"role": "assistant", "content": "Stopped."})
-conversation.done(turns + 1, requests, len(json.dumps(messages)))
+conversation.done(turns + 1, requests, messages)

@@ -54,5 +54,5 @@ for turns, words, is_streamed in conversation.asks():
         contents.append(types.Content(role="user", parts=results))
     else:
         contents.append(types.Content(role="model", parts=[types.Part(text="Stopped.")]))
-chars = sum(len(content.model_dump_json()) for content in contents)
-conversation.done(turns + 1, requests, chars)
+said = [content.model_dump(mode="json", exclude_none=True) for content in contents]
+conversation.done(turns + 1, requests, said)

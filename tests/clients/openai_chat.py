@@ -50,4 +50,4 @@ for turns, words, is_streamed in conversation.asks():
             messages.append(
                 {"role": "tool", "tool_call_id": call["id"], "content": conversation.result_of(arguments)}
             )
-conversation.done(turns + 1, requests, len(json.dumps(messages)))
+conversation.done(turns + 1, requests, messages)

@@ -48,4 +48,4 @@ for turns, words, is_streamed in conversation.asks():
         for call in calls:
             result = conversation.result_of(json.loads(call["arguments"]))
             items.append({"type": "function_call_output", "call_id": call["call_id"], "output": result})
-conversation.done(turns + 1, requests, len(json.dumps(items)))
+conversation.done(turns + 1, requests, items)

@@ -1,153 +1,84 @@
 #!/usr/bin/env python3
 """Unchanged clients of other people talk through the gateway to a provider with a small window.
 
-    tests/clients/run.py --bin target/release [--turns 100] [--only openai_chat,claude]
+    tests/clients/run.py --bin target/release [--turns 100] [--only openai_chat,claude,example]
 
-Official SDKs and two agents are installed into target/clients. What cannot be installed is skipped, and said so.
-In the middle of each SDK's conversation the gateway is killed and started again.
+Official SDKs and two agents are installed into target/clients. Where nobody can be reached who has them, that is said and
+they are left out; anything else that is wrong ends with 1. In the middle of each SDK's conversation the gateway is killed
+and started again.
 """
 
 import argparse
 import json
 import os
 import pathlib
-import shutil
-import signal
-import socket
 import subprocess
 import sys
 import tempfile
-import threading
-import urllib.request
+
+import example
+import install
+from servers import Gateway, Provider
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
-PLACE = ROOT / "target" / "clients"
-WINDOW_TOKENS = 32_000
-DIALECTS = ["anthropic-messages", "openai-completions", "openai-responses", "google-generative-ai"]
+WINDOW = 32_000
 
-# Script, dialect of the provider, environment that points it at the gateway, how many windows it says.
+# Dialect of the provider, environment that points the script at the gateway, how many windows it says, and whether
+# the gateway is told the window. Where it is not, a refusal of the provider has to teach it.
 SDKS = {
-    "openai_chat": ("openai-chat", {"OPENAI_BASE_URL": "{url}/v1", "OPENAI_API_KEY": "sk-scripted"}, 10),
-    "openai_responses": ("responses", {"OPENAI_BASE_URL": "{url}/v1", "OPENAI_API_KEY": "sk-scripted"}, 4),
-    "anthropic_messages": ("anthropic", {"ANTHROPIC_BASE_URL": "{url}", "ANTHROPIC_API_KEY": "sk-scripted"}, 4),
-    "google_genai": ("gemini", {"GOOGLE_GEMINI_BASE_URL": "{url}", "GEMINI_API_KEY": "scripted"}, 4),
+    "openai_chat": ("openai-chat", {"OPENAI_BASE_URL": "{url}/v1", "OPENAI_API_KEY": "sk-scripted"}, 10, True),
+    "openai_responses": ("responses", {"OPENAI_BASE_URL": "{url}/v1", "OPENAI_API_KEY": "sk-scripted"}, 4, True),
+    "anthropic_messages": ("anthropic", {"ANTHROPIC_BASE_URL": "{url}", "ANTHROPIC_API_KEY": "sk-scripted"}, 4, False),
+    "google_genai": ("gemini", {"GOOGLE_GEMINI_BASE_URL": "{url}", "GEMINI_API_KEY": "scripted"}, 4, True),
 }
-# Dialect of an agent's provider, window and longest answer. Claude Code asks for answers of 64,000 tokens.
-AGENTS = {"claude": ("anthropic", 200_000, 64_000), "codex": ("responses", WINDOW_TOKENS, WINDOW_TOKENS // 4)}
-TASK = "List the files of this folder with a tool, then say what you see."
-# What the scripted agent says beside the words of the script: its answers count, too.
-CHARS_PER_TOKEN = 3.5
+# Dialect of an agent's provider, its window, its longest answer, and how many commands it has the agent run. Each
+# prints some 2,000 tokens, so that they are more than the window. Claude Code names a model that is known to have
+# another one; Codex is met by a gateway that is told.
+AGENTS = {"claude": ("anthropic", 64_000, 8_000, 40, False), "codex": ("responses", WINDOW, 8_000, 24, True)}
+TASK = "Run the commands that you are about to run, one after the other, until all have run."
+DONE = "All commands have run."
 
 
 def say(words):
     print(words, flush=True)
 
 
-class Process:
-    """A server of ours: the first address that it prints is its own."""
-
-    def __init__(self, command, **kwargs):
-        self.command, self.kwargs = command, kwargs
-        self.start()
-
-    def start(self):
-        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
-        self.process = subprocess.Popen(self.command, **pipes, **self.kwargs)
-        self.said, self.url = [], None
-        for line in self.process.stdout:
-            self.said.append(line)
-            self.url = next((word for word in line.split() if word.startswith("http://")), None)
-            if self.url:
-                break
-        else:
-            raise SystemExit(f"{self.command[0]} did not start: {''.join(self.said)}")
-        # Whatever it says later is kept, so that it never waits for a reader.
-        said, rest = self.said, self.process.stdout
-        threading.Thread(target=lambda: said.extend(rest), daemon=True).start()
-
-    def die_and_come_back(self):
-        self.process.kill()
-        self.process.wait()
-        self.start()
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.process.send_signal(signal.SIGTERM)
-        self.process.wait(timeout=30)
+def told(faults, *checks):
+    """Adds the words of every check that is false."""
+    faults.extend(words for good, words in checks if not good)
+    return faults
 
 
-def provider(binaries, wire, window=WINDOW_TOKENS, max_output=WINDOW_TOKENS // 4):
-    limits = ["--window", str(window), "--max-output", str(max_output)]
-    return Process([binaries / "scripted-provider", "--wire", wire, *limits])
+def faults_of(run, provider, gateway, told_window, window=WINDOW):
+    """What is wrong whoever the client is: it ended badly, its provider found a fault, no engine did its work."""
+    tally, counts = provider.tally(), gateway.counts
+    faults = list(tally["broken"])
+    return told(
+        faults,
+        (run.returncode == 0, f"it ended with {run.returncode}: {run.stdout[-2000:]}"),
+        (tally["largest_prompt_tokens"] <= window or not told_window, "a request was larger than the window that was told"),
+        (tally["overflows"] > 0 or told_window, "no refusal had to teach the window"),
+        (counts.get("compaction.applied", 0) > 0, f"the engine compacted nothing: {counts}"),
+        (counts.get("saved_tokens", 0) > 0, "nothing was saved"),
+        (counts.get("fallback", 0) == 0, f"another engine stood in {counts.get('fallback')} times"),
+        (counts.get("illegal_output", 0) == 0, f"the law refused {counts.get('illegal_output')} plans"),
+    )
 
 
-def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return listener.getsockname()[1]
-
-
-def gateway(binaries, folder, upstream, window=WINDOW_TOKENS):
-    """`ctxhost serve` with every dialect's upstream replaced by the scripted one."""
-    config = folder / "ctxhost.toml"
-    upstreams = "".join(f'{dialect} = "{upstream}"\n' for dialect in DIALECTS)
-    config.write_text(f"[model]\ndefault_window_tokens = {window}\n\n[gateway.upstreams]\n{upstreams}")
-    environment = {**os.environ, "XDG_STATE_HOME": str(folder / "state")}
-    command = [binaries / "ctxhost", "--config", config, "serve", "--listen", f"127.0.0.1:{free_port()}"]
-    return Process(command, env=environment)
-
-
-def install_sdks():
-    """The Python with the SDKs; None where they do not install."""
-    python = PLACE / "venv" / "bin" / "python"
-    try:
-        if not python.exists():
-            subprocess.run([sys.executable, "-m", "venv", PLACE / "venv"], check=True, capture_output=True)
-        packages = ["openai", "anthropic", "google-genai"]
-        subprocess.run([python, "-m", "pip", "install", "-q", *packages], check=True, capture_output=True)
-    except (OSError, subprocess.CalledProcessError) as error:
-        say(f"SKIPPED  the SDKs do not install: {error}")
-        return None
-    return python
-
-
-def install_agents():
-    """The folder with the agents' commands; None where they do not install."""
-    npm = shutil.which("npm")
-    packages = ["@anthropic-ai/claude-code", "@openai/codex"]
-    command = [npm, "install", "--silent", "--no-audit", "--no-fund", "--prefix", PLACE / "npm", *packages]
-    try:
-        if npm is None:
-            raise OSError("there is no npm")
-        subprocess.run(command, check=True, capture_output=True, timeout=600)
-    except (OSError, subprocess.SubprocessError) as error:
-        say(f"SKIPPED  the agents do not install: {error}")
-        return None
-    return PLACE / "npm" / "node_modules" / ".bin"
-
-
-def seen(url):
-    with urllib.request.urlopen(f"{url}/seen") as answer:
-        return json.load(answer)
-
-
-def judge(name, run, upstream, least_requests, faults=(), window=WINDOW_TOKENS):
-    """A client is served well where it ended well and its provider found nothing wrong."""
-    tally = seen(upstream)
-    faults = [*faults, *tally["broken"]]
-    if run.returncode != 0:
-        faults.append(f"it ended with {run.returncode}: {(run.stdout + run.stderr)[-2000:]}")
-    if tally["requests"] < least_requests:
-        faults.append(f"its provider saw {tally['requests']} requests, at least {least_requests} were to come")
-    last = run.stdout.strip().splitlines()[-1:] or [""]
-    verdict = "ok      " if not faults else "FAILED  "
-    largest = tally["largest_prompt_tokens"]
-    say(f"{verdict} {name}: {last[0][:100]} (largest request {largest} of {window} tokens)")
+def verdict(name, said, faults):
+    say(f"{'FAILED  ' if faults else 'ok      '} {name}: {said}")
     for fault in faults:
         say(f"         {fault}")
     return not faults
+
+
+def figures(provider, gateway, window=WINDOW):
+    tally, compactions = provider.tally(), int(gateway.counts.get("compaction.applied", 0))
+    return (
+        f"{tally['requests']} requests, {tally['streams']} streamed, {tally['calls']} calls, {tally['overflows']} refused, "
+        f"{compactions} compactions, largest {tally['largest_prompt_tokens']} of {window} tokens"
+    )
 
 
 def talk(command, environment, while_it_waits):
@@ -161,26 +92,33 @@ def talk(command, environment, while_it_waits):
             while_it_waits()
             script.stdin.write("\n")
             script.stdin.flush()
-    return subprocess.CompletedProcess(command, script.wait(), "".join(said), "")
-
-
-def faults_of_restart(run, folder):
-    """A gateway that was killed goes on with the conversation where it was, not with a new one."""
-    if "paused\n" not in run.stdout:
-        return ["the gateway was not killed in the middle"]
-    kept = list(folder.glob("**/gateway/sessions/*/*.jsonl"))
-    return [] if len(kept) == 1 else [f"one conversation is in {len(kept)} sessions"]
+    return subprocess.CompletedProcess(command, script.wait(), "".join(said))
 
 
 def run_sdk(binaries, python, name, turns):
-    wire, environment, windows = SDKS[name]
-    chars = int(windows * WINDOW_TOKENS * CHARS_PER_TOKEN / turns / 1.6)
-    with tempfile.TemporaryDirectory() as folder, provider(binaries, wire) as upstream:
-        with gateway(binaries, pathlib.Path(folder), upstream.url) as middle:
-            told = {key: value.format(url=middle.url) for key, value in environment.items()}
-            told |= {"TURNS": str(turns), "CHARS_PER_TURN": str(chars), "PAUSE_AT": str(turns // 2)}
-            run = talk([python, HERE / f"{name}.py"], told, middle.die_and_come_back)
-        return judge(name, run, upstream.url, turns, faults_of_restart(run, pathlib.Path(folder)))
+    wire, environment, windows, is_told = SDKS[name]
+    with tempfile.TemporaryDirectory() as folder, Provider(binaries, wire, WINDOW, WINDOW // 4) as provider:
+        place = pathlib.Path(folder)
+        with Gateway(binaries, place, provider.url, WINDOW if is_told else None) as gateway:
+            told_of = {key: value.format(url=gateway.url) for key, value in environment.items()}
+            told_of |= {"TURNS": str(turns), "TOKENS": str(windows * WINDOW), "PAUSE_AT": str(turns // 2)}
+            told_of |= {"TRANSCRIPT": str(place / "said.json")}
+            run = talk([python, HERE / f"{name}.py"], told_of, gateway.die_and_come_back)
+            gateway.note()
+        faults = faults_of(run, provider, gateway, is_told)
+        tally, kept = provider.tally(), list(place.glob("**/gateway/sessions/*/*.jsonl"))
+        tokens = provider.tokens_of(json.loads((place / "said.json").read_text())) if run.returncode == 0 else 0
+        told(
+            faults,
+            (tokens >= windows * WINDOW, f"{tokens} tokens were said, {windows} windows are {windows * WINDOW}"),
+            (tally["answers"] >= turns, f"{tally['answers']} answers in {turns} turns"),
+            (turns // 3 <= tally["streams"] < tally["requests"], f"{tally['streams']} answers were streamed"),
+            (tally["with_tool_results"] >= turns // 4, f"{tally['with_tool_results']} requests had results of tools"),
+            ("paused\n" in run.stdout, "the gateway was not killed in the middle"),
+            (len(kept) == 1, f"one conversation is in {len(kept)} sessions"),
+        )
+        said = f"{turns} turns, {tokens / WINDOW:.1f} windows, {figures(provider, gateway)}"
+        return verdict(name, said, faults)
 
 
 def command_of(agent, commands, folder, url):
@@ -188,8 +126,8 @@ def command_of(agent, commands, folder, url):
     environment = {**os.environ, "HOME": str(folder), "IS_SANDBOX": "1"}
     if agent == "claude":
         environment |= {"ANTHROPIC_BASE_URL": url, "ANTHROPIC_API_KEY": "sk-scripted"}
-        environment |= {"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1"}
-        return [commands / "claude", "-p", TASK, "--allowedTools", "Bash", "--max-turns", "8"], environment
+        environment |= {"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1", "CLAUDE_CODE_MAX_OUTPUT_TOKENS": "8000"}
+        return [commands / "claude", "-p", TASK, "--allowedTools", "Bash", "--max-turns", "100"], environment
     home = folder / ".codex"
     home.mkdir()
     (home / "config.toml").write_text(
@@ -202,15 +140,32 @@ def command_of(agent, commands, folder, url):
 
 
 def run_agent(binaries, commands, agent):
-    wire, window, max_output = AGENTS[agent]
-    with tempfile.TemporaryDirectory() as folder, provider(binaries, wire, window, max_output) as upstream:
+    wire, window, max_output, runs, is_told = AGENTS[agent]
+    with tempfile.TemporaryDirectory() as folder, Provider(binaries, wire, window, max_output, runs) as provider:
         place = pathlib.Path(folder)
-        with gateway(binaries, place, upstream.url, window) as middle:
-            command, environment = command_of(agent, commands, place, middle.url)
-            run = subprocess.run(
-                command, env=environment, cwd=place, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=300
-            )
-        return judge(agent, run, upstream.url, 1, window=window)
+        with Gateway(binaries, place, provider.url, window if is_told else None) as gateway:
+            command, environment = command_of(agent, commands, place, gateway.url)
+            pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+            run = subprocess.run(command, env=environment, cwd=place, timeout=300, **pipes)
+            gateway.note()
+        tally = provider.tally()
+        faults = told(
+            faults_of(run, provider, gateway, is_told, window),
+            (DONE in run.stdout, f"it did not hear the model out: {run.stdout[-500:]}"),
+            (tally["calls"] == runs, f"its tool was called {tally['calls']} times, {runs} were to come"),
+            (tally["with_tool_results"] >= runs, f"{tally['with_tool_results']} requests had results of tools"),
+        )
+        return verdict(agent, figures(provider, gateway, window), faults)
+
+
+def installed(what, skipped):
+    """What an installer gives; None where nobody can be reached, which is remembered."""
+    try:
+        return what()
+    except install.Unreachable as error:
+        skipped.append(f"SKIPPED   {what.__name__}: {error}")
+        say(skipped[-1])
+        return None
 
 
 def main():
@@ -219,18 +174,22 @@ def main():
     parser.add_argument("--turns", type=int, default=100)
     parser.add_argument("--only", default="")
     arguments = parser.parse_args()
-    wanted = arguments.only.split(",") if arguments.only else [*SDKS, *AGENTS]
+    wanted = arguments.only.split(",") if arguments.only else [*SDKS, "example", *AGENTS]
     binaries = arguments.bin.resolve()
-    good = True
-    sdks = [name for name in wanted if name in SDKS]
-    python = install_sdks() if sdks else None
-    for name in sdks if python else []:
-        good &= run_sdk(binaries, python, name, arguments.turns)
-    agents = [name for name in wanted if name in AGENTS]
-    commands = install_agents() if agents else None
-    for name in agents if commands else []:
-        good &= run_agent(binaries, commands, name)
-    sys.exit(0 if good else 1)
+    good, skipped = [], []
+    python = installed(install.sdks, skipped) if {*SDKS, "example"} & {*wanted} else None
+    for name in [*SDKS] if python else []:
+        if name in wanted:
+            good.append(run_sdk(binaries, python, name, arguments.turns))
+    if python and "example" in wanted:
+        good.append(verdict("example", *example.run(binaries, python)))
+    commands = installed(install.agents, skipped) if {*AGENTS} & {*wanted} else None
+    for name in [*AGENTS] if commands else []:
+        if name in wanted:
+            good.append(run_agent(binaries, commands, name))
+    if skipped:
+        say("\n".join(["", "=" * 80, *skipped, "=" * 80]))
+    sys.exit(0 if all(good) else 1)
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ mod speech;
 mod stream;
 mod summary;
 mod wanderer;
+mod worker;
 
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -33,6 +34,7 @@ pub use model::{Model, OverflowForm, count_texts};
 pub use script::{Ask, Offer, Said, Script, Speaker, Step, Steps};
 pub use seen::{Answered, Seen};
 pub use wanderer::Wanderer;
+pub use worker::Worker;
 
 /// How long the server may take to go down or to come up.
 const MAX_SWITCH: Duration = Duration::from_secs(5);

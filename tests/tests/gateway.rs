@@ -53,3 +53,5 @@ mod thinking;
 mod together;
 #[path = "gateway/trouble.rs"]
 mod trouble;
+#[path = "gateway/truth.rs"]
+mod truth;

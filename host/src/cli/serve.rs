@@ -13,6 +13,7 @@ use super::setup;
 use crate::config::is_address;
 use crate::engine::state_folder;
 use crate::gateway::{Gateway, GatewayError, GatewayOptions};
+use crate::provider::DialectName;
 
 /// Let agents of others send their requests through the engine of the slot.
 ///
@@ -36,32 +37,22 @@ pub(super) struct Serve {
     i_know_this_is_exposed: bool,
 }
 
-/// The dialects that agents speak, and how each of them is called in short.
-const DIALECTS: [(&str, &[&str]); 4] = [
-    ("anthropic-messages", &["anthropic", "claude"]),
-    ("openai-completions", &["openai", "openai-chat"]),
-    ("openai-responses", &["openai", "responses"]),
-    ("google-generative-ai", &["google", "gemini"]),
-];
-
-/// The dialects that are meant, and who is asked in them.
+/// The dialects that are meant, and who is asked in them. One of OpenAI's two counts for the other where
+/// nobody names that one.
 fn parse_upstream(written: &str) -> Result<(Vec<&'static str>, String), String> {
     if is_address(written) {
-        return Ok((DIALECTS.iter().map(|(name, _)| *name).collect(), written.to_owned()));
+        return Ok((DialectName::OF_CLIENTS.map(DialectName::word).into(), written.to_owned()));
     }
     let Some((dialect, upstream)) = written.split_once('=') else {
         return Err(
             "write an address that begins with http:// or https://, or dialect=address".into()
         );
     };
-    let is_meant = |(name, short): &&(&str, &[&str])| *name == dialect || short.contains(&dialect);
-    let meant: Vec<_> = DIALECTS.iter().filter(is_meant).map(|(name, _)| *name).collect();
-    match meant.is_empty() {
-        true => {
-            Err(format!("`{dialect}` is no dialect; write anthropic, openai, responses or gemini"))
-        }
-        false => Ok((meant, upstream.to_owned())),
-    }
+    let meant = DialectName::of_word(dialect).filter(|it| DialectName::OF_CLIENTS.contains(it));
+    let meant = meant.ok_or_else(|| {
+        format!("`{dialect}` is no dialect; write anthropic, openai, responses or gemini")
+    })?;
+    Ok((vec![meant.word()], upstream.to_owned()))
 }
 
 impl Serve {

@@ -70,6 +70,15 @@ pub struct GatewaySettings {
     pub learned_models: usize,
     /// The longest name of a model that an engine sees, in bytes. Default 256: names are kept.
     pub model_name_max_bytes: usize,
+    /// How often messages of `POST /v1/compress` are shaped at the most, because what stands for the
+    /// originals did not fit beside the rest. Default 4: each time they get smaller by what was too much.
+    pub compress_tries: u32,
+    /// The share of a window from which on a conversation is compacted when its client asks for that.
+    /// Default 0.1: a smaller one is told word for word, which loses nothing.
+    pub compacted_min_share: f64,
+    /// The largest share of a window that such a compaction takes. Default 0.5: whoever asked goes on in
+    /// what is left.
+    pub compacted_max_share: f64,
     /// Conversations that stay in memory; older ones are read again from their files. Default 256.
     pub conversations: usize,
     /// How long one stays there that nobody goes on with, in milliseconds. Default 900,000: a quarter of
@@ -103,6 +112,9 @@ impl Default for GatewaySettings {
             learned_min_share: 0.0625,
             learned_models: 1_024,
             model_name_max_bytes: 256,
+            compress_tries: 4,
+            compacted_min_share: 0.1,
+            compacted_max_share: 0.5,
             conversations: 256,
             conversation_idle_ms: 900_000,
         }

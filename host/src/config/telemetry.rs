@@ -14,8 +14,8 @@ pub struct TelemetrySettings {
     /// How long the collector may take for a batch of traces, in milliseconds. Default 10,000, as the OTLP
     /// specification has it.
     pub otlp_timeout_ms: u64,
-    /// Whether words of conversations may stand in the dashboard and in the log: how the entries begin that
-    /// were dropped. Default false: they are nobody's business who only looks after the machine.
+    /// Whether words of conversations may stand in the dashboard: how the entries begin that were dropped.
+    /// Default false: they are nobody's business who only looks after the machine.
     pub log_content: bool,
     /// Sessions that the dashboard shows; the one that rested longest gives way. Default 100: more do
     /// not fit on a page that a person reads.

@@ -18,7 +18,6 @@ mod marking;
 mod on_demand;
 mod refusal;
 mod sealed;
-mod settings;
 mod shaping;
 mod thinking;
 mod windows;
@@ -40,7 +39,6 @@ use crate::runtime::Runtime;
 
 pub use afterwards::Afterwards;
 pub use compressing::{Compressed, Uncompressed, Wish};
-pub use settings::ExchangeSettings;
 pub use windows::Window;
 
 /// Which door a request came through.
@@ -169,13 +167,6 @@ impl Exchange {
     /// whose conversations are kept below `state`.
     pub fn new(runtime: Runtime, config: &Config, state: &Path) -> Exchange {
         Exchange { desk: Some(Arc::new(Desk::new(runtime, config, state))) }
-    }
-
-    /// The same with other numbers. For an exchange that nobody uses yet.
-    #[must_use]
-    pub fn with_settings(self, settings: ExchangeSettings) -> Exchange {
-        let desk = self.desk.and_then(Arc::into_inner);
-        Exchange { desk: desk.map(|desk| Arc::new(desk.with_settings(settings))) }
     }
 
     /// What is done about a request.

@@ -4,12 +4,10 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use axum::Router;
 use secrecy::SecretString;
 use tokio_rustls::TlsAcceptor;
 
 use super::error::GatewayError;
-use super::exchange::ExchangeSettings;
 use super::tls;
 use crate::config::Config;
 use crate::media::MediaHome;
@@ -37,10 +35,6 @@ pub struct GatewayOptions {
     pub is_exposed: bool,
     /// Whether the config's file is followed while it runs.
     pub follows: bool,
-    /// Doors of others: they are behind the same checks of name, page and token.
-    pub routes: Router,
-    /// Doors that ask for no token of ours: they ask for one of their own, or show nothing.
-    pub open_routes: Router,
 }
 
 impl GatewayOptions {
@@ -58,8 +52,6 @@ impl GatewayOptions {
             tls: None,
             is_exposed: false,
             follows: true,
-            routes: Router::new(),
-            open_routes: Router::new(),
         }
     }
 
@@ -70,17 +62,6 @@ impl GatewayOptions {
         let given = self.tls.as_ref().map(|(cert, key)| (cert.as_path(), key.as_path()));
         let files: Option<(&Path, &Path)> = given.or_else(of_config);
         files.map(|(cert, key)| tls::acceptor(cert, key)).transpose()
-    }
-
-    /// The numbers of the exchange, as the config has them.
-    pub(super) fn numbers(&self) -> ExchangeSettings {
-        let settings = &self.config.gateway;
-        ExchangeSettings {
-            conversations: settings.conversations,
-            conversation_idle_ms: settings.conversation_idle_ms,
-            too_large_tries: settings.too_large_tries,
-            reserve_max_share: settings.reserve_max_share,
-        }
     }
 
     /// The engines and sessions behind it. Agents bring models and tools of their own.

@@ -72,7 +72,6 @@ impl Gateway {
         let upstreams = Upstreams::of(&options.config, &options.upstreams)?;
         let runtime = options.runtime().await?;
         let exchange = Exchange::new(runtime.clone(), &options.config, &options.state);
-        let exchange = Arc::new(exchange.with_settings(options.numbers()));
         let watch = Watch::start(&runtime, &options.config.telemetry);
         let listener = TcpListener::bind(wanted);
         let unbound = |cause| GatewayError::Bind { address: wanted.to_string(), cause };
@@ -82,7 +81,7 @@ impl Gateway {
         let token = options.token.as_ref();
         let house = Arc::new(House {
             access: Access::new(token, address, &settings.hosts, &settings.origins),
-            exchange,
+            exchange: Arc::new(exchange),
             upstreams,
             places: limits::places(settings.max_requests),
             is_closing: AtomicBool::new(false),
@@ -94,8 +93,8 @@ impl Gateway {
         // of others on this machine where the gateway is for one client.
         let counts = house.watch.counts();
         let (guarded, open) = match address.ip().is_loopback() && !options.token_in_path {
-            true => (options.routes, options.open_routes.merge(counts)),
-            false => (options.routes.merge(counts), options.open_routes),
+            true => (Router::new(), counts),
+            false => (counts, Router::new()),
         };
         let dashboard = match acceptor.is_some() {
             true => house.watch.dashboard().layer(Extension(OverTls)),

@@ -142,9 +142,6 @@ impl fmt::Debug for Before<'_> {
 
 /// One family of clients. Pure: it knows bytes and messages, no socket and no session.
 pub trait Speech: Send + Sync + fmt::Debug {
-    /// The dialect's name, as sessions have it: `anthropic-messages`.
-    fn api(&self) -> &'static str;
-
     /// Cuts a body.
     ///
     /// # Errors

@@ -86,14 +86,6 @@ pub(super) struct Upstreams {
     by_dialect: Vec<(DialectName, Arc<Upstream>)>,
 }
 
-/// The dialects that come in.
-const DIALECTS: [DialectName; 4] = [
-    DialectName::AnthropicMessages,
-    DialectName::OpenAiCompletions,
-    DialectName::OpenAiResponses,
-    DialectName::GoogleGenerativeAi,
-];
-
 impl Envelope {
     /// Takes out whatever shows who the client is.
     pub(super) fn forget_keys(&mut self) {
@@ -122,7 +114,7 @@ impl Upstreams {
         let trusted = tls::trusted()?;
         let open = |dialect, of: &str| Upstream::open(config, dialect, of, &trusted).map(Arc::new);
         let mut by_dialect = Vec::new();
-        for dialect in DIALECTS {
+        for dialect in DialectName::OF_CLIENTS {
             let written =
                 entry(named, dialect).or_else(|| entry(&config.gateway.upstreams, dialect));
             let upstream = open(dialect, written.unwrap_or_default())?;
@@ -196,9 +188,7 @@ fn most_specific_first(models: &BTreeMap<String, String>) -> Vec<(&String, &Stri
 
 /// What is written for a dialect. Both of OpenAI's have one owner, so one entry counts for the other.
 fn entry(written: &BTreeMap<String, String>, dialect: DialectName) -> Option<&str> {
-    let is = |word: &str, dialect: DialectName| {
-        serde_json::from_value::<DialectName>(word.into()).is_ok_and(|named| named == dialect)
-    };
+    let is = |word: &str, dialect: DialectName| DialectName::of_word(word) == Some(dialect);
     let of = |dialect: DialectName| {
         written.iter().find(|(word, _)| is(word, dialect)).map(|(_, value)| value.as_str())
     };

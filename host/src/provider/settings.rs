@@ -192,6 +192,30 @@ impl DialectName {
         "gemini",
     ];
 
+    /// The dialects in which clients speak to a gateway.
+    pub const OF_CLIENTS: [DialectName; 4] = [
+        DialectName::AnthropicMessages,
+        DialectName::OpenAiCompletions,
+        DialectName::OpenAiResponses,
+        DialectName::GoogleGenerativeAi,
+    ];
+
+    /// The name that is written.
+    pub fn word(self) -> &'static str {
+        match self {
+            DialectName::OpenAiCompletions => "openai-completions",
+            DialectName::OpenAiResponses => "openai-responses",
+            DialectName::AnthropicMessages => "anthropic-messages",
+            DialectName::GoogleGenerativeAi => "google-generative-ai",
+            DialectName::Ollama => "ollama",
+        }
+    }
+
+    /// The dialect of a name, be it long or short.
+    pub fn of_word(word: &str) -> Option<DialectName> {
+        serde_json::from_value(word.into()).ok()
+    }
+
     /// Where the API of whoever it belongs to begins.
     pub fn base_url(self) -> &'static str {
         match self {
@@ -224,6 +248,7 @@ mod tests {
         let read = |word: &str| serde_json::from_value::<DialectName>(word.into()).unwrap();
         for word in &DialectName::WORDS[..5] {
             assert_eq!(serde_json::to_value(read(word)).unwrap(), *word);
+            assert_eq!(read(word).word(), *word);
         }
         for word in &DialectName::WORDS[5..] {
             assert_ne!(serde_json::to_value(read(word)).unwrap(), *word);

@@ -4,7 +4,7 @@
 
 use clap::{Parser, ValueEnum};
 use ctxhost_tests::rules::Wire;
-use ctxhost_tests::scripted::{Fault, Faults, Model, ScriptedServer, Wanderer};
+use ctxhost_tests::scripted::{Fault, Faults, Model, ScriptedServer, Wanderer, Worker};
 
 /// A fake model provider on this machine.
 #[derive(Debug, Parser)]
@@ -24,6 +24,9 @@ struct Arguments {
     /// The same number gives the same answers.
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// Run so many commands with the client's own tool, and then be done; else it wanders.
+    #[arg(long)]
+    commands: Option<u64>,
     /// The chance of a fault, between 0 and 1.
     #[arg(long, default_value_t = 0.0)]
     faults: f64,
@@ -55,8 +58,11 @@ fn main() {
     model.max_output_tokens = arguments.max_output.unwrap_or(model.max_output_tokens);
     let server = ScriptedServer::start_at(wire(arguments.wire), model, arguments.port)
         .seed(arguments.seed)
-        .script(Wanderer::new(arguments.seed))
         .faults(Faults::random(arguments.seed, arguments.faults, CHANCES));
+    let server = match arguments.commands {
+        Some(commands) => server.script(Worker::new(commands)),
+        None => server.script(Wanderer::new(arguments.seed)),
+    };
     println!("{}", server.url());
     loop {
         std::thread::park();

@@ -96,6 +96,8 @@ impl Desk {
             body: body.clone(),
             prompt_tokens: sizes.prompt,
             output_tokens: sizes.output,
+            is_stream: endpoint == Some(Endpoint::Answer) && self.speech().streams(&inquiry),
+            tool_results: 0,
             broken,
             answered: Answered::NotFound,
         });
@@ -109,15 +111,28 @@ impl Desk {
 
     /// What it has seen, for whoever is in another process: numbers, and the rules that were broken.
     pub(super) fn tally(&self) -> axum::Json<Value> {
-        let refused = |seen: &&Seen| matches!(seen.answered, Answered::Overflow(_));
+        let count = |which: &dyn Fn(&Seen) -> bool| self.seen.iter().filter(|it| which(it)).count();
+        let calls = |seen: &Seen| match seen.answered {
+            Answered::Answer { calls } => calls,
+            _ => 0,
+        };
         let broken = self.seen.iter().flat_map(|seen| &seen.broken);
-        let largest = self.seen.iter().map(|seen| seen.prompt_tokens).max();
         axum::Json(json!({
             "requests": self.seen.len(),
-            "overflows": self.seen.iter().filter(refused).count(),
-            "largest_prompt_tokens": largest.unwrap_or(0),
+            "answers": count(&|it| matches!(it.answered, Answered::Answer { .. })),
+            "streams": count(&|it| it.is_stream),
+            "overflows": count(&|it| matches!(it.answered, Answered::Overflow(_))),
+            "calls": self.seen.iter().map(calls).sum::<usize>(),
+            "with_tool_results": count(&|it| it.tool_results > 0),
+            "largest_prompt_tokens": self.seen.iter().map(|it| it.prompt_tokens).max(),
             "broken": broken.map(ToString::to_string).collect::<Vec<_>>(),
         }))
+    }
+
+    /// The prompt tokens of a body that nobody has to answer.
+    pub(super) fn count(&self, body: &[u8]) -> axum::Json<Value> {
+        let body: Value = serde_json::from_slice(body).unwrap_or_default();
+        axum::Json(json!({"tokens": (self.model.count)(&body)}))
     }
 
     fn decide(&mut self, endpoint: Option<Endpoint>, inquiry: &Inquiry<'_>, sizes: Sizes) -> Told {

@@ -50,6 +50,9 @@ async fn answer(
             _ => "scripted provider".into_response(),
         };
     }
+    if uri.path() == "/count" {
+        return desk.lock().unwrap_or_else(PoisonError::into_inner).count(&body).into_response();
+    }
     let path = uri.path_and_query().map_or("/", |path| path.as_str()).to_owned();
     let arrived = Arrived { path, headers, body };
     let outcome = desk.lock().unwrap_or_else(PoisonError::into_inner).answer(arrived);

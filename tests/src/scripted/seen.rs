@@ -29,6 +29,10 @@ pub struct Seen {
     pub prompt_tokens: u64,
     /// The longest answer that it asks for, in tokens; 0 where it does not say.
     pub output_tokens: u64,
+    /// Whether the answer is wanted as a stream.
+    pub is_stream: bool,
+    /// How many results of tools stand in it.
+    pub tool_results: usize,
     /// The rules that it breaks.
     pub broken: Vec<Broken>,
     /// What was done with it.

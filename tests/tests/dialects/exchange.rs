@@ -24,13 +24,18 @@ pub(crate) struct Gateway {
 
 impl Gateway {
     pub(crate) async fn open(state: &Path, window_tokens: u64) -> Gateway {
-        Gateway::of(state, window_tokens, "legacy").await
+        Gateway::of(state, window_tokens, "legacy", "").await
     }
 
-    pub(crate) async fn of(state: &Path, window_tokens: u64, engine: &str) -> Gateway {
+    /// The same with more in its config.
+    pub(crate) async fn with(state: &Path, window_tokens: u64, config: &str) -> Gateway {
+        Gateway::of(state, window_tokens, "legacy", config).await
+    }
+
+    pub(crate) async fn of(state: &Path, window_tokens: u64, engine: &str, more: &str) -> Gateway {
         let models = ["claude-sonnet-4-5", "gpt-5", "gemini-2.5-flash"];
         let window = |model| format!("[models.\"{model}\"]\nwindow_tokens = {window_tokens}\n");
-        let config = Config::parse("ctxhost.toml", &models.map(window).concat()).unwrap();
+        let config = Config::parse("ctxhost.toml", &(models.map(window).concat() + more)).unwrap();
         let builder = RuntimeBuilder::of(&config).engine(engine).without_builtin_tools();
         let runtime = builder.store_folder(state.join("engines")).build().await.unwrap();
         Gateway { exchange: Exchange::new(runtime.clone(), &config, state), runtime }
@@ -169,7 +174,7 @@ async fn whatever_the_engine_does_the_rules_are_kept() {
     for engine in ["window", "mask", "boundary", "head-tail", "mask+legacy"] {
         for wire in WIRES {
             let state = tempfile::tempdir().unwrap();
-            let gateway = Gateway::of(state.path(), WINDOW_TOKENS, engine).await;
+            let gateway = Gateway::of(state.path(), WINDOW_TOKENS, engine, "").await;
             let mut client = Client::new(wire);
             let mut engines = std::collections::BTreeSet::new();
             for turn in 0..12 {

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use ctxhost::gateway::exchange::{ExchangeSettings, Taken};
+use ctxhost::gateway::exchange::Taken;
 use ctxhost::provider::message::Usage;
 use ctxhost::session::{RecordBody, Session};
 use ctxhost_tests::rules::Wire;
@@ -202,9 +202,8 @@ async fn a_state_folder_that_cannot_be_used_costs_no_request() {
 #[tokio::test]
 async fn what_nobody_goes_on_with_leaves_memory_and_comes_back_from_its_file() {
     let state = tempfile::tempdir().unwrap();
-    let mut gateway = Gateway::open(state.path(), WINDOW_TOKENS).await;
-    let few = ExchangeSettings { conversations: 2, ..ExchangeSettings::default() };
-    gateway.exchange = gateway.exchange.with_settings(few);
+    let few = "[gateway]\nconversations = 2\n";
+    let gateway = Gateway::with(state.path(), WINDOW_TOKENS, few).await;
     let mut client = Client::new(Wire::Anthropic);
     for turn in 0..6 {
         work(&mut client, turn, 12_000);
@@ -287,7 +286,7 @@ async fn a_client_that_compacts_by_itself_is_left_to_it() {
 /// comfort, that of the second one goes on as it came, because its client compacts by itself.
 async fn one_is_compacted_and_one_is_left(mut engines: Client, mut own: Client, left: &str) {
     let state = tempfile::tempdir().unwrap();
-    let gateway = Gateway::of(state.path(), WINDOW_TOKENS, "boundary").await;
+    let gateway = Gateway::of(state.path(), WINDOW_TOKENS, "boundary", "").await;
     engines.say(&left.to_lowercase());
     own.say(left);
     for turn in 0..100 {

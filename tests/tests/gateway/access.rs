@@ -38,6 +38,40 @@ async fn without_the_token_nothing_is_asked() {
 }
 
 #[tokio::test]
+async fn where_others_can_reach_it_its_counts_ask_for_the_token_too() {
+    let upstream = Upstream::start(fine).await;
+    let options = |token: Option<&'static str>, is_exposed: bool| {
+        let mut options = GatewayOptions::of(&Config::default(), std::env::temp_dir());
+        options.listen = Some("0.0.0.0:0".into());
+        options.token = token.map(SecretString::from);
+        options.is_exposed = is_exposed;
+        options
+    };
+    for token in [None, Some("the gateway's")] {
+        let refused = Gateway::bind(options(token, false)).await.unwrap_err().to_string();
+        assert!(refused.contains("--i-know-this-is-exposed"), "{refused}");
+    }
+    let gate = Gate::open(&upstream.url, "", |given| GatewayOptions {
+        token: Some(SecretString::from("the gateway's")),
+        listen: Some("0.0.0.0:0".into()),
+        is_exposed: true,
+        ..given
+    })
+    .await;
+    let url = gate.url.replace("0.0.0.0", "127.0.0.1");
+    let ask = |path: &str| client().get(format!("{url}{path}"));
+    assert_eq!(ask("/metrics").send().await.unwrap().status(), 401);
+    assert_eq!(ask("/healthz").send().await.unwrap().status(), 200);
+    let shown = ask("/metrics").header("authorization", "Bearer the gateway's");
+    let shown = shown.send().await.unwrap();
+    assert_eq!(shown.status(), 200);
+    assert!(shown.text().await.unwrap().contains("ctxhost_engine_effective"));
+    // On this machine alone nobody else could ask.
+    let own = with_token(&upstream, "").await;
+    assert_eq!(client().get(own.at("/metrics")).send().await.unwrap().status(), 200);
+}
+
+#[tokio::test]
 async fn the_token_reaches_no_upstream_and_the_clients_key_does() {
     let upstream = Upstream::start(fine).await;
     let gate = with_token(&upstream, "").await;

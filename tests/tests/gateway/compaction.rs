@@ -114,3 +114,28 @@ async fn compactions_of_others_pass_untouched() {
     post(&gate, "/v1/responses", sent.clone()).await;
     assert_eq!(upstream.last().body, sent);
 }
+
+/// The text of a compaction of so many parts, each some 1,000 tokens, in a window of 60,000.
+async fn compacted(parts: usize, settings: &str) -> String {
+    let server = ScriptedServer::start(Wire::Responses, Model::new(60_000));
+    let gate = Gate::before(&server.url(), &format!("{CONFIG}[gateway]\n{settings}\n")).await;
+    let body = json!({ "model": "m", "input": input()[..2 * parts] }).to_string();
+    let answer = post(&gate, "/v1/responses/compact", body).await.text().await.unwrap();
+    assert_eq!(server.requests().len(), 0, "nobody upstream is asked");
+    let items = output(&answer);
+    items[0]["encrypted_content"].as_str().unwrap().to_owned()
+}
+
+#[tokio::test]
+async fn how_large_a_compaction_may_be_is_a_setting() {
+    let kept = |text: &str| (0..48).filter(|n| text.contains(&format!("Part {n}. "))).count();
+    let (usual, whole) =
+        (compacted(24, "").await, compacted(24, "compacted_min_share = 0.9").await);
+    assert_eq!(kept(&whole), 24, "what is small enough is told word for word");
+    assert!(kept(&usual) < 24, "{}", kept(&usual));
+    let (usual, small) =
+        (compacted(48, "").await, compacted(48, "compacted_max_share = 0.1").await);
+    assert!(small.len() < usual.len(), "{} of {} bytes", small.len(), usual.len());
+    // At some four characters a token.
+    assert!(small.len() < 4 * 6_000, "{} bytes", small.len());
+}

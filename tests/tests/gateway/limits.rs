@@ -110,11 +110,13 @@ async fn more_connections_than_there_are_places_wait_at_the_door() {
     let upstream = Upstream::start(|_| plain(200, "application/json", "{}")).await;
     let gate = Gate::before(&upstream.url, "gateway.max_connections = 1").await;
     let (first, second) = (client(), client());
-    first.get(gate.at("/healthz")).send().await.unwrap();
+    let answer = first.get(gate.at("/healthz")).send().await.unwrap();
+    answer.text().await.unwrap();
     let waiting = tokio::spawn(second.get(gate.at("/healthz")).send());
-    // The first connection is still open, so this one is asked for an answer by nobody.
-    for _ in 0..20 {
-        tokio::task::yield_now().await;
+    // The first connection is still open: while many answers come over it, none comes over the other.
+    for _ in 0..50 {
+        let answer = first.get(gate.at("/healthz")).send().await.unwrap();
+        assert_eq!(answer.text().await.unwrap(), "ok\n");
     }
     assert!(!waiting.is_finished());
     drop(first);

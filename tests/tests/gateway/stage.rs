@@ -82,6 +82,8 @@ pub(crate) async fn serve(house: Router) -> String {
 /// A gateway that serves.
 pub(crate) struct Gate {
     pub(crate) url: String,
+    /// The path of its dashboard, which opens once.
+    pub(crate) link: String,
     pub(crate) end: CancellationToken,
     pub(crate) task: JoinHandle<()>,
     pub(crate) state: tempfile::TempDir,
@@ -123,8 +125,9 @@ impl Gate {
         }
         let gateway = Gateway::bind(change(options)).await.unwrap();
         let (url, end) = (gateway.url(), CancellationToken::new());
+        let link = gateway.watch().link();
         let task = tokio::spawn(gateway.serve(end.clone()));
-        Gate { url, end, task, state }
+        Gate { url, link, end, task, state }
     }
 
     pub(crate) fn at(&self, path: &str) -> String {
@@ -157,7 +160,7 @@ pub(crate) fn events(pieces: tokio::sync::mpsc::UnboundedReceiver<Bytes>) -> Res
 /// A request of axum's, for upstreams that read bodies themselves.
 pub(crate) type Raw = Request<Body>;
 
-/// The four doors through which models are asked.
+/// The doors through which models are asked.
 pub(crate) const DOORS: [&str; 5] = [
     "/v1/messages?beta=true",
     "/v1/chat/completions",

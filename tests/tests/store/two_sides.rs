@@ -40,7 +40,7 @@ struct Side {
 
 impl Side {
     fn start(place: &Workplace, settings: &StoreSettings, name: &str, seconds: u64) -> Side {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_gateway-fixture"))
+        let mut child = Command::new(env!("CARGO_BIN_EXE_host-fixture"))
             .args(["--config", &place.path().join("ctxhost.toml").display().to_string()])
             .args(["--url", settings.url.as_deref().unwrap_or_default()])
             .args(["--schema", &settings.schema, "--session", "shared", "--name", name])

@@ -138,6 +138,24 @@ pub(super) const SETTINGS: &[Setting] = &[
         "the longest name of a model that an engine sees, a request with a longer one is only passed on; such names are kept",
     ),
     setting(
+        "gateway.compress_tries",
+        "shapings",
+        Allowed::Whole(1),
+        "how often messages of `POST /v1/compress` are shaped at the most, because what stands for the originals did not fit beside the rest; each time they get smaller by what was too much",
+    ),
+    setting(
+        "gateway.compacted_min_share",
+        SHARE,
+        Allowed::Number(0.0, 0.9),
+        "the share of a window from which on a conversation is compacted when its client asks for that; a smaller one is told word for word, which loses nothing",
+    ),
+    setting(
+        "gateway.compacted_max_share",
+        SHARE,
+        Allowed::Number(0.05, 0.95),
+        "the largest share of a window that such a compaction takes; whoever asked goes on in what is left",
+    ),
+    setting(
         "gateway.conversations",
         "conversations",
         Allowed::Whole(1),

@@ -26,7 +26,7 @@ pub(super) const SETTINGS: &[Setting] = &[
         "telemetry.log_content",
         "",
         Allowed::Flag,
-        "true lets words of conversations into the dashboard and the log: how the entries begin that were dropped. Not for whoever only looks after the machine",
+        "true lets words of conversations into the dashboard: how the entries begin that were dropped. Not for whoever only looks after the machine",
     ),
     setting(
         "telemetry.dashboard_sessions",

@@ -20,9 +20,6 @@ use crate::runtime::model_name::ModelName;
 use crate::runtime::{Conversation, Guest, Passed, TurnError, Verdict};
 use crate::session::{RecordBody, SessionError};
 
-/// How often messages are shaped again because their marks did not fit beside them.
-const MAX_ROUNDS: usize = 4;
-
 /// The custom type of the records that name originals, so that nobody clears them away.
 const RECORD: &str = "ctxhost.originals";
 
@@ -138,7 +135,7 @@ impl Desk {
         key: Digest,
     ) -> Result<Compressed, Unfit> {
         let (mut budget_tokens, mut is_applied) = (None, false);
-        for _ in 0..MAX_ROUNDS {
+        for _ in 0..self.settings.compress_tries {
             let passed = heard.passage.shape(&guest).await?;
             let applied = |it: &crate::runtime::CompactionOutcome| it.verdict == Verdict::Applied;
             is_applied |= passed.shaped.compactions.iter().any(applied);

@@ -10,9 +10,8 @@ use futures_util::FutureExt;
 
 use super::refusal;
 use super::sealed::Seal;
-use super::settings::ExchangeSettings;
 use super::{Answer, Door, Truth};
-use crate::config::Config;
+use crate::config::{Config, GatewaySettings};
 use crate::engine::{OnEngineError, SlotError};
 use crate::gateway::originals::Originals;
 use crate::gateway::speech::Body;
@@ -31,7 +30,7 @@ const MAX_MEASURED: usize = 4_096;
 pub(super) struct Desk {
     pub(super) runtime: Runtime,
     pub(super) config: Config,
-    pub(super) settings: ExchangeSettings,
+    pub(super) settings: GatewaySettings,
     pub(super) threads: Threads,
     pub(super) seed: u64,
     pub(super) originals: Arc<Originals>,
@@ -49,7 +48,7 @@ pub(super) struct Desk {
 impl Desk {
     pub(super) fn new(runtime: Runtime, config: &Config, state: &Path) -> Desk {
         let folder = state.join(FOLDER);
-        let settings = ExchangeSettings::default();
+        let settings = config.gateway.clone();
         let seed = secret(&folder).unwrap_or_else(|error| {
             tracing::error!(%error, "conversations are forgotten when this process ends");
             fastrand::u64(..)
@@ -67,11 +66,6 @@ impl Desk {
             refused_thinking: Mutex::default(),
             small: Mutex::default(),
         }
-    }
-
-    pub(super) fn with_settings(self, settings: ExchangeSettings) -> Desk {
-        let threads = self.threads.with_most(settings.conversations);
-        Desk { threads, settings, ..self }
     }
 
     /// Under which key the conversation of a request is looked for: that of its scope and of what is said

@@ -14,15 +14,13 @@ use super::hearing::Words;
 use super::marking::spoken;
 use super::shaping::{Came, compaction};
 use super::{Answer, Door, Incoming, Taken, Truth, passed};
+use crate::config::GatewaySettings;
 use crate::gateway::thread::Asked;
 use crate::history;
 use crate::runtime::{
     CompactionOutcome, Conversation, Guest, Passage, Passed, RuntimeError, Shaped, TurnError,
 };
 use crate::session::{RecordKind, Session};
-
-/// What part of a window a conversation may take and still be told word for word.
-const SMALL_PART: u64 = 10;
 
 /// The items that are to be compacted, where a request asks for that.
 pub(super) fn without_trigger<'a, 'b>(door: &Door, items: &'b [&'a str]) -> Option<&'b [&'a str]> {
@@ -66,7 +64,8 @@ impl Desk {
             }
         };
         let (guest, _) = self.guest(incoming, came.body, &heard).await;
-        let (outcomes, passed_on) = match made_small(&heard.passage, guest.clone()).await {
+        let small = made_small(&heard.passage, guest.clone(), &self.settings).await;
+        let (outcomes, passed_on) = match small {
             Ok(compacted) => compacted,
             Err(error) if self.ends_with(&error) => {
                 return Taken::Answer(self.ended(&error, &incoming.door, &heard.session));
@@ -113,13 +112,16 @@ impl Desk {
     }
 }
 
-/// Has a conversation made as small as its engine can, and at most half a window large: whoever asked
-/// goes on in what is left. What was compacted already, or is small, is not compacted again.
+/// Has a conversation made as small as its engine can, and not larger than its share of the window: whoever
+/// asked goes on in what is left. What was compacted already, or is small, is not compacted again.
 async fn made_small(
     passage: &Passage,
     mut guest: Guest,
+    settings: &GatewaySettings,
 ) -> Result<(Vec<CompactionOutcome>, Passed), TurnError> {
-    let worthwhile_tokens = guest.window_tokens / SMALL_PART;
+    let share = |share: f64| (guest.window_tokens as f64 * share) as u64;
+    let worthwhile_tokens = share(settings.compacted_min_share);
+    let most_tokens = share(settings.compacted_max_share);
     let is_worthwhile = |it: &Conversation| {
         it.view().total_tokens() > worthwhile_tokens && was_spoken_in(it.session())
     };
@@ -128,7 +130,7 @@ async fn made_small(
         false => Vec::new(),
     };
     let uncapped = guest.cap_tokens;
-    guest.cap_tokens = Some(guest.window_tokens / 2);
+    guest.cap_tokens = Some(most_tokens);
     guest.trigger = Trigger::Manual;
     let passed = match passage.shape(&guest).await {
         Err(TurnError::Shape(RuntimeError::CannotFit(_))) => {

@@ -47,10 +47,6 @@ struct Asked {
 }
 
 impl Speech for GeminiSpeech {
-    fn api(&self) -> &'static str {
-        API
-    }
-
     fn body<'a>(&self, json: &'a str) -> Result<Body<'a>, BadBody> {
         let wire: WireBody<'a> = serde_json::from_str(json).map_err(|e| not_a_request(&e))?;
         let (items, list) = listed(json, &wire.contents);

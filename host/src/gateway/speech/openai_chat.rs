@@ -47,10 +47,6 @@ struct Head {
 }
 
 impl Speech for ChatSpeech {
-    fn api(&self) -> &'static str {
-        API
-    }
-
     /// The system prompt is the run of system messages at the beginning.
     fn body<'a>(&self, json: &'a str) -> Result<Body<'a>, BadBody> {
         let wire: WireBody<'a> = serde_json::from_str(json).map_err(|e| not_a_request(&e))?;

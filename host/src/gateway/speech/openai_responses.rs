@@ -63,10 +63,6 @@ enum Sort {
 }
 
 impl Speech for ResponsesSpeech {
-    fn api(&self) -> &'static str {
-        API
-    }
-
     /// Input that is one string is a request of one message, which no engine could shorten. Of what a
     /// server keeps (`previous_response_id`, `conversation`, `item_reference`) nobody here knows the words.
     fn body<'a>(&self, json: &'a str) -> Result<Body<'a>, BadBody> {

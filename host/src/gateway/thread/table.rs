@@ -191,12 +191,6 @@ impl Threads {
         Threads { folder: folder.to_owned(), most: most.max(1), keys: Mutex::default() }
     }
 
-    /// The same, with another number of keys in memory.
-    #[must_use]
-    pub fn with_most(self, most: usize) -> Threads {
-        Threads { most: most.max(1), ..self }
-    }
-
     /// Where the session of this id is kept, if it is.
     pub fn path(&self, key: Digest, id: &str) -> PathBuf {
         self.folder.join(key.to_hex()).join(format!("{id}.jsonl"))

@@ -18,7 +18,6 @@ use super::now_ms;
 use crate::gateway::door::door;
 use crate::gateway::exchange::{Door, Truth};
 use crate::gateway::metrics::Metrics;
-use crate::provider::DialectName;
 
 /// Counts what goes through `doors`.
 pub(super) fn around(metrics: Arc<Metrics>, board: Arc<Board>, doors: Router) -> Router {
@@ -62,13 +61,7 @@ impl Look {
 
 /// The dialect that is spoken behind a door, as sessions name it.
 pub(super) fn word(door: &Door) -> &'static str {
-    match door.dialect() {
-        DialectName::AnthropicMessages => "anthropic-messages",
-        DialectName::OpenAiCompletions => "openai-completions",
-        DialectName::OpenAiResponses => "openai-responses",
-        DialectName::GoogleGenerativeAi => "google-generative-ai",
-        DialectName::Ollama => "ollama",
-    }
+    door.dialect().word()
 }
 
 /// A request that is being answered. Whatever becomes of it is counted when this is dropped.

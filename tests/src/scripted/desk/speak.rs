@@ -8,7 +8,7 @@ use super::{Desk, Outcome, Sizes, Told, reply};
 use crate::rules::{Issued, Part};
 use crate::scripted::answer::{Answer, Mint, Stop, Usage};
 use crate::scripted::fault::Fault;
-use crate::scripted::script::{Ask, Step};
+use crate::scripted::script::{Ask, Speaker, Step};
 use crate::scripted::seen::Answered;
 use crate::scripted::speech::{Broke, Caching, Inquiry, Pieces, Trouble};
 use crate::scripted::stream::End;
@@ -25,6 +25,9 @@ impl Desk {
     ) -> Told {
         let speech = self.speech();
         let (said, tools) = (speech.said(inquiry.body), speech.tools(inquiry.body));
+        if let Some(seen) = self.seen.last_mut() {
+            seen.tool_results = said.iter().filter(|it| it.by == Speaker::Tool).count();
+        }
         let is_summary = summary::is_asked(&said, &tools);
         let steps = match (fault, is_summary) {
             (Some(Fault::NothingSaid), _) => Vec::new(),

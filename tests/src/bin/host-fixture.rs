@@ -1,4 +1,4 @@
-//! One of several gateways on one store: it says numbered words in one session until its time is over, and
+//! One of several hosts on one store: it says numbered words in one session until its time is over, and
 //! prints what became of them.
 
 #![allow(clippy::print_stdout, clippy::expect_used)]
@@ -13,7 +13,7 @@ use ctxhost::config::Config;
 use ctxhost::runtime::RuntimeBuilder;
 use ctxhost::store::{PostgresStore, StoreKind, StoreSettings};
 
-/// A gateway that talks to itself.
+/// A host that talks to itself.
 #[derive(Debug, Parser)]
 struct Arguments {
     /// Its config, with the model.
