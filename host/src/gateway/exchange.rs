@@ -28,6 +28,7 @@ use std::sync::Arc;
 use axum::body::Bytes;
 use axum::http::{HeaderMap, StatusCode};
 
+use self::afterwards::Afterwards;
 use self::counting::Inquiry;
 use self::desk::Desk;
 use self::journey::Journey;
@@ -37,7 +38,6 @@ use crate::provider::ProviderError;
 use crate::provider::message::Usage;
 use crate::runtime::Runtime;
 
-pub use afterwards::Afterwards;
 pub use compressing::{Compressed, Uncompressed, Wish};
 pub use windows::Window;
 
@@ -92,11 +92,11 @@ pub enum Taken {
 
 impl Taken {
     /// The same, with what is left to do afterwards. What is answered here is not waited for.
-    fn leaving(self, afterwards: Afterwards) -> Taken {
-        match self {
-            Taken::Forward(forward) => Taken::Forward(Forward { afterwards, ..forward }),
-            answer @ Taken::Answer(_) => answer,
+    fn leaving(mut self, afterwards: Afterwards) -> Taken {
+        if let Taken::Forward(forward) = &mut self {
+            forward.ticket.afterwards = afterwards;
         }
+        self
     }
 }
 
@@ -109,8 +109,6 @@ pub struct Forward {
     pub truth: Truth,
     /// What it takes to go on with it.
     pub ticket: Ticket,
-    /// What is left to do while the upstream works.
-    pub afterwards: Afterwards,
 }
 
 /// An answer of ours, in the client's dialect.
@@ -154,6 +152,25 @@ pub struct Ticket {
     journey: Option<Box<Journey>>,
     /// A request that only counts.
     inquiry: Option<Box<Inquiry>>,
+    /// What is left to do. Until it is done, the conversation is held.
+    afterwards: Afterwards,
+}
+
+impl Ticket {
+    /// Waits for what the upstream answers and, where that takes its time, does meanwhile what is left.
+    pub async fn until<T>(&mut self, answer: impl Future<Output = T>) -> T {
+        self.afterwards.until(answer).await
+    }
+
+    /// Does what is left.
+    pub async fn settled(&mut self) {
+        (&mut self.afterwards).await;
+    }
+
+    /// Has what is left done in the background: the next request of the conversation may come first.
+    pub fn let_go(&mut self) {
+        drop(std::mem::take(&mut self.afterwards));
+    }
 }
 
 /// The way of requests through the slot. Without a runtime it passes all of them through.
@@ -181,7 +198,8 @@ impl Exchange {
     /// becomes a smaller one, or the refusal in the form that the client's own recovery knows; a history
     /// that is not accepted as we have changed it is sent without thinking. `None` passes the upstream's
     /// own refusal on.
-    pub async fn refused(&self, ticket: Ticket, failure: &ProviderError) -> Option<Taken> {
+    pub async fn refused(&self, mut ticket: Ticket, failure: &ProviderError) -> Option<Taken> {
+        ticket.let_go();
         let (desk, journey) = (self.desk.as_ref()?, ticket.journey?);
         desk.refused(*journey, failure).await
     }
@@ -194,9 +212,9 @@ impl Exchange {
 
     /// The upstream has answered to the end, and counted this. What it teaches is learned while nobody
     /// waits, behind what is left to do.
-    pub fn answered(&self, ticket: Ticket, usage: Option<Usage>, afterwards: Afterwards) {
+    pub fn answered(&self, ticket: Ticket, usage: Option<Usage>) {
         if let (Some(desk), Some(journey), Some(usage)) = (&self.desk, ticket.journey, usage) {
-            desk.answered(*journey, usage, afterwards);
+            desk.answered(*journey, usage, ticket.afterwards);
         }
     }
 
@@ -247,6 +265,5 @@ fn as_it_came(incoming: &Incoming) -> Forward {
         body: incoming.body.clone(),
         truth: Truth { engine: "none".into(), compaction: "none", ..Truth::default() },
         ticket: Ticket::default(),
-        afterwards: Afterwards::default(),
     }
 }

@@ -20,7 +20,7 @@ use super::beginning::{self, Beginning};
 use super::complaint::complaint;
 use super::door::{dialect_of, door, is_ours, owner_of};
 use super::encoding::Packed;
-use super::exchange::{Afterwards, Answer, Door, Forward, Incoming, Taken, Ticket, Truth};
+use super::exchange::{Answer, Door, Forward, Incoming, Taken, Ticket, Truth};
 use super::headers::{forget_connection, forget_ours, prepare, unsealed, unsealed_with_ours};
 use super::house::House;
 use super::limits::{self, Unread};
@@ -156,12 +156,11 @@ enum Asked {
 
 impl Way<'_> {
     async fn ask(&mut self, forward: Forward) -> Asked {
-        let Forward { body, truth, mut ticket, afterwards } = forward;
+        let Forward { body, truth, mut ticket } = forward;
         let dialect = self.door.dialect();
         let body = self.packed_again(body);
         let sent = self.upstream.send(&self.envelope, Body::from(body));
-        let (sent, afterwards) = afterwards.until(sent).await;
-        let response = match sent {
+        let response = match ticket.until(sent).await {
             Ok(response) => response,
             Err(trouble) => {
                 return Asked::Answered(told(
@@ -172,9 +171,10 @@ impl Way<'_> {
             }
         };
         let (parts, mut rest) = response.into_parts();
-        // The next request of the conversation may come before a stream has ended.
-        let is_at_once = rest.size_hint().exact().is_some();
-        let mut afterwards = Some(afterwards).filter(|_| is_at_once);
+        if rest.size_hint().exact().is_none() {
+            // The next request of the conversation may come before a stream has ended.
+            ticket.let_go();
+        }
         let began = self.begin(parts.status, &parts.headers, &mut rest).await;
         let Beginning { head, refusal, is_whole } = match began {
             Ok(beginning) => beginning,
@@ -191,19 +191,15 @@ impl Way<'_> {
         }
         let failure = refusal.as_ref().and_then(|refusal| self.failure(refusal));
         let mut ticket = Some(ticket);
-        if let (Some(failure), Some(held)) = (&failure, ticket.take_if(|_| failure.is_some())) {
-            // It holds the conversation that is shaped anew now.
-            drop(afterwards.take());
-            if let Some(next) = self.house.exchange.refused(held, failure).await {
-                return Asked::Again(next);
-            }
+        if let (Some(failure), Some(held)) = (&failure, ticket.take_if(|_| failure.is_some()))
+            && let Some(next) = self.house.exchange.refused(held, failure).await
+        {
+            return Asked::Again(next);
         }
         let passing =
             Passing::new(head, (!is_whole).then_some(rest), self.upstream.idle, self.place.take());
         let passing = match ticket.filter(|_| refusal.is_none() && parts.status.is_success()) {
-            Some(ticket) => {
-                self.counted(passing, ticket, afterwards.unwrap_or_default(), &parts.headers)
-            }
+            Some(ticket) => self.counted(passing, ticket, &parts.headers),
             None => passing,
         };
         let response = response_of(parts.status, parts.headers, passing);
@@ -260,13 +256,7 @@ impl Way<'_> {
             .then(|| classified.into_error(&self.upstream.name, "", refusal.clone(), None))
     }
 
-    fn counted(
-        &self,
-        passing: Passing,
-        ticket: Ticket,
-        afterwards: Afterwards,
-        headers: &HeaderMap,
-    ) -> Passing {
+    fn counted(&self, passing: Passing, ticket: Ticket, headers: &HeaderMap) -> Passing {
         if !self.door.is_answered_by_a_model() {
             return passing;
         }
@@ -276,7 +266,7 @@ impl Way<'_> {
             if let Some(usage) = &usage {
                 house.watch.used(&door, usage);
             }
-            house.exchange.answered(ticket, usage, afterwards);
+            house.exchange.answered(ticket, usage);
         };
         passing.counting(counting, Box::new(at_end))
     }

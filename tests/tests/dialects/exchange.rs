@@ -50,7 +50,7 @@ impl Gateway {
         match self.exchange.take(request).await {
             Taken::Forward(mut forward) => {
                 // As the server does while it waits: until then the conversation is held.
-                std::mem::take(&mut forward.afterwards).await;
+                forward.ticket.settled().await;
                 forward
             }
             Taken::Answer(answer) => panic!("answered: {}", text(&answer.body)),
@@ -72,7 +72,7 @@ fn refusal(limit_tokens: Option<u64>, observed_tokens: Option<u64>) -> ProviderE
         provider: "upstream".into(),
         model: "model".into(),
         status: Some(400),
-        code: String::new(),
+        code: "context_length_exceeded".into(),
         message: "too large".into(),
         retry_after_ms: None,
         observed_tokens,
@@ -235,7 +235,8 @@ async fn an_upstream_with_a_smaller_window_is_believed() {
         let size = tokens::estimate(text(&forward.body));
         let failure = refusal(Some(WINDOW_TOKENS), Some(size));
         let taken = gateway.exchange.refused(forward.ticket, &failure).await;
-        let Some(Taken::Forward(smaller)) = taken else { panic!("{wire:?}: {taken:?}") };
+        let Some(Taken::Forward(mut smaller)) = taken else { panic!("{wire:?}: {taken:?}") };
+        smaller.ticket.settled().await;
         assert_lawful(&client, &smaller.body);
         let size = tokens::estimate(text(&smaller.body));
         assert!(size <= WINDOW_TOKENS - MAX_OUTPUT_TOKENS, "{wire:?}: {size}");

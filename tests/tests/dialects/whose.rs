@@ -233,7 +233,7 @@ async fn what_was_counted_is_learned_and_files_are_their_owners() {
     client.say("Begin.");
     let forward = gateway.ask(&client).await;
     let usage = Usage { input: 4_000, output: 10, ..Usage::default() };
-    gateway.exchange.answered(forward.ticket, Some(usage), forward.afterwards);
+    gateway.exchange.answered(forward.ticket, Some(usage));
     client.answer("Begun.");
     client.say("More.");
     let session = gateway.ask(&client).await.truth.session;

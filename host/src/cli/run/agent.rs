@@ -390,7 +390,7 @@ mod tests {
         };
         let asked = Some("http://ollama:11434".to_owned());
         let openai = Named { openai: asked.clone(), ..Named::default() };
-        let v1 = Some("http://127.0.0.1:40123/v1");
+        let v1 = Some("http://127.0.0.1:40123/secret/v1");
         check(None, v1, openai.clone());
         check(Some("openai"), v1, openai);
         check(Some("anthropic"), Some(ADDRESS), Named { anthropic: asked, ..Named::default() });

@@ -20,23 +20,22 @@ const PAUSE: Duration = Duration::from_millis(2);
 /// What is left to do. Whoever waits for an upstream does it meanwhile; what is not done when this is
 /// dropped is done in the background.
 #[derive(Default)]
-pub struct Afterwards(Option<(Runtime, BoxFuture<'static, ()>)>);
+pub(super) struct Afterwards(Option<(Runtime, BoxFuture<'static, ()>)>);
 
 impl Afterwards {
-    /// Waits for `answer` and, where that takes its time, does this meanwhile; what is left of it then.
+    /// Waits for `answer` and, where that takes its time, does this meanwhile.
     ///
     /// A task of its own would be woken on another thread, which takes longer than most of what is left.
-    pub async fn until<T>(mut self, answer: impl Future<Output = T>) -> (T, Afterwards) {
+    pub(super) async fn until<T>(&mut self, answer: impl Future<Output = T>) -> T {
         let mut answer = pin!(answer);
         if let Ok(answer) = tokio::time::timeout(PAUSE, &mut answer).await {
-            return (answer, self);
+            return answer;
         }
-        let answer = tokio::select! {
+        tokio::select! {
             biased;
             answer = &mut answer => answer,
-            () = &mut self => answer.await,
-        };
-        (answer, self)
+            () = &mut *self => answer.await,
+        }
     }
 }
 

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::desk::Desk;
 use super::hearing::{bodies_of, units_behind};
 use super::shaping::{Came, written};
-use super::{Afterwards, Answer, Door, Forward, Incoming, Taken, Ticket, Truth, as_it_came};
+use super::{Answer, Door, Forward, Incoming, Taken, Ticket, Truth, as_it_came};
 use crate::gateway::thread::{Asked, Digest, Fit, Outline};
 use crate::history::Until;
 use crate::law;
@@ -25,10 +25,7 @@ impl Desk {
         asked: &mut Asked<'_>,
     ) -> Taken {
         let forward = match self.would_be_sent(came, key, asked).await {
-            Some((body, truth)) => {
-                let (ticket, afterwards) = (Ticket::default(), Afterwards::default());
-                Forward { body: body.into(), truth, ticket, afterwards }
-            }
+            Some((body, truth)) => Forward { body: body.into(), truth, ticket: Ticket::default() },
             None => as_it_came(incoming),
         };
         let inquiry = Inquiry { incoming: incoming.clone(), truth: forward.truth.clone() };

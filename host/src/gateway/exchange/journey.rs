@@ -395,7 +395,7 @@ fn forward(sent: Sent, journey: Journey) -> Taken {
     }
     let journey = Journey { sent: body.clone(), sent_tokens: tokens, is_compacted, ..journey };
     let ticket = Ticket { journey: Some(Box::new(journey)), ..Ticket::default() };
-    Taken::Forward(Forward { body, truth, ticket, afterwards: Afterwards::default() })
+    Taken::Forward(Forward { body, truth, ticket })
 }
 
 /// How large a request is that is refused.
