@@ -5,6 +5,7 @@
 //! beside these files. What a model sees of a session is no matter of this room.
 
 mod adoption;
+mod appending;
 mod body;
 mod checkpoint;
 pub mod checkup;
@@ -15,6 +16,7 @@ mod contents;
 mod cut_short;
 mod delivered;
 mod digest;
+mod durable;
 mod earlier;
 mod entry;
 mod error;
@@ -65,7 +67,6 @@ pub use undo::UNDO;
 pub use wording::compaction_summary;
 
 use checkpoint::Sealed;
-use compaction::Draft;
 use contents::Contents;
 use journal::Journal;
 use reading::Reading;
@@ -277,214 +278,6 @@ impl Session {
     fn position(&self, id: &str) -> Result<usize, SessionError> {
         let unknown = || SessionError::UnknownRecord { id: id.to_owned() };
         self.contents.tree.position(id).ok_or_else(unknown)
-    }
-
-    /// Appends a record where the session stands and answers its id.
-    ///
-    /// # Errors
-    ///
-    /// Where the file cannot be written; session and file are then as they were before.
-    pub fn append(&mut self, body: RecordBody) -> Result<String, SessionError> {
-        self.append_at(body, clock::now_ms())
-    }
-
-    /// Appends a record with a recorded time, in milliseconds since 1970.
-    ///
-    /// # Errors
-    ///
-    /// As [`append`](Self::append).
-    pub fn append_at(
-        &mut self,
-        body: RecordBody,
-        timestamp_ms: i64,
-    ) -> Result<String, SessionError> {
-        let id = self.next_id(&body.seed(), timestamp_ms);
-        self.append_as(id, body, timestamp_ms)
-    }
-
-    /// Appends a compaction and answers its id. Call [`live`](Self::live) afterwards.
-    ///
-    /// It stands beside the file before it stands in it, so that a kill in between loses no summary:
-    /// see [`recover_compaction`](Self::recover_compaction).
-    ///
-    /// # Errors
-    ///
-    /// [`SessionError::Plan`] where the view is not the live transcript of this branch or the plan
-    /// is out of order; otherwise as [`append`](Self::append).
-    pub fn compact(&mut self, compaction: NewCompaction<'_>) -> Result<String, SessionError> {
-        let contents = self.contents.at_hand();
-        let draft = Draft::of(contents, contents.first_task, &compaction)?;
-        let timestamp_ms = compaction.timestamp_ms.unwrap_or_else(clock::now_ms);
-        let id = self.next_id(&draft.seed(), timestamp_ms);
-        let record = self.record_of(&id, draft.into_body(&id), timestamp_ms)?;
-        self.put_aside(&compaction, &record);
-        self.append_record(record)?;
-        self.forget_pending();
-        self.keep_checkpoint();
-        Ok(id)
-    }
-
-    /// Appends a record of another session with its own time, and under its own id where that is free
-    /// here.
-    ///
-    /// # Errors
-    ///
-    /// As [`append`](Self::append).
-    pub fn adopt(&mut self, record: &Record) -> Result<String, SessionError> {
-        let body = RecordBody::of_record(record)?;
-        let id = match self.contents.at_hand().is_taken(record.id()) {
-            true => self.next_id(&body.seed(), record.timestamp_ms()),
-            false => record.id().to_owned(),
-        };
-        self.append_as(id, body, record.timestamp_ms())
-    }
-
-    fn next_id(&self, seed: &str, timestamp_ms: i64) -> String {
-        self.next_id_behind(&[], seed, timestamp_ms)
-    }
-
-    /// The id of a record that follows others which are not appended yet.
-    fn next_id_behind(&self, coming: &[Record], seed: &str, timestamp_ms: i64) -> String {
-        let contents = self.contents.at_hand();
-        let number = (contents.record_count() + coming.len()).to_string();
-        let time = timestamp_ms.to_string();
-        let parent = coming.last().or_else(|| contents.leaf()).map_or("", Record::id);
-        let seed = [self.header().id(), &number, parent, &time, seed];
-        let is_coming = |id: &str| coming.iter().any(|record| record.id() == id);
-        identity::record_id(&seed, |id| contents.is_taken(id) || is_coming(id))
-    }
-
-    fn append_as(
-        &mut self,
-        id: String,
-        body: RecordBody,
-        timestamp_ms: i64,
-    ) -> Result<String, SessionError> {
-        let record = self.record_of(&id, body, timestamp_ms)?;
-        self.append_record(record)?;
-        Ok(id)
-    }
-
-    /// The record that a body becomes where the session stands.
-    fn record_of(
-        &self,
-        id: &str,
-        body: RecordBody,
-        timestamp_ms: i64,
-    ) -> Result<Record, SessionError> {
-        self.check_writable()?;
-        let parent = self.contents.at_hand().leaf().map(Record::id);
-        Ok(body.into_record(id, parent, timestamp_ms))
-    }
-
-    fn record_of_line(line: &str) -> Result<Record, SessionError> {
-        Ok(Record::parse(line).map_err(|reason| SessionError::Body { reason })?.record)
-    }
-
-    fn append_record(&mut self, record: Record) -> Result<(), SessionError> {
-        self.contents.prepare_for(&record)?;
-        let (contents, line) = (self.contents.at_hand_mut(), record.line());
-        match &mut self.store {
-            Store::Memory | Store::ReadOnly => {}
-            Store::File(journal) if *record.kind() == RecordKind::Compaction => {
-                journal.append_milestone(contents, &[line])?;
-            }
-            Store::File(journal) => journal.append(contents, line)?,
-            Store::Kept(keeper) => keeper.append(&[line])?,
-        }
-        self.push(record);
-        Ok(())
-    }
-
-    fn push(&mut self, record: Record) {
-        self.contents.at_hand_mut().push(record);
-        if self.owes_checkpoint {
-            self.keep_checkpoint();
-        }
-    }
-
-    /// Chooses when appends are made durable; without it, always before they are acknowledged.
-    #[must_use]
-    pub fn with_sync(mut self, policy: SyncPolicy) -> Session {
-        if let Store::File(journal) = &mut self.store {
-            journal.set_policy(policy);
-        }
-        self
-    }
-
-    /// Holds records back from now on that are appended together, until [`write_out`](Self::write_out) or
-    /// another record writes them: for a session whose owner has all of it and sends it again.
-    pub(crate) fn write_behind(&mut self) {
-        if let Store::File(journal) = &mut self.store {
-            journal.write_behind();
-        }
-    }
-
-    /// Writes the records that were held back.
-    ///
-    /// # Errors
-    ///
-    /// Where the file cannot be written. Nothing more is appended then: whoever opens the session again
-    /// finds it without them.
-    pub(crate) fn write_out(&mut self) -> Result<(), SessionError> {
-        match &mut self.store {
-            Store::File(journal) => journal.write_out(),
-            Store::Memory | Store::ReadOnly | Store::Kept(_) => Ok(()),
-        }
-    }
-
-    /// When its appends are made durable; `None` where it is in no file of ours.
-    #[cfg(test)]
-    pub(crate) fn sync_policy(&self) -> Option<SyncPolicy> {
-        match &self.store {
-            Store::File(journal) => Some(journal.policy()),
-            Store::Memory | Store::ReadOnly | Store::Kept(_) => None,
-        }
-    }
-
-    /// Waits until all that was appended is on the disk, unless the policy leaves that to the system.
-    ///
-    /// # Errors
-    ///
-    /// Where the disk refuses. Nothing more is appended then: what it holds is not known.
-    pub fn sync(&mut self) -> Result<(), SessionError> {
-        match &mut self.store {
-            Store::File(journal) => journal.sync(),
-            // A keeper has kept each line when it answers.
-            Store::Memory | Store::ReadOnly | Store::Kept(_) => Ok(()),
-        }
-    }
-
-    /// Notes beside the file what the next turn needs of it, where the file is long enough to be worth it.
-    fn keep_checkpoint(&mut self) {
-        self.owes_checkpoint = false;
-        let contents = self.contents.at_hand_mut();
-        let (Some(compaction), Store::File(journal)) = (contents.stand(), &self.store) else {
-            return;
-        };
-        if journal.length_bytes() < self.checkpoint_from_bytes {
-            return;
-        }
-        match checkpoint::keep(journal.path(), contents, compaction, self.sealed) {
-            Ok(sealed) => self.sealed = Some(sealed),
-            // It is never needed: the next one who opens the session reads all of it.
-            Err(error) => {
-                tracing::warn!(file = %journal.path().display(), %error, "no checkpoint for this session");
-            }
-        }
-    }
-
-    fn check_writable(&self) -> Result<(), SessionError> {
-        let header = self.header();
-        if header.version() > SESSION_VERSION {
-            let name =
-                self.path().map_or_else(|| header.id().to_owned(), |p| p.display().to_string());
-            return Err(SessionError::Newer { name, version: header.version() });
-        }
-        match self.store {
-            Store::ReadOnly => Err(SessionError::ReadOnly { id: header.id().to_owned() }),
-            Store::Memory | Store::File(_) | Store::Kept(_) => Ok(()),
-        }
     }
 
     /// The live transcript of the current branch: what a model could see.

@@ -6,6 +6,7 @@ mod compaction;
 mod damage;
 mod durability;
 mod faults;
+mod faulty_disk;
 mod format;
 mod older_versions;
 mod opening;
