@@ -1,6 +1,7 @@
 //! Clearing up takes what nothing names, and nothing else.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::RwLock;
 use std::sync::atomic::AtomicBool;
 
 use proptest::prelude::*;
@@ -10,6 +11,15 @@ use crate::media::mention::Mentions;
 
 fn handles(blobs: &[Blob]) -> Vec<&str> {
     blobs.iter().map(|blob| blob.handle.as_str()).collect()
+}
+
+/// Ends the threads that go by it when it goes, also because a test fails: they would work for ever.
+struct WhileThere<'a>(&'a AtomicBool);
+
+impl Drop for WhileThere<'_> {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Relaxed);
+    }
 }
 
 fn swept(collection: &Collection) -> Garbage {
@@ -105,13 +115,12 @@ fn a_session_that_goes_away_meanwhile_stops_everything() {
                 fs::rename(&session, session.with_extension("moved")).unwrap();
             }
         });
-        let vanished = (0..200_000).any(|_| match collection.look() {
+        let _moving = WhileThere(&moving);
+        (0..200_000).any(|_| match collection.look() {
             Err(MediaError::Vanished { .. }) => true,
             Err(error) => panic!("{error}"),
             Ok(_) => false,
-        });
-        moving.store(false, Ordering::Relaxed);
-        vanished
+        })
     });
     assert!(vanished, "the race was never met");
 }
@@ -213,50 +222,46 @@ fn handles_are_found_across_the_seams_of_reads() {
 fn puts_and_clearings_at_the_same_time_lose_nothing() {
     const ROUNDS: usize = 60;
     let state = State::new();
-    let done = AtomicBool::new(false);
+    let clearing = AtomicBool::new(true);
+    // Files grow old here in an instant, which none does that a host has just put: only between rounds.
+    let in_use = RwLock::new(());
+    let collect = || {
+        let mut sweeps = 0;
+        while clearing.load(Ordering::Relaxed) {
+            sweeps += swept(&state.collection()).blobs.len();
+            // A lock is handed to whoever asks first, which must not always be this one.
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+        sweeps
+    };
+    let host = |name: &str, ages: bool| {
+        for round in 0..ROUNDS {
+            // The same bytes are there, old and named by nobody, when the host puts them.
+            let bytes = [u8::try_from(round % 7).unwrap(); 40];
+            let using = in_use.read().unwrap();
+            let handle = state.shared().put(&bytes).unwrap();
+            state.write(name, &handle);
+            assert!(state.shared().get(&handle).unwrap().is_some(), "round {round}");
+            state.write(name, "");
+            drop(using);
+            let blobs = state.shared().blobs().unwrap();
+            let put = blobs.into_iter().find(|blob| blob.handle == handle);
+            if let Some(file) = put.filter(|_| ages)
+                && let Ok(file) = File::options().append(true).open(&file.path)
+            {
+                let _alone = in_use.write().unwrap();
+                file.set_modified(SystemTime::now() - DAY * 100).unwrap();
+            }
+        }
+    };
     let sweeps = std::thread::scope(|threads| {
-        let collectors: Vec<_> = (0..2)
-            .map(|_| {
-                threads.spawn(|| {
-                    let mut sweeps = 0;
-                    while !done.load(Ordering::Relaxed) {
-                        let collection = state.collection();
-                        let mut garbage = collection.look().unwrap();
-                        collection.sweep(&mut garbage).unwrap();
-                        sweeps += garbage.blobs.len();
-                        // A lock is handed to whoever asks first, which must not always be this one.
-                        std::thread::sleep(std::time::Duration::from_millis(5));
-                    }
-                    sweeps
-                })
-            })
-            .collect();
-        let hosts: Vec<_> = (0..2)
-            .map(|host| {
-                let state = &state;
-                threads.spawn(move || {
-                    let name = format!("{host}.jsonl");
-                    for round in 0..ROUNDS {
-                        // The same bytes are there, old and named by nobody, when the host puts them.
-                        let bytes = [u8::try_from(round % 7).unwrap(); 40];
-                        let handle = state.shared().put(&bytes).unwrap();
-                        state.write(&name, &handle);
-                        assert!(state.shared().get(&handle).unwrap().is_some(), "round {round}");
-                        state.write(&name, "");
-                        for blob in state.shared().blobs().unwrap() {
-                            let old = SystemTime::now() - DAY * 100;
-                            if let Ok(file) = File::options().append(true).open(&blob.path)
-                                && host == 0
-                            {
-                                let _ = (blob.handle == handle).then(|| file.set_modified(old));
-                            }
-                        }
-                    }
-                })
-            })
-            .collect();
-        hosts.into_iter().for_each(|host| host.join().unwrap());
-        done.store(true, Ordering::Relaxed);
+        let collectors = [(); 2].map(|()| threads.spawn(collect));
+        {
+            let _clearing = WhileThere(&clearing);
+            let hosts = [("0.jsonl", true), ("1.jsonl", false)];
+            let hosts = hosts.map(|(name, ages)| threads.spawn(move || host(name, ages)));
+            hosts.into_iter().for_each(|host| host.join().unwrap());
+        }
         collectors.into_iter().map(|collector| collector.join().unwrap()).sum::<usize>()
     });
     assert!(sweeps > 0, "nothing was ever removed, so nothing was tried");
