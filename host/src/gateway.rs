@@ -7,9 +7,11 @@
 //! ```
 
 mod access;
+mod aside;
 mod beginning;
 mod complaint;
 mod cors;
+mod crew;
 pub mod dashboard;
 mod door;
 mod encoding;

@@ -7,6 +7,7 @@
 //! ```
 
 mod afterwards;
+mod again;
 mod client_side;
 mod compressing;
 mod counting;
@@ -15,8 +16,10 @@ mod door;
 mod hearing;
 mod journey;
 mod marking;
+mod news;
 mod on_demand;
 mod refusal;
+mod resting;
 mod sealed;
 mod shaping;
 mod thinking;

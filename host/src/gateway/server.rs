@@ -22,8 +22,10 @@ use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
 use super::access::{Access, Denied};
+use super::aside::attending;
 use super::complaint::complaint;
 use super::cors;
+use super::crew::Crew;
 use super::dashboard::OverTls;
 use super::door::dialect_of;
 use super::error::GatewayError;
@@ -47,6 +49,7 @@ pub struct Gateway {
     house: Arc<House>,
     runtime: Runtime,
     routes: Router,
+    crew: Crew,
 }
 
 impl std::fmt::Debug for Gateway {
@@ -73,6 +76,7 @@ impl Gateway {
         let runtime = options.runtime().await?;
         let exchange = Exchange::new(runtime.clone(), &options.config, &options.state);
         let watch = Watch::start(&runtime, &options.config.telemetry);
+        let crew = Crew::start().map_err(GatewayError::Threads)?;
         let listener = TcpListener::bind(wanted);
         let unbound = |cause| GatewayError::Bind { address: wanted.to_string(), cause };
         let listener = listener.await.map_err(unbound)?;
@@ -102,7 +106,7 @@ impl Gateway {
         };
         let routes = routes(&house, guarded, open.merge(dashboard));
         let routes = if options.token_in_path { behind_token(&house, routes) } else { routes };
-        Ok(Gateway { listener, address, acceptor, house, runtime, routes })
+        Ok(Gateway { listener, address, acceptor, house, runtime, routes, crew })
     }
 
     /// The address that it is bound to.
@@ -127,9 +131,10 @@ impl Gateway {
     }
 
     /// Serves until `end` is cancelled, and then until the answers that are on their way are whole, at
-    /// most for `gateway.drain_ms`.
+    /// most for `gateway.drain_ms`. Connections are served by threads of its own, which end with it: who drops this
+    /// future cuts answers off, and loses what was not written yet.
     pub async fn serve(self, end: CancellationToken) {
-        let Gateway { listener, acceptor, house, runtime, routes, .. } = self;
+        let Gateway { listener, acceptor, house, runtime, routes, crew, .. } = self;
         let connections = limits::places(house.settings.max_connections);
         let door = Arc::new(DoorKeeper::new(&house.settings, acceptor, routes));
         let open = GracefulShutdown::new();
@@ -139,7 +144,7 @@ impl Gateway {
                 () = end.cancelled() => break,
             };
             let (door, watcher) = (door.clone(), open.watcher());
-            tokio::spawn(async move {
+            crew.serve(async move {
                 let _place = place;
                 door.let_in(stream, watcher).await;
             });
@@ -151,11 +156,12 @@ impl Gateway {
             tracing::warn!("answers were cut off that had not ended in time; see gateway.drain_ms");
         }
         runtime.finish().await;
+        crew.end().await;
     }
 }
 
 /// The next client; `None` when it is time to end.
-async fn next(listener: &TcpListener, end: &CancellationToken) -> Option<TcpStream> {
+async fn next(listener: &TcpListener, end: &CancellationToken) -> Option<std::net::TcpStream> {
     /// After an error such as too many open files: trying at once would only burn the processor.
     const PAUSE: Duration = Duration::from_millis(50);
     loop {
@@ -163,8 +169,8 @@ async fn next(listener: &TcpListener, end: &CancellationToken) -> Option<TcpStre
             accepted = listener.accept() => accepted,
             () = end.cancelled() => return None,
         };
-        match accepted {
-            Ok((stream, _)) => return Some(stream),
+        match accepted.and_then(|(stream, _)| stream.into_std()) {
+            Ok(stream) => return Some(stream),
             Err(error) if is_of_the_client(&error) => {}
             Err(error) => {
                 tracing::error!(%error, "no connection can be taken");
@@ -198,7 +204,15 @@ impl DoorKeeper {
         DoorKeeper { http, acceptor, patience, routes }
     }
 
-    async fn let_in(&self, stream: TcpStream, watcher: Watcher) {
+    async fn let_in(&self, stream: std::net::TcpStream, watcher: Watcher) {
+        // The thread that serves it hears of it.
+        let stream = match TcpStream::from_std(stream) {
+            Ok(stream) => stream,
+            Err(error) => {
+                tracing::error!(%error, "no connection can be served");
+                return;
+            }
+        };
         // Small events shall arrive as they are sent; that they may not is no reason to refuse them.
         let _ = stream.set_nodelay(true);
         let outcome = match &self.acceptor {
@@ -222,7 +236,7 @@ impl DoorKeeper {
         let service = TowerToHyperService::new(self.routes.clone());
         let stream = TokioIo::new(Opening::new(stream, self.patience));
         let connection = self.http.serve_connection(stream, service);
-        watcher.watch(connection.into_owned()).await
+        attending(watcher.watch(connection.into_owned())).await
     }
 }
 

@@ -18,7 +18,7 @@ mod identity;
 mod outline;
 mod table;
 
-pub use digest::{Asked, Digest, secret};
+pub use digest::{Asked, Digest, Names, secret};
 pub use identity::{BadSessionId, SESSION_HEADER, scope};
 pub use outline::{Fit, Known, Outline, RECORD};
-pub use table::{Thread, Threads, has_compactions};
+pub use table::{Rest, Thread, Threads, has_compactions};

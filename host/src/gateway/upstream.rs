@@ -1,5 +1,8 @@
 //! Who is asked: upstreams by dialect and by model, and how a request is sent to one of them.
 
+mod connections;
+mod envelope;
+
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -7,33 +10,22 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
-use axum::http::header::{
-    AUTHORIZATION, CONTENT_LENGTH, COOKIE, EXPECT, HOST, PROXY_AUTHORIZATION,
-};
+use axum::http::header::{CONTENT_LENGTH, EXPECT, HOST, PROXY_AUTHORIZATION};
 use axum::http::uri::{Authority, PathAndQuery, Scheme};
-use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, Uri};
 use globset::{Glob, GlobMatcher};
 use hyper::body::{Body as _, Incoming};
-use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
-use hyper_util::client::legacy::Client;
-use hyper_util::client::legacy::connect::HttpConnector;
-use hyper_util::client::proxy::matcher::Intercept;
-use hyper_util::rt::{TokioExecutor, TokioTimer};
-use secrecy::{ExposeSecret as _, SecretString};
 
+use self::connections::Connections;
+use self::envelope::show_key;
 use super::error::GatewayError;
-use super::proxy::{Dialer, proxy_for, shown_to};
+use super::proxy::{proxy_for, shown_to};
 use super::tls;
 use crate::config::{Config, is_address};
 use crate::provider::failure::Classifier;
 use crate::provider::{DialectName, Key, ProviderSettings, key_of};
 
-/// How long a connection that nobody uses is kept open: less than servers do, so that a request
-/// seldom meets one that is being closed.
-const IDLE_CONNECTION: Duration = Duration::from_secs(20);
-
-/// The headers in which clients show keys.
-const KEY_HEADERS: [&str; 3] = ["authorization", "x-api-key", "x-goog-api-key"];
+pub(super) use envelope::Envelope;
 
 /// One address that answers.
 #[derive(Debug)]
@@ -55,17 +47,7 @@ pub(super) struct Upstream {
     first_byte: Duration,
     /// What the proxy wants to see with every request.
     shown_to_proxy: Option<HeaderValue>,
-    client: Client<HttpsConnector<Dialer>, Body>,
-}
-
-/// What is sent, but for the body.
-#[derive(Clone, Debug)]
-pub(super) struct Envelope {
-    pub(super) method: Method,
-    /// The client's, with path and query.
-    pub(super) uri: Uri,
-    /// Without those that are meant for the gateway alone.
-    pub(super) headers: HeaderMap,
+    connections: Connections,
 }
 
 /// Why nothing came back.
@@ -84,25 +66,6 @@ pub(super) enum Trouble {
 pub(super) struct Upstreams {
     by_model: Vec<(GlobMatcher, Arc<Upstream>)>,
     by_dialect: Vec<(DialectName, Arc<Upstream>)>,
-}
-
-impl Envelope {
-    /// Takes out whatever shows who the client is.
-    pub(super) fn forget_keys(&mut self) {
-        for name in KEY_HEADERS {
-            self.headers.remove(name);
-        }
-        self.headers.remove(COOKIE);
-        let query = without_key(self.uri.query().unwrap_or_default());
-        let path = self.uri.path();
-        let whole = if query.is_empty() { path.to_owned() } else { format!("{path}?{query}") };
-        self.uri = whole.parse().unwrap_or_default();
-    }
-}
-
-fn without_key(query: &str) -> String {
-    let kept = query.split('&').filter(|pair| !pair.starts_with("key="));
-    kept.collect::<Vec<_>>().join("&")
 }
 
 impl Upstreams {
@@ -243,7 +206,7 @@ impl Upstream {
             headers: own_headers(&settings).map_err(bad)?,
             first_byte: Duration::from_millis(settings.first_byte_timeout_ms),
             shown_to_proxy: shown_to(proxy.as_ref(), &base),
-            client: client(&settings, &base, proxy.as_ref(), trusted),
+            connections: Connections::new(&settings, &base, proxy.as_ref(), trusted),
         })
     }
 
@@ -279,7 +242,8 @@ impl Upstream {
         if let Some(shown) = &self.shown_to_proxy {
             headers.insert(PROXY_AUTHORIZATION, shown.clone());
         }
-        match tokio::time::timeout(self.first_byte, self.client.request(request)).await {
+        let asked = self.connections.request(request);
+        match tokio::time::timeout(self.first_byte, asked).await {
             Ok(Ok(response)) => {
                 if let (StatusCode::UNAUTHORIZED, Some(own)) = (response.status(), &self.key) {
                     // It may have expired: the next request asks for another one.
@@ -318,7 +282,7 @@ impl Upstream {
             .filter(|rest| rest.is_empty() || rest.starts_with('/'));
         let mut whole = format!("{}{}", self.prefix, shared.unwrap_or(path));
         let query = asked.query().unwrap_or_default();
-        let query = if without_key { self::without_key(query) } else { query.to_owned() };
+        let query = if without_key { envelope::without_key(query) } else { query.to_owned() };
         if !query.is_empty() {
             whole.push('?');
             whole.push_str(&query);
@@ -368,47 +332,6 @@ fn own_headers(settings: &ProviderSettings) -> Result<HeaderMap, String> {
         headers.insert(header, HeaderValue::try_from(value).map_err(|_| bad())?);
     }
     Ok(headers)
-}
-
-/// The upstream's own key in place of whatever the client has shown.
-fn show_key(dialect: DialectName, key: &SecretString, headers: &mut HeaderMap) {
-    for name in KEY_HEADERS {
-        headers.remove(name);
-    }
-    let (name, value) = match dialect {
-        DialectName::AnthropicMessages => {
-            (HeaderName::from_static("x-api-key"), key.expose_secret().to_owned())
-        }
-        DialectName::GoogleGenerativeAi => {
-            (HeaderName::from_static("x-goog-api-key"), key.expose_secret().to_owned())
-        }
-        _ => (AUTHORIZATION, format!("Bearer {}", key.expose_secret())),
-    };
-    if let Ok(mut value) = HeaderValue::try_from(value) {
-        value.set_sensitive(true);
-        headers.insert(name, value);
-    }
-}
-
-fn client(
-    settings: &ProviderSettings,
-    base: &Uri,
-    proxy: Option<&Intercept>,
-    trusted: &rustls::ClientConfig,
-) -> Client<HttpsConnector<Dialer>, Body> {
-    let mut http = HttpConnector::new();
-    http.enforce_http(false);
-    http.set_nodelay(true);
-    http.set_connect_timeout(Some(Duration::from_millis(settings.connect_timeout_ms)));
-    let connector = HttpsConnectorBuilder::new()
-        .with_tls_config(trusted.clone())
-        .https_or_http()
-        .enable_all_versions()
-        .wrap_connector(Dialer::new(http, base, proxy, trusted));
-    Client::builder(TokioExecutor::new())
-        .pool_timer(TokioTimer::new())
-        .pool_idle_timeout(IDLE_CONNECTION)
-        .build(connector)
 }
 
 /// An error and what caused it, the innermost last.

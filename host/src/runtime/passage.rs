@@ -13,6 +13,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use ctxhost_engine_api::{Transcript, Trigger};
+use tokio::runtime::Handle;
 
 use super::accounting::{Counted, LearnedWindow};
 use super::agent::{HeldSession, Runtime, SessionId, Shared};
@@ -44,6 +45,17 @@ pub struct Passed {
     pub shaped: Shaped,
     /// What it could take, as entries count.
     pub budget_tokens: u64,
+    /// The window of its model, in provider tokens: as it was given, or as it was learned.
+    pub window_tokens: u64,
+}
+
+/// What a request may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Room {
+    /// Of the conversation, as entries count.
+    pub budget_tokens: u64,
+    /// The window of its model, in provider tokens.
+    pub window_tokens: u64,
 }
 
 impl Runtime {
@@ -74,6 +86,15 @@ impl Runtime {
     /// Does something while nobody waits for it; [`Runtime::finish`] does.
     pub fn in_background(&self, work: impl Future<Output = ()> + Send + 'static) {
         self.shared().background.spawn(work);
+    }
+
+    /// The same on threads of another runtime.
+    pub fn in_background_on(
+        &self,
+        threads: &Handle,
+        work: impl Future<Output = ()> + Send + 'static,
+    ) {
+        self.shared().background.spawn_on(work, threads);
     }
 
     /// Now, in milliseconds since 1970, by the clock of this runtime.
@@ -133,8 +154,20 @@ impl Passage {
         let mut turn = Turn::of_guest(guest, &self.shared, &self.lane, &mut open);
         let outcome = turn.shape_for_guest(guest).await;
         turn.report();
+        let window_tokens = turn.window_tokens();
         let (shaped, budget) = outcome?;
-        Ok(Passed { shaped, budget_tokens: budget.tokens })
+        Ok(Passed { shaped, budget_tokens: budget.tokens, window_tokens })
+    }
+
+    /// What the next request may take; `None` where another engine than the one that shaped the last one
+    /// would shape it.
+    pub async fn room(&self, guest: &Guest) -> Option<Room> {
+        let mut open = self.held.open.lock().await;
+        let mut turn = Turn::of_guest(guest, &self.shared, &self.lane, &mut open);
+        let budget_tokens = turn.budget().await.tokens;
+        let window_tokens = turn.window_tokens();
+        let is_told = turn.conversation.is_told(&turn.slot.serving());
+        is_told.then_some(Room { budget_tokens, window_tokens })
     }
 
     /// Compacts because somebody asked for it. The last outcome says how it ended.

@@ -89,6 +89,9 @@ pub struct Shaped {
     pub compactions: Vec<CompactionOutcome>,
     /// What the engine did that no operation of the plan shows.
     pub notes: Vec<Note>,
+    /// Up to how many tokens of the live transcript the engine would keep all of it again; `None` where
+    /// it has not said so, or somebody stood in for it.
+    pub idle_within_tokens: Option<u64>,
     /// Plans that the law refused on the way.
     pub refused: u64,
     /// Time inside engines.
@@ -319,6 +322,7 @@ impl Shaper<'_> {
             fallback: Some(why),
             compactions: work.compactions,
             notes: Vec::new(),
+            idle_within_tokens: None,
             refused: work.refused,
             took: work.took,
         })
@@ -354,7 +358,9 @@ impl Assembled {
     }
 
     fn into_shaped(self, view: Transcript, work: Work) -> Shaped {
+        let idle_within_tokens = self.served.value.extras.idle_within_tokens;
         Shaped {
+            idle_within_tokens: idle_within_tokens.filter(|_| self.served.fallback.is_none()),
             view,
             lawful: self.lawful,
             engine: self.served.engine,

@@ -54,6 +54,11 @@ impl RecordBody {
         }
     }
 
+    /// The JSON of its message, where it has one.
+    pub fn message_raw(&self) -> Option<&str> {
+        self.fields.get("message")
+    }
+
     /// Any record from an object with its `type` and its own fields.
     ///
     /// # Errors

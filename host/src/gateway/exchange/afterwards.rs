@@ -5,31 +5,36 @@ use std::future::Future;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use tokio::runtime::Handle;
+use tokio::task::yield_now;
 
 use super::desk::Desk;
 use super::hearing::Heard;
-use crate::runtime::{Guest, Runtime};
+use crate::gateway::aside;
+use crate::gateway::crew::beside;
+use crate::runtime::{Guest, Passage, Runtime};
 
-/// How long an answer is waited for and nothing else. No model begins sooner; who does is in a hurry.
-const PAUSE: Duration = Duration::from_millis(2);
-
-/// What is left to do. Whoever waits for an upstream does it meanwhile; what is not done when this is
-/// dropped is done in the background.
+/// What is left to do. It is begun when the request is out; what nobody has begun when this is dropped is left to
+/// the connection.
 #[derive(Default)]
 pub(super) struct Afterwards(Option<(Runtime, BoxFuture<'static, ()>)>);
 
 impl Afterwards {
-    /// Waits for `answer` and, where that takes its time, does this meanwhile.
-    ///
-    /// A task of its own would be woken on another thread, which takes longer than most of what is left.
+    /// Waits for `answer` and has this done meanwhile, once the request is out: beside, where there is a thread for
+    /// that, else here.
     pub(super) async fn until<T>(&mut self, answer: impl Future<Output = T>) -> T {
         let mut answer = pin!(answer);
-        if let Ok(answer) = tokio::time::timeout(PAUSE, &mut answer).await {
-            return answer;
+        tokio::select! {
+            biased;
+            answer = &mut answer => return answer,
+            // The task of the upstream's connection writes the request first.
+            () = yield_now() => {}
+        }
+        if let Some(thread) = beside()
+            && let Some((runtime, work)) = self.0.take()
+        {
+            runtime.in_background_on(&thread, work);
         }
         tokio::select! {
             biased;
@@ -54,9 +59,8 @@ impl Future for Afterwards {
 
 impl Drop for Afterwards {
     fn drop(&mut self) {
-        // A program that has ended does no more.
-        if let (Some((runtime, work)), Ok(_)) = (self.0.take(), Handle::try_current()) {
-            runtime.in_background(work);
+        if let Some((runtime, work)) = self.0.take() {
+            aside::leave(&runtime, work);
         }
     }
 }
@@ -71,18 +75,37 @@ impl Desk {
     /// Leaves a conversation that was heard for a request of `guest`.
     pub(super) fn leave(self: &Arc<Self>, heard: Heard, guest: Guest) -> Afterwards {
         let desk = self.clone();
-        let work = async move {
-            if let Err(error) = heard.passage.write_out().await {
-                tracing::warn!(session = heard.session, %error, "words of a client are not written down");
-                // What stands in the file is not known: whoever opens that again knows what to make of it.
-                desk.close(desk.threads.lost(&heard.thread));
-                return;
+        self.afterwards(async move {
+            if desk.write_out(&heard).await {
+                desk.end_turn(&heard.passage, &guest, heard.ended.as_ref()).await;
             }
-            let Some((first_id, next_id)) = &heard.ended else { return };
-            if let Err(error) = heard.passage.ended(&guest, first_id, next_id).await {
-                tracing::warn!(%error, "the engine was not told that a turn has ended");
-            }
-        };
+        })
+    }
+
+    /// Writes down what was heard; whether the conversation can be gone on with.
+    pub(super) async fn write_out(&self, heard: &Heard) -> bool {
+        let Err(error) = heard.passage.write_out().await else { return true };
+        tracing::warn!(session = heard.session, %error, "words of a client are not written down");
+        // What stands in the file is not known: whoever opens that again knows what to make of it.
+        self.close(self.threads.lost(&heard.thread));
+        false
+    }
+
+    /// Tells the engine of the turn that has ended, where one has.
+    pub(super) async fn end_turn(
+        &self,
+        passage: &Passage,
+        guest: &Guest,
+        ended: Option<&(String, String)>,
+    ) {
+        let Some((first_id, next_id)) = ended else { return };
+        if let Err(error) = passage.ended(guest, first_id, next_id).await {
+            tracing::warn!(%error, "the engine was not told that a turn has ended");
+        }
+    }
+
+    /// Something that is done afterwards.
+    pub(super) fn afterwards(&self, work: impl Future<Output = ()> + Send + 'static) -> Afterwards {
         Afterwards(Some((self.runtime.clone(), Box::pin(work))))
     }
 }

@@ -5,7 +5,7 @@ use ctxhost_engine_api::Plan;
 use serde_json::{Value, json};
 
 use super::desk::Desk;
-use super::hearing::{bodies_of, units_behind};
+use super::news::News;
 use super::shaping::{Came, written};
 use super::{Answer, Door, Forward, Incoming, Taken, Ticket, Truth, as_it_came};
 use crate::gateway::thread::{Asked, Digest, Fit, Outline};
@@ -116,9 +116,9 @@ fn going_on(
     came: Came<'_>,
     asked: &mut Asked<'_>,
 ) -> Option<(Session, Outline)> {
-    let units = units_behind(&outline, came.speech, asked.items()).ok()?;
+    let News { units, bodies } = News::behind(&outline, came.speech, asked.items()).ok()?;
     let mut ids = Vec::new();
-    for body in bodies_of(&units).ok()? {
+    for body in bodies {
         ids.push(fork.append(body).ok()?);
     }
     outline.extend(asked, &units, &ids);

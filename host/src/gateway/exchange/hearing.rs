@@ -6,18 +6,15 @@ use axum::http::HeaderMap;
 
 use super::client_side;
 use super::desk::Desk;
-use crate::gateway::speech::{BadBody, Before, Said, Speech, Unit};
+use super::news::News;
+use crate::gateway::speech::{BadBody, Speech};
 use crate::gateway::thread::{Asked, Digest, Fit, Outline, Thread, has_compactions};
-use crate::provider::ChatMessage;
 use crate::runtime::{Conversation, Passage, SessionId, TurnError};
-use crate::session::{Header, RecordBody, Session, SessionError, SessionFolder};
+use crate::session::{Header, Session, SessionError, SessionFolder};
 
 /// How often a conversation is looked for again that another request has changed meanwhile. Each time
 /// somebody else went on with it.
 const MAX_LOOKS: usize = 8;
-
-/// The custom type of what clients say in nobody's place.
-const NOTE: &str = "client";
 
 /// Why a request could not be heard.
 #[derive(Debug, thiserror::Error)]
@@ -137,14 +134,16 @@ impl Desk {
         if !outline.is_empty() {
             passage.append([outline.record()]).await?;
         }
+        let news = News::behind(&outline, words.speech, asked.items())?;
         let thread = Arc::new(Thread::new(words.key, id, outline, is_compacted));
-        let heard = self.say(thread, passage, words, asked).await?;
+        let heard = self.say(thread, passage, news, words, asked).await?;
         adopted.id = None;
         self.threads.add(heard.thread.clone(), self.runtime.now_ms());
         self.tidy();
         Ok(heard)
     }
 
+    /// Goes on with a conversation that is held.
     async fn go_on(
         &self,
         thread: Arc<Thread>,
@@ -152,16 +151,23 @@ impl Desk {
         words: &Words<'_>,
         asked: &mut Asked<'_>,
     ) -> Result<Heard, HearError> {
+        let news = News::behind(&thread.state().outline, words.speech, asked.items())?;
+        self.go_on_with(news, thread, passage, words, asked).await
+    }
+
+    /// The same with what has been read of it already.
+    pub(super) async fn go_on_with(
+        &self,
+        news: News,
+        thread: Arc<Thread>,
+        passage: Passage,
+        words: &Words<'_>,
+        asked: &mut Asked<'_>,
+    ) -> Result<Heard, HearError> {
         let known = thread.state().outline.len();
-        let heard = match self.say(thread.clone(), passage, words, asked).await {
-            Ok(heard) => heard,
-            Err(HearError::Body(error)) => return Err(error.into()),
-            Err(error) => {
-                // What stands in the file is not known: whoever opens that again knows what to make of it.
-                self.close(self.threads.lost(&thread));
-                return Err(error);
-            }
-        };
+        let said = self.say(thread.clone(), passage, news, words, asked).await;
+        // What stands in the file is not known: whoever opens that again knows what to make of it.
+        let heard = said.inspect_err(|_| self.close(self.threads.lost(&thread)))?;
         if asked.len() > known {
             self.keep(&heard, words.key).await;
         }
@@ -190,19 +196,17 @@ impl Desk {
         &self,
         thread: Arc<Thread>,
         passage: Passage,
+        news: News,
         words: &Words<'_>,
         asked: &mut Asked<'_>,
     ) -> Result<Heard, HearError> {
         let session = passage.session_id().to_owned();
-        let (units, record) = {
-            let state = thread.state();
-            let units = units_behind(&state.outline, words.speech, asked.items())?;
-            let record = (!units.is_empty()).then(|| state.outline.record_of(asked, &units));
-            (units, record)
-        };
-        let mut bodies = bodies_of(&units)?;
+        let first_of_person = news.first_of_person();
+        let News { units, mut bodies } = news;
         let entries = bodies.len();
-        bodies.extend(record);
+        if !units.is_empty() {
+            bodies.push(thread.state().outline.record_of(asked, &units));
+        }
         // Who is dropped while it waits has said nothing; from the first record on nothing waits.
         let (ids, view) = passage.append(bodies).await?;
         let mut state = thread.state();
@@ -210,12 +214,10 @@ impl Desk {
         state.outline.extend(asked, &units, ids.get(..entries).unwrap_or_default());
         state.outline.seen(asked);
         state.outline.count(&view, entries);
-        let spoke = first_of_person(&units, &ids);
-        let client_compacts = state.outline.is_summarised()
-            || client_side::has_compacted(words.headers)
-            || client_side::asks_for_summary(words.headers, asked.items());
+        let client_compacts = client_compacts(&state.outline, words, asked);
         let is_again = state.take_opened() || units.is_empty();
         drop(state);
+        let spoke = first_of_person.and_then(|at| ids.get(at)).cloned();
         let ended = before.zip(spoke);
         Ok(Heard { thread, passage, session, ended, client_compacts, is_again })
     }
@@ -233,38 +235,9 @@ impl Drop for Adopted<'_> {
     }
 }
 
-/// The units behind those that are known.
-pub(super) fn units_behind(
-    outline: &Outline,
-    speech: &dyn Speech,
-    items: &[&str],
-) -> Result<Vec<Unit>, BadBody> {
-    let known = outline.len();
-    let before = Before {
-        is_begin: outline.entry_count() == 0,
-        items: known,
-        last: known.checked_sub(1).and_then(|at| items.get(at)).copied(),
-        tool_of: &|id| outline.tool_of(id),
-    };
-    speech.units(items.get(known..).unwrap_or_default(), before)
-}
-
-/// The records of what units say.
-pub(super) fn bodies_of(units: &[Unit]) -> Result<Vec<RecordBody>, SessionError> {
-    let body = |said: &Said| match said {
-        Said::Message(message) => {
-            let json = serde_json::to_string(message)
-                .map_err(|error| SessionError::Body { reason: error.to_string() })?;
-            RecordBody::message(&json)
-        }
-        Said::Note(text) => Ok(RecordBody::custom_message(NOTE, text, true)),
-    };
-    units.iter().flat_map(|unit| &unit.said).map(body).collect()
-}
-
-/// The record with which the person spoke first among new ones.
-fn first_of_person(units: &[Unit], ids: &[String]) -> Option<String> {
-    let said = units.iter().flat_map(|unit| &unit.said);
-    let is_person = |said: &&Said| matches!(said, Said::Message(ChatMessage::User(_)));
-    said.zip(ids).find(|(said, _)| is_person(said)).map(|(_, id)| id.clone())
+/// Whether the client of a conversation compacts it by itself.
+pub(super) fn client_compacts(outline: &Outline, words: &Words<'_>, asked: &Asked<'_>) -> bool {
+    outline.is_summarised()
+        || client_side::has_compacted(words.headers)
+        || client_side::asks_for_summary(words.headers, asked.items())
 }

@@ -1,55 +1,46 @@
-//! The journey of one request: taken, sent, made smaller where it was too large, answered.
+//! The journey of one request: taken, shaped, sent, answered.
 
 use std::sync::Arc;
 
 use axum::body::Bytes;
-use ctxhost_engine_api::Trigger;
+use ctxhost_engine_api::{Transcript, Trigger};
 
+use super::again::{Count, refused};
 use super::desk::Desk;
 use super::hearing::{HearError, Heard, Words};
 use super::on_demand;
-use super::refusal::{self, TooLarge};
+use super::refusal;
 use super::shaping::{Came, Sent};
 use super::windows::{self, Window};
 use super::{Afterwards, Forward, Incoming, Taken, Ticket, Truth, passed};
+use crate::gateway::aside;
 use crate::gateway::speech::Body;
 use crate::gateway::thread::{Asked, Thread, scope};
 use crate::law::CannotFit;
 use crate::provider::message::Usage;
-use crate::provider::{ProviderError, Reason};
 use crate::runtime::accounting::LearnedWindow;
 use crate::runtime::model_name::ModelName;
 use crate::runtime::{Guest, Passage, RuntimeError, TurnError};
 
-/// Share of a request that was too large which the next one may have, as in a turn of our own.
-const SMALLER: f64 = 0.85;
-
 /// A request that is out.
 #[derive(Clone, Debug)]
 pub(super) struct Journey {
-    incoming: Incoming,
-    thread: Arc<Thread>,
-    guest: Guest,
+    pub(super) incoming: Incoming,
+    pub(super) thread: Arc<Thread>,
+    pub(super) guest: Guest,
     /// What was sent.
-    sent: Bytes,
+    pub(super) sent: Bytes,
     /// What it had of the conversation, as entries count.
-    sent_tokens: u64,
+    pub(super) sent_tokens: u64,
     /// How often it was too large.
-    refusals: u32,
+    pub(super) refusals: u32,
     /// Whether it is asked without thinking, because its history was not accepted.
-    is_plain: bool,
-    window: Window,
-    as_event: bool,
-    client_compacts: bool,
+    pub(super) is_plain: bool,
+    pub(super) window: Window,
+    pub(super) as_event: bool,
+    pub(super) client_compacts: bool,
     /// Whether a compaction was applied on its way.
-    is_compacted: bool,
-}
-
-/// A request that could not be shaped once more.
-struct Stuck {
-    error: TurnError,
-    journey: Journey,
-    session: String,
+    pub(super) is_compacted: bool,
 }
 
 impl Desk {
@@ -93,6 +84,9 @@ impl Desk {
             return self.count(incoming, came, key, &mut asked).await;
         }
         let words = Words { speech, headers: &incoming.headers, key };
+        if let Some(taken) = self.at_rest(incoming, came, &words, &mut asked).await {
+            return taken;
+        }
         match self.hear(&words, &mut asked).await {
             Ok(heard) => self.send(incoming, came, heard, &words).await,
             Err(HearError::Body(error)) => {
@@ -114,23 +108,7 @@ impl Desk {
         words: &Words<'_>,
     ) -> Taken {
         let (guest, window) = self.guest(incoming, came.body, &heard).await;
-        let journey = Journey {
-            incoming: incoming.clone(),
-            thread: heard.thread.clone(),
-            guest: guest.clone(),
-            sent: Bytes::new(),
-            sent_tokens: 0,
-            refusals: 0,
-            is_plain: false,
-            window,
-            client_compacts: heard.client_compacts,
-            is_compacted: false,
-            as_event: refusal::wants_event(
-                &incoming.door,
-                incoming.door.is_stream(came.body),
-                &incoming.headers,
-            ),
-        };
+        let journey = self.journey(incoming, came, &heard, guest.clone(), window);
         let taken = match self.shape(&heard, came, &journey.guest).await {
             Ok(sent) => {
                 if sent.truth.compaction == "applied" {
@@ -146,6 +124,31 @@ impl Desk {
     /// The names of models are kept, and no model has such a one.
     fn is_too_long(&self, model: &str) -> bool {
         model.len() > self.config.gateway.model_name_max_bytes
+    }
+
+    /// The journey of a request that nothing was sent of yet.
+    pub(super) fn journey(
+        &self,
+        incoming: &Incoming,
+        came: Came<'_>,
+        heard: &Heard,
+        guest: Guest,
+        window: Window,
+    ) -> Journey {
+        let is_stream = incoming.door.is_stream(came.body);
+        Journey {
+            incoming: incoming.clone(),
+            thread: heard.thread.clone(),
+            guest,
+            sent: Bytes::new(),
+            sent_tokens: 0,
+            refusals: 0,
+            is_plain: false,
+            window,
+            as_event: refusal::wants_event(&incoming.door, is_stream, &incoming.headers),
+            client_compacts: heard.client_compacts,
+            is_compacted: false,
+        }
     }
 
     /// What the request is shaped for.
@@ -166,7 +169,6 @@ impl Desk {
             _ => window,
         };
         let most = (window.tokens as f64 * self.settings.reserve_max_share) as u64;
-        let is_mid_turn = heard.passage.look(|it| !ends_with_person(&it.view())).await;
         let guest = Guest {
             model,
             window_tokens: window.tokens,
@@ -174,7 +176,7 @@ impl Desk {
             overhead_tokens: self.overhead_tokens(body),
             cap_tokens: None,
             trigger: Trigger::Threshold,
-            is_mid_turn,
+            is_mid_turn: is_mid_turn(&heard.passage).await,
             only_fits: heard.client_compacts || heard.is_again,
         };
         (guest, window)
@@ -242,133 +244,6 @@ impl Desk {
         Ok(forward(sent, journey.clone()))
     }
 
-    /// The upstream refused a request.
-    pub(super) async fn refused(
-        self: &Arc<Self>,
-        journey: Journey,
-        failure: &ProviderError,
-    ) -> Option<Taken> {
-        match failure.reason {
-            Reason::ContextOverflow => self.too_large(journey, failure).await,
-            Reason::MalformedHistory => self.not_accepted(journey, failure).await,
-            _ => None,
-        }
-    }
-
-    /// The upstream found a request too large.
-    async fn too_large(
-        self: &Arc<Self>,
-        mut journey: Journey,
-        failure: &ProviderError,
-    ) -> Option<Taken> {
-        let passage = self.enter(&journey.thread).await;
-        if let Some(passage) = &passage {
-            passage.refused(&journey.guest, journey.sent_tokens, failure).await;
-        }
-        if let Some(limit) = failure.limit_tokens.filter(|it| *it > 0) {
-            let tokens = limit.min(journey.window.tokens);
-            journey.window = Window { tokens, is_certain: true };
-        }
-        journey.refusals += 1;
-        if journey.refusals > self.settings.too_large_tries {
-            let session = passage.as_ref().map(|it| it.session_id().to_owned()).unwrap_or_default();
-            let count = Count::of(&journey, failure);
-            return Some(refused(journey, session, count));
-        }
-        let cap_tokens = (journey.sent_tokens as f64 * SMALLER) as u64;
-        let most = (journey.window.tokens as f64 * self.settings.reserve_max_share) as u64;
-        let guest = &mut journey.guest;
-        guest.cap_tokens = Some(guest.cap_tokens.unwrap_or(u64::MAX).min(cap_tokens));
-        guest.reserve_tokens = guest.reserve_tokens.map(|tokens| tokens.min(most));
-        guest.trigger = Trigger::Overflow;
-        match self.once_more(journey, passage).await? {
-            Ok(taken) => Some(taken),
-            Err(Stuck { error, journey, session }) if self.ends_with(&error) => {
-                Some(Taken::Answer(self.ended(&error, &journey.incoming.door, &session)))
-            }
-            Err(Stuck { error, journey, session }) => {
-                tracing::warn!(%error, session, "a request stays too large");
-                let count = Count::of(&journey, failure);
-                Some(refused(journey, session, count))
-            }
-        }
-    }
-
-    /// The upstream does not accept a history that is not as its client wrote it: it is asked once more
-    /// without any thinking. What a client wrote is its own to mend.
-    async fn not_accepted(
-        self: &Arc<Self>,
-        mut journey: Journey,
-        failure: &ProviderError,
-    ) -> Option<Taken> {
-        let binds = journey.incoming.door.speech().binds_thinking();
-        if !binds || journey.is_plain || journey.sent == journey.incoming.body {
-            return None;
-        }
-        tracing::info!(%failure, "a history is asked about once more, without thinking");
-        journey.is_plain = true;
-        let before = journey.sent.clone();
-        let passage = self.enter(&journey.thread).await;
-        match self.once_more(journey, passage).await? {
-            // There was no thinking in it: its like would be refused alike.
-            Ok(Taken::Forward(forward)) if forward.body == before => None,
-            Ok(taken) => Some(taken),
-            Err(Stuck { error, session, .. }) => {
-                tracing::warn!(%error, session, "a history that is not accepted cannot be mended");
-                None
-            }
-        }
-    }
-
-    /// The same request, shaped anew for its guest; in a conversation of its own where that which it is of
-    /// has gone on meanwhile. `None` where it cannot be heard any more.
-    async fn once_more(
-        self: &Arc<Self>,
-        journey: Journey,
-        passage: Option<Passage>,
-    ) -> Option<Result<Taken, Stuck>> {
-        let incoming = journey.incoming.clone();
-        let json = std::str::from_utf8(&incoming.body).ok()?;
-        let speech = incoming.door.speech();
-        let body = speech.body(json).ok()?;
-        let came = Came { speech, bytes: &incoming.body, json, body: &body };
-        let is_as_it_was = journey.thread.state().outline.len() == body.items.len();
-        let heard = match passage.filter(|_| is_as_it_was) {
-            Some(passage) => Heard {
-                thread: journey.thread.clone(),
-                session: passage.session_id().to_owned(),
-                passage,
-                ended: None,
-                client_compacts: journey.client_compacts,
-                is_again: true,
-            },
-            None => {
-                let mut asked = Asked::new(self.seed, &body.items);
-                let key = journey.thread.key();
-                let words = Words { speech, headers: &incoming.headers, key };
-                self.hear(&words, &mut asked).await.ok()?
-            }
-        };
-        let journey = Journey { thread: heard.thread.clone(), ..journey };
-        if journey.is_plain {
-            let units = heard.thread.state().outline.units().len();
-            self.refuse_thinking(&heard.session, units);
-        }
-        Some(match self.shape(&heard, came, &journey.guest).await {
-            Ok(sent) => {
-                if sent.truth.compaction == "applied" {
-                    self.keep(&heard, heard.thread.key()).await;
-                }
-                let guest = journey.guest.clone();
-                Ok(forward(sent, journey).leaving(self.leave(heard, guest)))
-            }
-            Err(error) => {
-                self.note_small_window(&error, &journey.guest.model);
-                Err(Stuck { error, journey, session: heard.session.clone() })
-            }
-        })
-    }
-
     /// Learns from what the upstream counted, while nobody waits.
     pub(super) fn answered(
         self: &Arc<Self>,
@@ -377,7 +252,7 @@ impl Desk {
         afterwards: Afterwards,
     ) {
         let desk = self.clone();
-        self.runtime.in_background(async move {
+        aside::leave(&self.runtime, async move {
             afterwards.await;
             if let Some(passage) = desk.enter(&journey.thread).await {
                 passage.answered(&journey.guest, journey.sent_tokens, &usage).await;
@@ -386,7 +261,7 @@ impl Desk {
     }
 }
 
-fn forward(sent: Sent, journey: Journey) -> Taken {
+pub(super) fn forward(sent: Sent, journey: Journey) -> Taken {
     let Sent { body, mut truth, tokens } = sent;
     let is_compacted = journey.is_compacted || truth.compaction == "applied";
     if is_compacted {
@@ -398,37 +273,8 @@ fn forward(sent: Sent, journey: Journey) -> Taken {
     Taken::Forward(Forward { body, truth, ticket })
 }
 
-/// How large a request is that is refused.
-struct Count {
-    /// What it has of the conversation, as entries count.
-    said_tokens: u64,
-    /// All of it, in provider tokens.
-    tokens: u64,
-}
-
-impl Count {
-    /// As its provider counted it, else as it is estimated.
-    fn of(journey: &Journey, failure: &ProviderError) -> Count {
-        let said_tokens = journey.sent_tokens;
-        let estimated = said_tokens.saturating_add(journey.guest.overhead_tokens);
-        Count { said_tokens, tokens: failure.observed_tokens.unwrap_or(estimated) }
-    }
-}
-
-fn refused(journey: Journey, session: String, count: Count) -> Taken {
-    let Count { said_tokens, tokens } = count;
-    let truth = Truth {
-        engine: "none".into(),
-        tokens: Some(said_tokens),
-        before_tokens: Some(journey.thread.state().outline.said_tokens()),
-        compaction: "failed",
-        session,
-    };
-    let window_tokens = journey.window.tokens;
-    let it = TooLarge { tokens, window_tokens, as_event: journey.as_event };
-    Taken::Answer(refusal::too_large(&journey.incoming.door, it, truth))
-}
-
-fn ends_with_person(view: &ctxhost_engine_api::Transcript) -> bool {
-    view.last().is_some_and(|entry| entry.is_user_message())
+/// Whether tools have run since the person spoke last.
+pub(super) async fn is_mid_turn(passage: &Passage) -> bool {
+    let ends_with_person = |view: Transcript| view.last().is_some_and(|it| it.is_user_message());
+    passage.look(|it| !ends_with_person(it.view())).await
 }

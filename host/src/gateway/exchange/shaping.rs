@@ -8,7 +8,7 @@ use super::desk::Desk;
 use super::hearing::Heard;
 use super::thinking::{Thinking, Told, compacted};
 use crate::gateway::speech::{Body, Place, Speech, Written, render};
-use crate::gateway::thread::{Outline, Thread};
+use crate::gateway::thread::{Outline, Rest, Thread};
 use crate::law::{self, LawSettings, Lawful};
 use crate::media::Images;
 use crate::runtime::{CompactionOutcome, Conversation, Guest, Passage, Passed, TurnError, Verdict};
@@ -42,20 +42,15 @@ impl Desk {
         guest: &Guest,
     ) -> Result<Sent, TurnError> {
         let passed = heard.passage.shape(guest).await?;
-        let applied = passed.shaped.compactions.iter().any(|it| it.verdict == Verdict::Applied);
-        let Passed { shaped, budget_tokens } = &passed;
+        let is_as_it_came = note(&heard.thread, &passed, guest);
+        let Passed { shaped, budget_tokens, .. } = &passed;
         let (view, lawful) = (&shaped.view, &shaped.lawful);
-        let (truth, is_as_it_came) = {
-            let mut state = heard.thread.state();
-            state.is_compacted |= applied;
-            let truth = Truth {
-                engine: shaped.engine.clone(),
-                tokens: Some(lawful.tokens),
-                before_tokens: Some(state.outline.said_tokens()),
-                compaction: compaction(&shaped.compactions, heard.client_compacts),
-                session: heard.session.clone(),
-            };
-            (truth, !state.is_compacted && is_untouched(lawful, view, &state.outline))
+        let truth = Truth {
+            engine: shaped.engine.clone(),
+            tokens: Some(lawful.tokens),
+            before_tokens: Some(heard.thread.state().outline.said_tokens()),
+            compaction: compaction(&shaped.compactions, heard.client_compacts),
+            session: heard.session.clone(),
         };
         if is_as_it_came {
             let body = came.bytes.clone();
@@ -162,6 +157,33 @@ fn has_all(view: &Transcript, outline: &Outline) -> bool {
     let is_said =
         |entry: Entry<'_>| outline.place(entry.id()).is_some() && !entry.has(Flags::REPLACED);
     view.len() == outline.entry_count() || view.iter().all(is_said)
+}
+
+/// Notes of a conversation how its request was shaped; whether that goes out as it came.
+pub(super) fn note(thread: &Thread, passed: &Passed, guest: &Guest) -> bool {
+    let Passed { shaped, .. } = passed;
+    let mut state = thread.state();
+    state.is_compacted |= shaped.compactions.iter().any(|it| it.verdict == Verdict::Applied);
+    let is_as_it_came =
+        !state.is_compacted && is_untouched(&shaped.lawful, &shaped.view, &state.outline);
+    state.rest = rest(passed, guest).filter(|_| is_as_it_came);
+    is_as_it_came
+}
+
+/// How long the engine has nothing to do, where it has said so. It has said nothing of images.
+fn rest(passed: &Passed, guest: &Guest) -> Option<Rest> {
+    let Passed { shaped, window_tokens, .. } = passed;
+    let within_tokens = shaped.idle_within_tokens?;
+    let has_images = shaped.view.iter().any(|entry| entry.has(Flags::IMAGES));
+    if has_images || shaped.lawful.tokens > within_tokens {
+        return None;
+    }
+    Some(Rest {
+        within_tokens,
+        engine: shaped.engine.clone(),
+        model: guest.model.clone(),
+        window_tokens: *window_tokens,
+    })
 }
 
 fn keeps_all(plan: &Plan, entries: u64) -> bool {

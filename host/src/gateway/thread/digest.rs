@@ -66,6 +66,12 @@ fn settle(value: &mut Value) {
 #[derive(Debug)]
 pub struct Asked<'a> {
     items: &'a [&'a str],
+    names: Names,
+}
+
+/// The names of a request's items, as far as they are worked out.
+#[derive(Debug, Default)]
+pub struct Names {
     seed: u64,
     raw: Vec<Digest>,
     meaning: Vec<Option<Digest>>,
@@ -75,7 +81,17 @@ impl<'a> Asked<'a> {
     /// Of a request.
     pub fn new(seed: u64, items: &'a [&'a str]) -> Asked<'a> {
         let raw = items.iter().map(|item| Digest::of(seed, item)).collect();
-        Asked { items, seed, raw, meaning: vec![None; items.len()] }
+        Asked { items, names: Names { seed, raw, meaning: vec![None; items.len()] } }
+    }
+
+    /// Of items that have these names.
+    pub fn named(items: &'a [&'a str], names: Names) -> Asked<'a> {
+        Asked { items, names }
+    }
+
+    /// The names. None are left: whoever asks for one from now on gets none.
+    pub fn take_names(&mut self) -> Names {
+        std::mem::take(&mut self.names)
     }
 
     /// How many there are.
@@ -95,13 +111,13 @@ impl<'a> Asked<'a> {
 
     /// The name of the bytes of one.
     pub fn raw(&self, at: usize) -> Option<Digest> {
-        self.raw.get(at).copied()
+        self.names.raw.get(at).copied()
     }
 
     /// The name of what one says.
     pub fn meaning(&mut self, at: usize) -> Option<Digest> {
-        let (item, known) = (self.items.get(at)?, self.meaning.get_mut(at)?);
-        Some(*known.get_or_insert_with(|| Digest::of_meaning(self.seed, item)))
+        let (item, known) = (self.items.get(at)?, self.names.meaning.get_mut(at)?);
+        Some(*known.get_or_insert_with(|| Digest::of_meaning(self.names.seed, item)))
     }
 }
 

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::digest::{Asked, Digest};
 use super::outline::{Fit, Outline};
+use crate::runtime::model_name::ModelName;
 use crate::runtime::{Runtime, SessionId, TurnError};
 use crate::session::{RecordKind, Session, SessionError, SessionFolder};
 
@@ -34,9 +35,24 @@ pub struct State {
     pub is_kept: bool,
     /// Whether a compaction was applied to it.
     pub is_compacted: bool,
+    /// How long its engine has nothing to do; `None` where it has to be asked.
+    pub rest: Option<Rest>,
     /// Whether its session was opened from a file, and no request has come since.
     is_opened: bool,
     place: SessionPlace,
+}
+
+/// An engine has said that it keeps all of a conversation while that is small.
+#[derive(Clone, Debug)]
+pub struct Rest {
+    /// How small, in tokens as entries count.
+    pub within_tokens: u64,
+    /// The engine.
+    pub engine: String,
+    /// The model it said so for.
+    pub model: ModelName,
+    /// And its window, in provider tokens.
+    pub window_tokens: u64,
 }
 
 impl State {
@@ -63,6 +79,7 @@ impl Thread {
             outline,
             is_kept: false,
             is_compacted,
+            rest: None,
             is_opened: false,
             place: SessionPlace::Open(session),
         };
@@ -77,6 +94,7 @@ impl Thread {
             outline,
             is_kept: true,
             is_compacted: has_compactions(&session),
+            rest: None,
             is_opened: false,
             place: SessionPlace::File(path.to_owned()),
         };
