@@ -1,9 +1,13 @@
 //! What the way through the gateway costs a request, against a bare hyper reverse proxy in the same run: passed
 //! through, with an engine that has nothing to do, and as a stream.
 //!
-//! Upstream, bare proxy and gateway have threads of their own. One request is in flight at a time, over one kept
-//! connection. Rounds of all ways take turns, so that whatever the machine does meanwhile it does to all of them.
-//! The figures are medians and ratios of medians.
+//! Upstream, bare proxy and gateway have threads of their own, the two proxies on one processor and everybody else on
+//! another: where the system is left to place them (`-- --unpinned`), one run differs from the next by half of what a
+//! proxy costs. One request is in flight at a time, over one kept connection. Requests of all ways take turns, so that
+//! whatever the machine does meanwhile it does to all of them, and nobody has the processor's caches for himself.
+//! Behind the engine's request comes one to the upstream alone: what the gateway does behind its answer is not laid to
+//! the baseline. With requests in a row, it is done before the next one of the same conversation. The figures are
+//! medians and ratios of medians.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::print_stdout)]
 
@@ -17,16 +21,25 @@ mod client;
 mod upstream;
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use ctxhost::config::Config;
 use ctxhost::gateway::{Gateway, GatewayOptions};
+use nix::sched::{CpuSet, sched_setaffinity};
+use nix::unistd::Pid;
+use tokio::runtime::{Builder, Runtime};
 use tokio_util::sync::CancellationToken;
 
 use client::Client;
 
+/// Leaves the threads where the system puts them.
+const UNPINNED: &str = "--unpinned";
+/// The processor of the client and the upstream, and that of the proxies.
+const ENDS: usize = 0;
+const PROXIES: usize = 1;
 /// Requests of one way in one round.
-const IN_A_ROW: usize = 25;
+const OF_A_ROUND: usize = 25;
 const ROUNDS: usize = 24;
 /// What a stream carries, and how often one is read.
 const STREAM_CHUNKS: usize = 20_000;
@@ -71,27 +84,54 @@ fn main() {
     let state = tempfile::tempdir().unwrap();
     // Each server has threads of its own, as servers of several processes have: on those of one runtime a
     // proxy and its upstream would call each other like functions.
-    let servers = [(); 3].map(|()| tokio::runtime::Runtime::new().unwrap());
+    let servers = [ENDS, PROXIES, PROXIES].map(runtime_on);
+    pin_to(ENDS);
     let upstream = servers[0].block_on(upstream::start());
     let bare = servers[1].block_on(bare::start(upstream));
-    let gateway = servers[2].block_on(gateway(upstream, state.path()));
+    // Its threads are bound to the processor of the one that starts them.
+    let gateway = servers[2].spawn(gateway(upstream, state.path().to_owned()));
+    let gateway = servers[2].block_on(gateway).unwrap();
     let addresses = Addresses { upstream, bare, gateway };
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let runtime = Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         println!("medians, one request in flight; the ratio is to the bare hyper reverse proxy");
-        for bytes in [20_000, 800_000] {
-            compare(&addresses, bytes).await;
+        for (bytes, in_a_row) in [(20_000, 1), (800_000, 1), (20_000, OF_A_ROUND)] {
+            compare(&addresses, bytes, in_a_row).await;
         }
         compare_streams(&addresses).await;
     });
 }
 
-async fn gateway(upstream: SocketAddr, state: &std::path::Path) -> SocketAddr {
+/// A runtime on one processor: as many threads as it has processors, which is tokio's own choice.
+fn runtime_on(processor: usize) -> Runtime {
+    let mut runtime = Builder::new_multi_thread();
+    runtime.enable_all().on_thread_start(move || pin_to(processor));
+    if is_pinned() {
+        runtime.worker_threads(1);
+    }
+    runtime.build().unwrap()
+}
+
+fn is_pinned() -> bool {
+    std::env::args().all(|argument| argument != UNPINNED)
+}
+
+/// Keeps this thread on a processor, where there is such a one and nobody says otherwise.
+fn pin_to(processor: usize) {
+    if !is_pinned() {
+        return;
+    }
+    let mut processors = CpuSet::new();
+    processors.set(processor).unwrap();
+    let _ = sched_setaffinity(Pid::from_raw(0), &processors);
+}
+
+async fn gateway(upstream: SocketAddr, state: PathBuf) -> SocketAddr {
     let text = format!(
         "[model]\ndefault_window_tokens = 1000000\n[gateway.upstreams]\nanthropic-messages = \"http://{upstream}\"\n"
     );
     let config = Config::parse("ctxhost.toml", &text).unwrap();
-    let mut options = GatewayOptions::of(&config, state.to_owned());
+    let mut options = GatewayOptions::of(&config, state);
     options.listen = Some("127.0.0.1:0".into());
     let gateway = Gateway::bind(options).await.unwrap();
     let address = gateway.address();
@@ -107,22 +147,33 @@ struct Lane {
     times: Vec<Duration>,
 }
 
-async fn compare(addresses: &Addresses, bytes: usize) {
+impl Lane {
+    /// So many requests of its conversation, one behind the other.
+    async fn go_on(&mut self, requests: usize) {
+        for _ in 0..requests {
+            self.talk.go_on();
+            let (took, _) = self.client.post(path(self.way), self.talk.body()).await;
+            self.times.push(took);
+        }
+    }
+}
+
+async fn compare(addresses: &Addresses, bytes: usize, in_a_row: usize) {
     let mut lanes = Vec::new();
     for way in WAYS {
         let client = Client::connect(addresses.of(way)).await;
-        lanes.push(Lane { way, client, talk: body::Talk::new(bytes), times: Vec::new() });
+        let talk = body::Talk::new(&format!("{way:?} {in_a_row}"), bytes);
+        lanes.push(Lane { way, client, talk, times: Vec::new() });
     }
     for _ in 0..ROUNDS {
         for lane in &mut lanes {
             lane.talk.restart();
             // The first request of a conversation is read whole; it is not what this is about.
             lane.client.post(path(lane.way), lane.talk.body()).await;
-            for _ in 0..IN_A_ROW {
-                lane.talk.go_on();
-                let body = lane.talk.body();
-                let (took, _) = lane.client.post(path(lane.way), body).await;
-                lane.times.push(took);
+        }
+        for _ in 0..OF_A_ROUND / in_a_row {
+            for lane in &mut lanes {
+                lane.go_on(in_a_row).await;
             }
         }
     }
@@ -130,7 +181,9 @@ async fn compare(addresses: &Addresses, bytes: usize) {
     let baseline = medians[1];
     for (lane, took) in lanes.iter().zip(&medians) {
         let ratio = took.as_secs_f64() / baseline.as_secs_f64();
-        println!("{:>4} kB  {:<14} {took:>10.1?}  ratio {ratio:.2}", bytes / 1_000, name(lane.way));
+        let how = if in_a_row > 1 { "in a row" } else { "in turns" };
+        let (kilobytes, name) = (bytes / 1_000, name(lane.way));
+        println!("{kilobytes:>4} kB {how}  {name:<14} {took:>10.1?}  ratio {ratio:.2}");
     }
 }
 
@@ -141,7 +194,7 @@ async fn compare_streams(addresses: &Addresses) {
     for _ in 0..STREAMS {
         for (way, times) in ways.iter().zip(&mut times) {
             let mut client = Client::connect(addresses.of(*way)).await;
-            let talk = body::Talk::new(20_000);
+            let talk = body::Talk::new("stream", 20_000);
             let (took, read) = client.post(path(*way), talk.stream_body(STREAM_CHUNKS)).await;
             bytes = read;
             times.push(took);

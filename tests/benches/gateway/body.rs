@@ -8,14 +8,15 @@ const MESSAGE_BYTES: usize = 1_700;
 
 /// A conversation, as a client keeps it.
 pub(crate) struct Talk {
+    name: String,
     messages: Vec<Value>,
     begin: usize,
     number: usize,
 }
 
 impl Talk {
-    /// One whose requests have about so many bytes.
-    pub(crate) fn new(bytes: usize) -> Talk {
+    /// One of that name whose requests have about so many bytes.
+    pub(crate) fn new(name: &str, bytes: usize) -> Talk {
         let text = "lorem ipsum ".repeat(MESSAGE_BYTES / 12);
         let mut messages = Vec::new();
         for at in 0..(bytes / MESSAGE_BYTES).max(1) {
@@ -25,15 +26,16 @@ impl Talk {
         if messages.len() % 2 == 0 {
             messages.pop();
         }
-        Talk { begin: messages.len(), messages, number: 0 }
+        let name = format!("{name} {bytes}");
+        Talk { name, begin: messages.len(), messages, number: 0 }
     }
 
     /// Back to the beginning, as another conversation.
     pub(crate) fn restart(&mut self) {
         self.number += 1;
         self.messages.truncate(self.begin);
-        self.messages[0] =
-            json!({ "role": "user", "content": format!("conversation {}", self.number) });
+        let first = format!("conversation {} of {}", self.number, self.name);
+        self.messages[0] = json!({ "role": "user", "content": first });
     }
 
     /// The model has answered, and the person goes on.
