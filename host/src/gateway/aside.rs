@@ -1,7 +1,7 @@
 //! What is done behind an answer, by the task of its connection: to have another thread do it would take longer than
 //! most of it does.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::task::Context;
@@ -13,8 +13,16 @@ use tokio::task_local;
 use crate::runtime::Runtime;
 
 task_local! {
-    /// What the requests of a connection have left since its last bytes.
-    static LEFT: RefCell<Vec<Work>>;
+    static ATTENDED: Attended;
+}
+
+/// A connection at work.
+#[derive(Default)]
+struct Attended {
+    /// How often it has been its turn.
+    turn: Cell<u64>,
+    /// What its requests have left since its last bytes.
+    left: RefCell<Vec<Work>>,
 }
 
 /// Has a connection do what its requests leave, each time when it has written what it had to.
@@ -22,15 +30,22 @@ pub(super) async fn attending<T>(connection: impl Future<Output = T>) -> T {
     let attended = async {
         let mut connection = pin!(connection);
         poll_fn(|context| {
+            ATTENDED.with(|it| it.turn.set(it.turn.get() + 1));
             let polled = connection.as_mut().poll(context);
-            while let Some(work) = LEFT.with(|left| left.borrow_mut().pop()) {
+            while let Some(work) = ATTENDED.with(|it| it.left.borrow_mut().pop()) {
                 work.begin(context);
             }
             polled
         })
         .await
     };
-    LEFT.scope(RefCell::default(), attended).await
+    ATTENDED.scope(Attended::default(), attended).await
+}
+
+/// Which turn of the connection this is, whose task this is; `None` in any other task. Between two of them
+/// others had theirs.
+pub(super) fn turn() -> Option<u64> {
+    ATTENDED.try_with(|it| it.turn.get()).ok()
 }
 
 /// Leaves work to the connection whose task this is, else to the background. [`Runtime::finish`] waits for
@@ -40,7 +55,7 @@ pub(super) fn leave(runtime: &Runtime, work: impl Future<Output = ()> + Send + '
         return;
     }
     let mut work = Some(Work { runtime: runtime.clone(), future: Box::pin(work) });
-    let _ = LEFT.try_with(|left| left.borrow_mut().extend(work.take()));
+    let _ = ATTENDED.try_with(|it| it.left.borrow_mut().extend(work.take()));
     if let Some(Work { runtime, future }) = work {
         runtime.in_background(future);
     }
