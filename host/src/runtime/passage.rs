@@ -186,6 +186,7 @@ impl Passage {
     /// Takes in what the provider counted for a request that had `sent_tokens` of the conversation.
     pub async fn answered(&self, guest: &Guest, sent_tokens: u64, usage: &Usage) {
         let mut open = self.held.open.lock().await;
+        open.guest_usage = *usage;
         let mut turn = Turn::of_guest(guest, &self.shared, &self.lane, &mut open);
         turn.guest_answered(guest, sent_tokens, usage);
         turn.report();
@@ -212,8 +213,9 @@ impl Passage {
         next_id: &str,
     ) -> Result<(), TurnError> {
         let mut open = self.held.open.lock().await;
+        let usage = std::mem::take(&mut open.guest_usage);
         let mut turn = Turn::of_guest(guest, &self.shared, &self.lane, &mut open);
-        let outcome = turn.guest_ended(first_id, next_id).await;
+        let outcome = turn.guest_ended(first_id, next_id, usage).await;
         turn.ended(outcome.is_err());
         outcome
     }
@@ -273,6 +275,7 @@ mod tests {
     use super::*;
     use crate::config::Config;
     use crate::runtime::RuntimeBuilder;
+    use crate::runtime::testing::puppet::{heard, puppet};
     use crate::session::Header;
 
     #[tokio::test]
@@ -296,5 +299,40 @@ mod tests {
         runtime.close_session(&id).await;
         let id = runtime.adopt_session(Session::open(&path).unwrap()).unwrap();
         assert_eq!(policy(&id).await, Some(SyncPolicy::Always));
+    }
+
+    #[tokio::test]
+    async fn the_engine_hears_what_a_turn_was_counted_as() {
+        let folder = tempfile::tempdir().unwrap();
+        let builder = RuntimeBuilder::of(&Config::default()).store_folder(folder.path());
+        let builder = builder.engine_spec(puppet::<0>("counted", ""));
+        let runtime = builder.build().await.unwrap();
+        let id = runtime.adopt_guest(Session::in_memory(Header::new(None, "/", 1))).unwrap();
+        let passage = runtime.enter(&id).await.unwrap();
+        let guest = Guest {
+            model: ModelName::new("anthropic", "claude"),
+            window_tokens: 64_000,
+            reserve_tokens: None,
+            overhead_tokens: 0,
+            cap_tokens: None,
+            trigger: Trigger::Threshold,
+            is_mid_turn: false,
+            only_fits: false,
+        };
+        let word = || RecordBody::message(r#"{"role":"user","content":"word"}"#).unwrap();
+        let (ids, _) = passage.append([word(), word(), word()]).await.unwrap();
+        // The count of a turn's last request is told, and that of one turn for no other.
+        for input in [100, 250] {
+            let usage = Usage { input, cache_read: 7, ..Usage::default() };
+            passage.answered(&guest, 10, &usage).await;
+        }
+        passage.ended(&guest, &ids[0], &ids[1]).await.unwrap();
+        passage.ended(&guest, &ids[1], &ids[2]).await.unwrap();
+        let told = heard("counted").into_iter().filter(|line| line.contains(" after "));
+        let told: Vec<String> = told.collect();
+        assert_eq!(
+            told,
+            ["first after 0..1 of 257: word | word | word", "first after 1..2: word | word | word"]
+        );
     }
 }

@@ -12,7 +12,7 @@ use super::{Runtime, Shared};
 use crate::config::MediaPlace;
 use crate::media::Images;
 use crate::provider::ChatMessage;
-use crate::provider::message::UserMessage;
+use crate::provider::message::{Usage, UserMessage};
 use crate::provider::truncation::Counts;
 use crate::runtime::accounting::Accounting;
 use crate::runtime::canary::Family;
@@ -94,6 +94,8 @@ pub(in crate::runtime) struct OpenSession {
     pub(in crate::runtime) conversation: Conversation,
     pub(in crate::runtime) accounting: Accounting,
     pub(in crate::runtime) counts: Counts,
+    /// What a guest was answered last, in a turn that has not ended yet.
+    pub(in crate::runtime) guest_usage: Usage,
     pub(in crate::runtime) children: Children,
     pub(in crate::runtime) memory: SessionMemory,
     /// Whose session it is, as far as canaries go.
@@ -266,6 +268,7 @@ impl Shared {
             conversation: Conversation::new(session, &self.law).with_images(images),
             accounting: Accounting::new(self.accounting.clone(), ModelName::default(), 0),
             counts: Counts::default(),
+            guest_usage: Usage::default(),
         };
         let open = AsyncMutex::new(open);
         let (queueing, waiting) = (AsyncMutex::new(()), Waiting::default());

@@ -107,7 +107,11 @@ impl<const NUMBER: usize> ContextEngine for Puppet<NUMBER> {
     }
 
     async fn after_turn(&self, view: Transcript, request: AfterTurnRequest) -> Result<()> {
-        self.hear(&format!("after {:?}", request.entries), &view);
+        let counted = match request.provider_tokens {
+            0 => String::new(),
+            tokens => format!(" of {tokens}"),
+        };
+        self.hear(&format!("after {:?}{counted}", request.entries), &view);
         Ok(())
     }
 

@@ -106,12 +106,14 @@ impl<'a> Turn<'a> {
         self.tell(What::recovering(failure, "made smaller"));
     }
 
-    /// A guest's turn has ended, with the entry before `next_id`.
+    /// A guest's turn has ended, with the entry before `next_id`, and its last answer took `usage`.
     pub(in crate::runtime) async fn guest_ended(
         &mut self,
         first_id: &str,
         next_id: &str,
+        usage: Usage,
     ) -> Result<(), TurnError> {
+        self.last_usage = usage;
         self.first_id = first_id.to_owned();
         let entries = between(&self.conversation.view(), first_id, next_id);
         self.settle_with(entries).await?;
