@@ -18,6 +18,7 @@ use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
+use tokio_io_timeout::TimeoutWriter;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
@@ -189,6 +190,7 @@ struct DoorKeeper {
     http: auto::Builder<TokioExecutor>,
     acceptor: Option<TlsAcceptor>,
     patience: Duration,
+    stall: Duration,
     routes: Router,
 }
 
@@ -201,7 +203,8 @@ impl DoorKeeper {
             .timer(TokioTimer::new())
             .keep_alive_interval(patience)
             .max_header_list_size(settings.max_header_bytes);
-        DoorKeeper { http, acceptor, patience, routes }
+        let stall = limits::time(settings.client_stall_ms);
+        DoorKeeper { http, acceptor, patience, stall, routes }
     }
 
     async fn let_in(&self, stream: std::net::TcpStream, watcher: Watcher) {
@@ -234,8 +237,9 @@ impl DoorKeeper {
         watcher: Watcher,
     ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
         let service = TowerToHyperService::new(self.routes.clone());
-        let stream = TokioIo::new(Opening::new(stream, self.patience));
-        let connection = self.http.serve_connection(stream, service);
+        let mut stream = TimeoutWriter::new(Opening::new(stream, self.patience));
+        stream.set_timeout(Some(self.stall));
+        let connection = self.http.serve_connection(TokioIo::new(Box::pin(stream)), service);
         attending(watcher.watch(connection.into_owned())).await
     }
 }

@@ -184,6 +184,20 @@ async fn five_hundred_streams_at_once() {
 }
 
 #[tokio::test]
+async fn a_client_that_takes_nothing_is_let_go() {
+    let (upstream, say) = told().await;
+    let gate = Gate::before(&upstream, "gateway.client_stall_ms = 300").await;
+    say.send(WORD.into()).unwrap();
+    let request = client().post(gate.at("/v1/messages")).body(body_for("/v1/messages"));
+    let answer = request.send().await.unwrap();
+    let piece = Bytes::from(WORD.repeat(10_000));
+    while say.send(piece.clone()).is_ok() {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    answer.bytes().await.expect_err("it was broken off");
+}
+
+#[tokio::test]
 async fn a_client_that_goes_away_is_heard_by_the_upstream() {
     let (upstream, say) = told().await;
     let gate = Gate::before(&upstream, "").await;

@@ -90,6 +90,12 @@ pub(super) const SETTINGS: &[Setting] = &[
         "what a body has to bring on the whole, after the first client_timeout_ms; drop by drop it would hold its place for ever",
     ),
     setting(
+        "gateway.client_stall_ms",
+        MS,
+        Allowed::Whole(1),
+        "how long a client may take nothing of its answer, which holds a place among the requests here and at the upstream; ten minutes let an agent go on that somebody has suspended for a moment",
+    ),
+    setting(
         "gateway.hold_ms",
         MS,
         Allowed::Whole(0),
