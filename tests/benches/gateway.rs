@@ -26,8 +26,6 @@ use std::time::Duration;
 
 use ctxhost::config::Config;
 use ctxhost::gateway::{Gateway, GatewayOptions};
-use nix::sched::{CpuSet, sched_setaffinity};
-use nix::unistd::Pid;
 use tokio::runtime::{Builder, Runtime};
 use tokio_util::sync::CancellationToken;
 
@@ -117,7 +115,11 @@ fn is_pinned() -> bool {
 }
 
 /// Keeps this thread on a processor, where there is such a one and nobody says otherwise.
+#[cfg(target_os = "linux")]
 fn pin_to(processor: usize) {
+    use nix::sched::{CpuSet, sched_setaffinity};
+    use nix::unistd::Pid;
+
     if !is_pinned() {
         return;
     }
@@ -125,6 +127,9 @@ fn pin_to(processor: usize) {
     processors.set(processor).unwrap();
     let _ = sched_setaffinity(Pid::from_raw(0), &processors);
 }
+
+#[cfg(not(target_os = "linux"))]
+fn pin_to(_: usize) {}
 
 async fn gateway(upstream: SocketAddr, state: PathBuf) -> SocketAddr {
     let text = format!(

@@ -49,8 +49,8 @@ pub struct GatewaySettings {
     /// What its body has to bring on the whole, in bytes a second. Default 16,384: a hundredth of a slow
     /// line.
     pub client_min_bytes_per_s: u64,
-    /// How long a client may take nothing of its answer, in milliseconds. Default 600,000: an agent that
-    /// somebody has suspended for a moment goes on.
+    /// How long a client that speaks HTTP/1 may take nothing of its answer, in milliseconds. Default
+    /// 600,000: an agent that somebody has suspended for a moment goes on.
     pub client_stall_ms: u64,
     /// How long the beginning of a stream is held back in which nothing is said yet, in milliseconds.
     /// Default 2,000: a refusal comes within, and can still be answered by a smaller request.

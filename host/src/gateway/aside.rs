@@ -3,8 +3,9 @@
 
 use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
-use std::task::Context;
+use std::task::{Context, Poll};
 
 use futures_util::future::BoxFuture;
 use tokio::runtime::Handle;
@@ -25,6 +26,15 @@ struct Attended {
     left: RefCell<Vec<Work>>,
 }
 
+impl Drop for Attended {
+    /// What is left by requests that go with their connection is done by others.
+    fn drop(&mut self) {
+        if Handle::try_current().is_ok() {
+            self.left.take().into_iter().for_each(Work::go_on_in_background);
+        }
+    }
+}
+
 /// Has a connection do what its requests leave, each time when it has written what it had to.
 pub(super) async fn attending<T>(connection: impl Future<Output = T>) -> T {
     let attended = async {
@@ -32,10 +42,13 @@ pub(super) async fn attending<T>(connection: impl Future<Output = T>) -> T {
         poll_fn(|context| {
             ATTENDED.with(|it| it.turn.set(it.turn.get() + 1));
             let polled = connection.as_mut().poll(context);
-            while let Some(work) = ATTENDED.with(|it| it.left.borrow_mut().pop()) {
-                work.begin(context);
+            loop {
+                let left = ATTENDED.with(|it| it.left.take());
+                if left.is_empty() {
+                    return polled;
+                }
+                left.into_iter().for_each(|work| work.begin(context));
             }
-            polled
         })
         .await
     };
@@ -70,9 +83,16 @@ struct Work {
 impl Work {
     /// Does as much as can be done without waiting; the rest is done in the background.
     fn begin(mut self, context: &mut Context<'_>) {
-        if self.future.as_mut().poll(context).is_pending() {
-            self.runtime.in_background(self.future);
+        // A bug in it is no reason to break the client's connection.
+        match catch_unwind(AssertUnwindSafe(|| self.future.as_mut().poll(context))) {
+            Ok(Poll::Ready(())) => {}
+            Ok(Poll::Pending) => self.go_on_in_background(),
+            Err(_) => tracing::error!("what a request has left was broken off by a panic"),
         }
+    }
+
+    fn go_on_in_background(self) {
+        self.runtime.in_background(self.future);
     }
 }
 
@@ -80,8 +100,10 @@ impl Work {
 mod tests {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicU32, Ordering};
+    use std::time::Duration;
 
     use tokio::task::yield_now;
+    use tokio::time::timeout;
 
     use super::*;
     use crate::config::Config;
@@ -115,7 +137,27 @@ mod tests {
         attending(async { leave(&runtime, add(100, true)) }).await;
         leave(&runtime, add(1_000, false));
         assert_eq!(so_far(), 11, "what waits is waited for by nobody");
+        let at_its_end = defer(|| leave(&runtime, add(10_000, false)));
+        attending(async { leave(&runtime, async { panic!("as it was told to") }) }).await;
+        attending(async move { drop(at_its_end) }).await;
+        let with_it = defer(|| leave(&runtime, add(100_000, false)));
+        let gone = attending(async move {
+            let _with_it = with_it;
+            std::future::pending::<()>().await;
+        });
+        assert!(timeout(Duration::from_millis(1), gone).await.is_err());
         runtime.finish().await;
-        assert_eq!(so_far(), 1_111);
+        assert_eq!(so_far(), 111_111);
+    }
+
+    /// Does something when it goes.
+    fn defer(work: impl FnOnce()) -> impl Drop {
+        struct Deferred<F: FnOnce()>(Option<F>);
+        impl<F: FnOnce()> Drop for Deferred<F> {
+            fn drop(&mut self) {
+                self.0.take().into_iter().for_each(|work| work());
+            }
+        }
+        Deferred(Some(work))
     }
 }

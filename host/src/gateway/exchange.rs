@@ -160,7 +160,7 @@ pub struct Ticket {
 }
 
 impl Ticket {
-    /// Waits for what the upstream answers and, where that takes its time, does meanwhile what is left.
+    /// Waits for what the upstream answers, and has what is left done meanwhile.
     pub async fn until<T>(&mut self, answer: impl Future<Output = T>) -> T {
         self.afterwards.until(answer).await
     }
@@ -170,7 +170,7 @@ impl Ticket {
         (&mut self.afterwards).await;
     }
 
-    /// Has what is left done in the background: the next request of the conversation may come first.
+    /// Has what is left done behind the answer: the next request of the conversation may come first.
     pub fn let_go(&mut self) {
         drop(std::mem::take(&mut self.afterwards));
     }

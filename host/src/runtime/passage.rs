@@ -22,7 +22,7 @@ use super::conversation::Conversation;
 use super::lane::LaneGuard;
 use super::model_name::ModelName;
 use super::request::Shaped;
-use super::turn::{Guest, Turn, TurnError};
+use super::turn::{Answered, Guest, Turn, TurnError};
 use crate::history::{self, Until};
 use crate::provider::ProviderError;
 use crate::provider::message::Usage;
@@ -186,7 +186,7 @@ impl Passage {
     /// Takes in what the provider counted for a request that had `sent_tokens` of the conversation.
     pub async fn answered(&self, guest: &Guest, sent_tokens: u64, usage: &Usage) {
         let mut open = self.held.open.lock().await;
-        open.guest_usage = *usage;
+        open.answered = Answered::behind(&open.conversation.view(), *usage);
         let mut turn = Turn::of_guest(guest, &self.shared, &self.lane, &mut open);
         turn.guest_answered(guest, sent_tokens, usage);
         turn.report();
@@ -213,9 +213,9 @@ impl Passage {
         next_id: &str,
     ) -> Result<(), TurnError> {
         let mut open = self.held.open.lock().await;
-        let usage = std::mem::take(&mut open.guest_usage);
+        let answered = open.answered.take();
         let mut turn = Turn::of_guest(guest, &self.shared, &self.lane, &mut open);
-        let outcome = turn.guest_ended(first_id, next_id, usage).await;
+        let outcome = turn.guest_ended(first_id, next_id, answered).await;
         turn.ended(outcome.is_err());
         outcome
     }
@@ -319,20 +319,27 @@ mod tests {
             is_mid_turn: false,
             only_fits: false,
         };
-        let word = || RecordBody::message(r#"{"role":"user","content":"word"}"#).unwrap();
-        let (ids, _) = passage.append([word(), word(), word()]).await.unwrap();
-        // The count of a turn's last request is told, and that of one turn for no other.
-        for input in [100, 250] {
-            let usage = Usage { input, cache_read: 7, ..Usage::default() };
-            passage.answered(&guest, 10, &usage).await;
-        }
-        passage.ended(&guest, &ids[0], &ids[1]).await.unwrap();
-        passage.ended(&guest, &ids[1], &ids[2]).await.unwrap();
+        let person = || RecordBody::message(r#"{"role":"user","content":"word"}"#).unwrap();
+        let tool = r#"{"role":"toolResult","toolCallId":"c","toolName":"t","content":"done"}"#;
+        let (ids, _) = passage.append([person()]).await.unwrap();
+        let mut first = ids[0].clone();
+        let mut next_turn = async |rest: &[&str]| {
+            let rest = rest.iter().map(|message| RecordBody::message(message).unwrap());
+            let (ids, _) = passage.append(rest.chain([person()])).await.unwrap();
+            let next = ids.last().unwrap().clone();
+            passage.ended(&guest, &first, &next).await.unwrap();
+            first = next;
+        };
+        let usage = |input: u64| Usage { input, cache_read: 7, ..Usage::default() };
+        passage.answered(&guest, 10, &usage(100)).await;
+        passage.answered(&guest, 10, &usage(250)).await;
+        next_turn(&[r#"{"role":"assistant","content":[{"type":"text","text":"yes"}]}"#]).await;
+        next_turn(&[]).await;
+        passage.answered(&guest, 10, &usage(300)).await;
+        next_turn(&[tool]).await;
         let told = heard("counted").into_iter().filter(|line| line.contains(" after "));
-        let told: Vec<String> = told.collect();
-        assert_eq!(
-            told,
-            ["first after 0..1 of 257: word | word | word", "first after 1..2: word | word | word"]
-        );
+        let told: Vec<String> = told.map(|line| line.split(':').next().unwrap().into()).collect();
+        // That of the last request, not of another turn, nor of a request before the last one.
+        assert_eq!(told, ["first after 0..2 of 257", "first after 2..3", "first after 3..5"]);
     }
 }

@@ -45,6 +45,7 @@ use crate::session::SessionError;
 pub(super) use budget::Budget;
 pub(super) use draft::Draft;
 pub use error::TurnError;
+pub(super) use guest::Answered;
 pub use guest::Guest;
 
 /// What a turn ended with.

@@ -54,9 +54,11 @@ async fn headers_that_are_too_large_are_refused() {
 #[tokio::test]
 async fn numbers_without_an_end_are_as_good_as_large_ones() {
     let upstream = Upstream::start(|_| plain(200, "application/json", "{}")).await;
-    let names = ["max_connections", "max_requests", "client_timeout_ms", "hold_ms", "drain_ms"];
+    let places = ["max_connections", "max_requests"];
+    let times = ["client_timeout_ms", "client_stall_ms", "hold_ms", "drain_ms"];
+    let names = places.iter().chain(&times);
     let lines = names.map(|name| format!("gateway.{name} = {}\n", i64::MAX));
-    let gate = Gate::before(&upstream.url, &lines.concat()).await;
+    let gate = Gate::before(&upstream.url, &lines.collect::<String>()).await;
     let body = "{\"messages\":[{\"role\":\"user\",\"content\":\"x\"}],\"stream\":true}";
     let answer = client().post(gate.at("/v1/chat/completions")).body(body).send().await.unwrap();
     assert_eq!(answer.status(), 200);

@@ -191,9 +191,12 @@ async fn a_client_that_takes_nothing_is_let_go() {
     let request = client().post(gate.at("/v1/messages")).body(body_for("/v1/messages"));
     let answer = request.send().await.unwrap();
     let piece = Bytes::from(WORD.repeat(10_000));
-    while say.send(piece.clone()).is_ok() {
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
+    let let_go = async {
+        while say.send(piece.clone()).is_ok() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), let_go).await.expect("it is let go");
     answer.bytes().await.expect_err("it was broken off");
 }
 

@@ -93,7 +93,7 @@ pub(super) const SETTINGS: &[Setting] = &[
         "gateway.client_stall_ms",
         MS,
         Allowed::Whole(1),
-        "how long a client may take nothing of its answer, which holds a place among the requests here and at the upstream; ten minutes let an agent go on that somebody has suspended for a moment",
+        "how long a client that speaks HTTP/1 may take nothing of its answer, which holds a place among the requests here and at the upstream; ten minutes let an agent go on that somebody has suspended for a moment",
     ),
     setting(
         "gateway.hold_ms",

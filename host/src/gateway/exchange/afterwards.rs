@@ -15,20 +15,19 @@ use crate::gateway::aside;
 use crate::gateway::crew::beside;
 use crate::runtime::{Guest, Passage, Runtime};
 
-/// What is left to do. It is begun when the request is out; what nobody has begun when this is dropped is left to
-/// the connection.
+/// What is left to do. It is begun when the request is on its way; what nobody has begun when this is dropped is
+/// left to the connection.
 #[derive(Default)]
 pub(super) struct Afterwards(Option<(Runtime, BoxFuture<'static, ()>)>);
 
 impl Afterwards {
-    /// Waits for `answer` and has this done meanwhile, once the request is out: beside, where there is a thread for
-    /// that, else here.
+    /// Waits for `answer` and has this done meanwhile: beside, where there is a thread for that, else here.
     pub(super) async fn until<T>(&mut self, answer: impl Future<Output = T>) -> T {
         let mut answer = pin!(answer);
         tokio::select! {
             biased;
             answer = &mut answer => return answer,
-            // The task of the upstream's connection writes the request first.
+            // The task of a connection to the upstream that is there writes the request first.
             () = yield_now() => {}
         }
         if let Some(thread) = beside()

@@ -6,14 +6,14 @@ use ctxhost_engine_api::Trigger;
 
 use super::desk::Desk;
 use super::hearing::{Heard, Words};
-use super::journey::{Journey, forward};
+use super::journey::{Journey, forward, is_mid_turn};
 use super::refusal::{self, TooLarge};
 use super::shaping::Came;
 use super::windows::Window;
 use super::{Taken, Truth};
 use crate::gateway::thread::Asked;
 use crate::provider::{ProviderError, Reason};
-use crate::runtime::{Passage, TurnError};
+use crate::runtime::{Guest, Passage, TurnError};
 
 /// Share of a request that was too large which the next one may have, as in a turn of our own.
 const SMALLER: f64 = 0.85;
@@ -133,7 +133,9 @@ impl Desk {
                 self.hear(&words, &mut asked).await.ok()?
             }
         };
-        let journey = Journey { thread: heard.thread.clone(), ..journey };
+        let is_mid_turn = is_mid_turn(&heard.passage).await;
+        let guest = Guest { is_mid_turn, ..journey.guest };
+        let journey = Journey { thread: heard.thread.clone(), guest, ..journey };
         if journey.is_plain {
             let units = heard.thread.state().outline.units().len();
             self.refuse_thinking(&heard.session, units);

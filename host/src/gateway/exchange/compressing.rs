@@ -114,7 +114,7 @@ impl Desk {
         heard: &Heard,
         wish: Wish,
     ) -> Guest {
-        let (mut guest, _) = self.guest(incoming, body, heard).await;
+        let (mut guest, _) = self.guest(incoming, body, &heard.passage, heard.only_fits()).await;
         let window = wish.window_tokens.map(NonZeroU64::get);
         if let Some(tokens) = window.filter(|tokens| *tokens != guest.window_tokens) {
             // What is learned of a model belongs to its own window.

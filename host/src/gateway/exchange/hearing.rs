@@ -48,6 +48,13 @@ pub(super) struct Heard {
     pub(super) is_again: bool,
 }
 
+impl Heard {
+    /// Whether it is only to be made to fit.
+    pub(super) fn only_fits(&self) -> bool {
+        self.client_compacts || self.is_again
+    }
+}
+
 /// A request that is about to be heard.
 pub(super) struct Words<'a> {
     pub(super) speech: &'static dyn Speech,

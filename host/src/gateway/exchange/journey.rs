@@ -107,8 +107,10 @@ impl Desk {
         heard: Heard,
         words: &Words<'_>,
     ) -> Taken {
-        let (guest, window) = self.guest(incoming, came.body, &heard).await;
-        let journey = self.journey(incoming, came, &heard, guest.clone(), window);
+        let (guest, window) =
+            self.guest(incoming, came.body, &heard.passage, heard.only_fits()).await;
+        let journey = self.journey(incoming, came, &heard.thread, guest.clone(), window);
+        let journey = Journey { client_compacts: heard.client_compacts, ..journey };
         let taken = match self.shape(&heard, came, &journey.guest).await {
             Ok(sent) => {
                 if sent.truth.compaction == "applied" {
@@ -131,14 +133,14 @@ impl Desk {
         &self,
         incoming: &Incoming,
         came: Came<'_>,
-        heard: &Heard,
+        thread: &Arc<Thread>,
         guest: Guest,
         window: Window,
     ) -> Journey {
         let is_stream = incoming.door.is_stream(came.body);
         Journey {
             incoming: incoming.clone(),
-            thread: heard.thread.clone(),
+            thread: thread.clone(),
             guest,
             sent: Bytes::new(),
             sent_tokens: 0,
@@ -146,7 +148,7 @@ impl Desk {
             is_plain: false,
             window,
             as_event: refusal::wants_event(&incoming.door, is_stream, &incoming.headers),
-            client_compacts: heard.client_compacts,
+            client_compacts: false,
             is_compacted: false,
         }
     }
@@ -156,13 +158,14 @@ impl Desk {
         &self,
         incoming: &Incoming,
         body: &Body<'_>,
-        heard: &Heard,
+        passage: &Passage,
+        only_fits: bool,
     ) -> (Guest, Window) {
         let (provider, model) = (&*incoming.provider, incoming.door.model(body));
         let model = windows::name(&model, &incoming.headers);
         let window = windows::window(&self.runtime, &self.config, provider, &model);
         let model = ModelName::new(provider, model);
-        let window = match heard.passage.learned_window(&model).await {
+        let window = match passage.learned_window(&model).await {
             Some(LearnedWindow { tokens, is_said }) if tokens < window.tokens => {
                 Window { tokens, is_certain: is_said }
             }
@@ -176,8 +179,8 @@ impl Desk {
             overhead_tokens: self.overhead_tokens(body),
             cap_tokens: None,
             trigger: Trigger::Threshold,
-            is_mid_turn: is_mid_turn(&heard.passage).await,
-            only_fits: heard.client_compacts || heard.is_again,
+            is_mid_turn: is_mid_turn(passage).await,
+            only_fits,
         };
         (guest, window)
     }

@@ -63,7 +63,7 @@ impl Desk {
                 return passed(incoming);
             }
         };
-        let (guest, _) = self.guest(incoming, came.body, &heard).await;
+        let (guest, _) = self.guest(incoming, came.body, &heard.passage, heard.only_fits()).await;
         let small = made_small(&heard.passage, guest.clone(), &self.settings).await;
         let (outcomes, passed_on) = match small {
             Ok(compacted) => compacted,

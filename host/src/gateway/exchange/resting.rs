@@ -13,8 +13,8 @@ use super::news::News;
 use super::shaping::{Came, Sent, note};
 use super::{Afterwards, Incoming, Taken, Truth};
 use crate::gateway::speech::offset;
-use crate::gateway::thread::{Asked, Digest, Fit, Names};
-use crate::runtime::Guest;
+use crate::gateway::thread::{Asked, Digest, Fit, Names, Thread};
+use crate::runtime::{Guest, Passage};
 
 /// A request that is on its way, as far as it has been read.
 struct Unheard {
@@ -61,16 +61,8 @@ impl Desk {
             (state.rest.clone()?, news, tokens)
         };
         let session = passage.session_id().to_owned();
-        let heard = Heard {
-            thread: thread.clone(),
-            passage,
-            session: session.clone(),
-            ended: None,
-            client_compacts: false,
-            is_again: false,
-        };
-        let (guest, window) = self.guest(incoming, came.body, &heard).await;
-        let room = heard.passage.room(&guest).await?;
+        let (guest, window) = self.guest(incoming, came.body, &passage, false).await;
+        let room = passage.room(&guest).await?;
         let is_same = guest.model == rest.model && room.window_tokens == rest.window_tokens;
         if !is_same || tokens > rest.within_tokens.min(room.budget_tokens) {
             return None;
@@ -83,16 +75,22 @@ impl Desk {
             session,
         };
         let unheard = Unheard::of(incoming, came.json, asked, words.key, news);
-        let journey = self.journey(incoming, came, &heard, guest.clone(), window);
+        let journey = self.journey(incoming, came, &thread, guest.clone(), window);
         let sent = Sent { body: incoming.body.clone(), truth, tokens };
-        Some(forward(sent, journey).leaving(self.catch_up(unheard, heard, guest)))
+        Some(forward(sent, journey).leaving(self.catch_up(unheard, thread, passage, guest)))
     }
 
     /// Hears a request that is on its way.
-    fn catch_up(self: &Arc<Self>, unheard: Unheard, at_rest: Heard, guest: Guest) -> Afterwards {
+    fn catch_up(
+        self: &Arc<Self>,
+        unheard: Unheard,
+        thread: Arc<Thread>,
+        passage: Passage,
+        guest: Guest,
+    ) -> Afterwards {
         let desk = self.clone();
         self.afterwards(async move {
-            if let Err(error) = desk.caught_up(unheard, at_rest, guest).await {
+            if let Err(error) = desk.caught_up(unheard, thread, passage, guest).await {
                 tracing::warn!(%error, "a request went on unheard");
             }
         })
@@ -101,7 +99,8 @@ impl Desk {
     async fn caught_up(
         self: &Arc<Self>,
         unheard: Unheard,
-        at_rest: Heard,
+        thread: Arc<Thread>,
+        passage: Passage,
         guest: Guest,
     ) -> Result<(), HearError> {
         let Unheard { incoming, items, names, key, news } = unheard;
@@ -109,7 +108,6 @@ impl Desk {
         let items: Vec<&str> = items.into_iter().filter_map(|place| json.get(place)).collect();
         let mut asked = Asked::named(&items, names);
         let words = Words { speech: incoming.door.speech(), headers: &incoming.headers, key };
-        let Heard { thread, passage, .. } = at_rest;
         let heard = self.go_on_with(news, thread, passage, &words, &mut asked).await?;
         if !self.write_out(&heard).await {
             return Ok(());

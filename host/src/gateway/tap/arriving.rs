@@ -38,7 +38,7 @@ pub(super) struct Arriving<B = Incoming> {
     /// What came behind the bytes that are held, and is none.
     behind: Option<Came>,
     /// The turn of the client's connection in which the body had nothing more than what is held.
-    asked_in: Option<u64>,
+    asked_in: Option<Option<u64>>,
     patience: Patience,
 }
 
@@ -100,8 +100,12 @@ where
 
     /// Whether the upstream's connection was able to bring more since something came.
     fn had_its_turn(&mut self) -> bool {
-        // Whoever serves the client may ask several times in one turn.
-        aside::turn().is_none_or(|turn| *self.asked_in.get_or_insert(turn) != turn)
+        // Whoever serves a client that speaks HTTP/1 asks several times in one turn.
+        let turn = aside::turn();
+        match self.asked_in.replace(turn) {
+            None => false,
+            Some(asked_in) => turn.is_none() || asked_in != turn,
+        }
     }
 
     fn hold(&mut self, data: Bytes) {
@@ -175,18 +179,11 @@ impl Patience {
 #[cfg(test)]
 mod tests {
     use std::collections::VecDeque;
-    use std::convert::Infallible;
     use std::future::poll_fn;
 
     use super::*;
 
     const IDLE: Duration = Duration::from_secs(60);
-
-    impl From<Infallible> for Broken {
-        fn from(never: Infallible) -> Self {
-            match never {}
-        }
-    }
 
     /// What a body does when it is asked.
     #[derive(Clone, Debug)]
@@ -197,8 +194,9 @@ mod tests {
         /// Has something only after so long.
         Rest(Duration),
         Trailers,
+        Break,
     }
-    use Step::{Frame as Data, Rest, Trailers, Turn};
+    use Step::{Break, Frame as Data, Rest, Trailers, Turn};
 
     struct Script {
         steps: VecDeque<Step>,
@@ -207,12 +205,12 @@ mod tests {
 
     impl Body for Script {
         type Data = Bytes;
-        type Error = Infallible;
+        type Error = Broken;
 
         fn poll_frame(
             mut self: Pin<&mut Self>,
             context: &mut Context<'_>,
-        ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        ) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
             if let Some(resting) = &mut self.resting {
                 ready!(resting.as_mut().poll(context));
                 self.resting = None;
@@ -221,6 +219,7 @@ mod tests {
                 None => Poll::Ready(None),
                 Some(Data(bytes)) => Poll::Ready(Some(Ok(Frame::data(vec![b'x'; bytes].into())))),
                 Some(Trailers) => Poll::Ready(Some(Ok(Frame::trailers(Default::default())))),
+                Some(Break) => Poll::Ready(Some(Err(Broken::Silent(1)))),
                 Some(Turn) => {
                     context.waker().wake_by_ref();
                     Poll::Pending
@@ -267,10 +266,18 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn where_turns_are_not_counted_nothing_is_held() {
-        let steps = [Data(1), Turn, Data(2), Data(3), Turn, Data(4)];
-        let pieces = gone_on_unattended(steps).await;
-        assert_eq!(pieces, [(0, Some(1)), (0, Some(5)), (0, Some(4))]);
+    async fn where_turns_are_not_counted_each_question_is_one() {
+        let steps = [Data(1), Turn, Turn, Data(2)];
+        assert_eq!(gone_on(steps.clone()).await, [(0, Some(3))]);
+        assert_eq!(gone_on_unattended(steps).await, [(0, Some(1)), (0, Some(2))]);
+        let steps = [Data(1), Turn, Data(2)];
+        assert_eq!(gone_on_unattended(steps).await, [(0, Some(3))]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_came_before_a_break_goes_on() {
+        let steps = [Data(1), Turn, Data(1), Break];
+        assert_eq!(gone_on(steps).await, [(0, Some(2)), (0, None)]);
     }
 
     #[tokio::test(start_paused = true)]

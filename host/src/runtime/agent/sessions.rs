@@ -12,7 +12,7 @@ use super::{Runtime, Shared};
 use crate::config::MediaPlace;
 use crate::media::Images;
 use crate::provider::ChatMessage;
-use crate::provider::message::{Usage, UserMessage};
+use crate::provider::message::UserMessage;
 use crate::provider::truncation::Counts;
 use crate::runtime::accounting::Accounting;
 use crate::runtime::canary::Family;
@@ -23,7 +23,7 @@ use crate::runtime::memory::{Notes, SessionMemory};
 use crate::runtime::model_name::ModelName;
 use crate::runtime::precompute::Waiting;
 use crate::runtime::subagent::Children;
-use crate::runtime::turn::TurnError;
+use crate::runtime::turn::{Answered, TurnError};
 use crate::session::keeper::SharedLane;
 use crate::session::{Header, Session};
 use crate::store::SessionStore;
@@ -95,7 +95,7 @@ pub(in crate::runtime) struct OpenSession {
     pub(in crate::runtime) accounting: Accounting,
     pub(in crate::runtime) counts: Counts,
     /// What a guest was answered last, in a turn that has not ended yet.
-    pub(in crate::runtime) guest_usage: Usage,
+    pub(in crate::runtime) answered: Option<Answered>,
     pub(in crate::runtime) children: Children,
     pub(in crate::runtime) memory: SessionMemory,
     /// Whose session it is, as far as canaries go.
@@ -268,7 +268,7 @@ impl Shared {
             conversation: Conversation::new(session, &self.law).with_images(images),
             accounting: Accounting::new(self.accounting.clone(), ModelName::default(), 0),
             counts: Counts::default(),
-            guest_usage: Usage::default(),
+            answered: None,
         };
         let open = AsyncMutex::new(open);
         let (queueing, waiting) = (AsyncMutex::new(()), Waiting::default());

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use ctxhost_engine_api::transcript::tokens;
-use ctxhost_engine_api::{Flags, Transcript, Trigger};
+use ctxhost_engine_api::{Flags, Role, Transcript, Trigger};
 
 use super::{Budget, Turn, TurnError};
 use crate::provider::ProviderError;
@@ -106,16 +106,18 @@ impl<'a> Turn<'a> {
         self.tell(What::recovering(failure, "made smaller"));
     }
 
-    /// A guest's turn has ended, with the entry before `next_id`, and its last answer took `usage`.
+    /// A guest's turn has ended, with the entry before `next_id`.
     pub(in crate::runtime) async fn guest_ended(
         &mut self,
         first_id: &str,
         next_id: &str,
-        usage: Usage,
+        answered: Option<Answered>,
     ) -> Result<(), TurnError> {
-        self.last_usage = usage;
         self.first_id = first_id.to_owned();
-        let entries = between(&self.conversation.view(), first_id, next_id);
+        let view = self.conversation.view();
+        let entries = between(&view, first_id, next_id);
+        let answered = answered.filter(|it| it.ends(&view, &entries));
+        self.last_usage = answered.map(|it| it.usage).unwrap_or_default();
         self.settle_with(entries).await?;
         self.tell(What::TurnEnded);
         Ok(())
@@ -127,6 +129,28 @@ impl<'a> Turn<'a> {
         let part = |tokens: u64| Part::new(&tokens.to_string(), tokens);
         let parts = [guest.overhead_tokens, sent_tokens].map(part);
         self.accounting.prompt(parts)
+    }
+}
+
+/// What a guest was answered, and to what.
+#[derive(Debug)]
+pub(in crate::runtime) struct Answered {
+    /// The last entry of the request.
+    asked_id: String,
+    usage: Usage,
+}
+
+impl Answered {
+    /// An answer to a request that is all of `view`.
+    pub(in crate::runtime) fn behind(view: &Transcript, usage: Usage) -> Option<Answered> {
+        Some(Answered { asked_id: view.last()?.id().to_owned(), usage })
+    }
+
+    /// Whether it is that of the last request of a turn: there is nothing more in the turn but what it says.
+    fn ends(&self, view: &Transcript, turn: &Range<u64>) -> bool {
+        let of_turn = view.iter().filter(|entry| turn.contains(&entry.seq()));
+        let mut asked = of_turn.skip_while(|entry| entry.id() != self.asked_id);
+        asked.next().is_some() && asked.all(|entry| entry.role() == Role::Assistant)
     }
 }
 
