@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use crate::config::Config;
 use crate::engine::EngineSpec;
 use crate::gateway::exchange::{Door, Exchange, Forward, Incoming, Taken};
+use crate::provider::{ProviderError, Reason};
 use crate::runtime::RuntimeBuilder;
 
 /// What the engine promises.
@@ -20,6 +21,11 @@ static ASKED: LazyLock<Mutex<HashMap<String, u32>>> = LazyLock::new(Mutex::defau
 
 fn asked(test: &str) -> u32 {
     ASKED.lock().unwrap().get(test).copied().unwrap_or_default()
+}
+
+/// What compactions of a test are counted as.
+fn compactions_of(test: &str) -> String {
+    format!("{test}, compactions")
 }
 
 /// An engine that keeps all and says so; from the second time on it does as its config tells it.
@@ -52,6 +58,11 @@ impl ContextEngine for Idle {
                 plan = Plan::default();
                 plan.keep(view.len() as u64 - 1..view.len() as u64);
             }
+            "like to compact" if *times > 2 => {
+                plan = Plan::default();
+                plan.keep(view.len() as u64 - 3..view.len() as u64);
+                plan.extras.compaction_wanted = Some("it would like to".into());
+            }
             "promise nothing" => plan.extras.idle_within_tokens = None,
             _ => {}
         }
@@ -59,6 +70,7 @@ impl ContextEngine for Idle {
     }
 
     async fn compact(&self, _: Transcript, _: CompactRequest) -> Result<Compaction> {
+        *ASKED.lock().unwrap().entry(compactions_of(&self.test)).or_default() += 1;
         Ok(Compaction::Delegate)
     }
 }
@@ -88,6 +100,11 @@ impl Stage {
             self.messages.push(json!({ "role": "assistant", "content": "yes" }));
         }
         self.messages.push(json!({ "role": "user", "content": content }));
+        self.take().await
+    }
+
+    /// The request with all messages is taken.
+    async fn take(&mut self) -> (Forward, u32) {
         let body = json!({ "model": "m", "max_tokens": 10, "messages": self.messages });
         let incoming = Incoming {
             door: Door::Messages,
@@ -171,4 +188,39 @@ async fn an_engine_that_fails_behind_an_answer_does_not_shape_the_next_request()
     assert_eq!((second.truth.engine.as_str(), behind), ("idle", 1));
     let (third, _) = settled(stage.say(json!("three")).await, test).await;
     assert_eq!(third.truth.engine, "legacy");
+}
+
+#[tokio::test]
+async fn what_is_asked_again_is_known_to_be_in_the_middle_of_a_turn() {
+    let test = "asked again";
+    let mut stage = Stage::new(test, "like to compact").await;
+    drop(settled(stage.say(json!("one")).await, test).await);
+    stage.messages.extend([
+        json!({ "role": "assistant", "content": "word ".repeat(200) }),
+        json!({ "role": "user", "content": "do it" }),
+    ]);
+    drop(settled(stage.take().await, test).await);
+    stage.messages.extend([
+        json!({ "role": "assistant", "content": [{ "type": "tool_use", "id": "c", "name": "t", "input": {} }] }),
+        json!({ "role": "user", "content": [{ "type": "tool_result", "tool_use_id": "c", "content": "done" }] }),
+    ]);
+    let (third, behind) = settled(stage.take().await, test).await;
+    assert_eq!(behind, 1, "it has not waited");
+    let failure = ProviderError {
+        reason: Reason::ContextOverflow,
+        provider: "anthropic".into(),
+        model: "m".into(),
+        status: Some(400),
+        code: String::new(),
+        message: "prompt is too long".into(),
+        retry_after_ms: None,
+        observed_tokens: None,
+        limit_tokens: None,
+        began: false,
+    };
+    let Some(Taken::Forward(again)) = stage.exchange.refused(third.ticket, &failure).await else {
+        panic!("not asked again");
+    };
+    assert!(again.truth.tokens < third.truth.tokens, "it is smaller");
+    assert_eq!(asked(&compactions_of(test)), 0, "between turns is the time for what is only liked");
 }
