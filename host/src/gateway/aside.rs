@@ -1,5 +1,5 @@
-//! What is done behind an answer, by the task of its connection: to have another thread do it would take longer than
-//! most of it does.
+//! The task of a connection: it counts its turns, and does what is left behind an answer, since to have another thread do
+//! that would take longer than most of it does.
 
 use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};
