@@ -7,28 +7,28 @@
     allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)
 )]
 
-pub mod session;
+pub use ctxhost_session as session;
 
-pub mod law;
-pub mod media;
-pub mod provider;
-pub mod survival;
-pub mod tool;
+pub use ctxhost_law as law;
+pub use ctxhost_media as media;
+pub use ctxhost_provider as provider;
+pub use ctxhost_survival as survival;
+pub use ctxhost_tool as tool;
 
-pub mod engine;
-pub mod history;
+pub use ctxhost_engine as engine;
+pub use ctxhost_history as history;
 
-pub mod store;
-pub mod trust;
+pub use ctxhost_store as store;
+pub use ctxhost_trust as trust;
 
-pub mod config;
+pub use ctxhost_config as config;
 
-pub mod runtime;
+pub use ctxhost_runtime as runtime;
 
-pub mod chaos;
-pub mod check;
-pub mod dev;
-pub mod gateway;
-pub mod scaffold;
+pub use ctxhost_chaos as chaos;
+pub use ctxhost_check as check;
+pub use ctxhost_dev as dev;
+pub use ctxhost_gateway as gateway;
+pub use ctxhost_scaffold as scaffold;
 
-pub mod cli;
+pub use ctxhost_cli as cli;

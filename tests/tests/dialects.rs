@@ -12,6 +12,8 @@ mod encoded;
 mod exchange;
 #[path = "dialects/heard.rs"]
 mod heard;
+#[path = "dialects/lawful.rs"]
+mod lawful;
 #[path = "dialects/odd.rs"]
 mod odd;
 #[path = "dialects/sent.rs"]

@@ -1,0 +1,105 @@
+//! `determinism`: the same input makes the same bytes, and what was sent before is sent again unchanged.
+//!
+//! Providers cache the beginning of a request. A prefix that moves without need costs ten times the price
+//! of one that stands still, and a plan that depends on chance cannot be replayed.
+
+use ctxhost_engine_api::{Compaction, Plan, Transcript, Trigger};
+use sha2::{Digest as _, Sha256};
+
+use super::histories::{Key, budgets};
+use crate::bench::Bench;
+use crate::fault::{Fault, Outcome, Passed};
+use crate::judge::read;
+use crate::stage::Stage;
+
+/// Histories; each in two processes.
+pub(super) const CASES: u64 = 24;
+
+pub(super) fn run((number, family): Key, bench: &Bench<'_>) -> Outcome {
+    let history = bench.history(number, family);
+    let view = history.transcript();
+    let mut hash = Sha256::new();
+    let mut checks = 0;
+    let (one, other) = (bench.open(bench.host_with_model())?, bench.open(bench.host_with_model())?);
+    one.take_in(&view)?;
+    other.take_in(&view)?;
+    for budget in budgets(&view) {
+        let (first, second) = (one.assemble(&view, budget)?, other.assemble(&view, budget)?);
+        same(&view, first.as_ref(), second.as_ref(), "assemble", budget)?;
+        hash.update(format!("{first:?}"));
+        checks += 1;
+    }
+    let budget = view.total_tokens() / 2;
+    let compacted = |stage: &Stage| {
+        let answer = stage.compact(&view, budget, Trigger::Overflow)?;
+        Ok(answer.map_err(|error| error.message))
+    };
+    let (first, second): (Result<Compaction, String>, _) = (compacted(&one)?, compacted(&other)?);
+    if let (Ok(Compaction::Plan(first)), Ok(Compaction::Plan(second))) = (&first, &second) {
+        same(&view, Some(first), Some(second), "compact", budget)?;
+    }
+    hash.update(format!("{first:?}"));
+    checks += 1;
+    let prefix = stable_prefix(bench, |entries| history.first(entries), history.len())?;
+    checks += prefix.0;
+    let digest = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+    Ok(Passed { checks, digest, prefix, ..Passed::default() })
+}
+
+fn same(
+    view: &Transcript,
+    first: Option<&Plan>,
+    second: Option<&Plan>,
+    what: &str,
+    budget: u64,
+) -> Result<(), Fault> {
+    if first == second {
+        return Ok(());
+    }
+    let read = |plan: Option<&Plan>| plan.map_or(Vec::new(), |plan| read(view, plan));
+    let (first, second) = (read(first), read(second));
+    let alike = first.iter().zip(&second).take_while(|(a, b)| a == b).count();
+    let message = format!(
+        "two instances were told the same and {what} returned {} and {} messages with a budget of \
+         {budget}, the first {alike} alike",
+        first.len(),
+        second.len()
+    );
+    Err(Fault::new("differs", message))
+}
+
+/// Tells a session message by message, with room for all of it. What was sent stands still unless the
+/// engine has a reason, and appending a message is none for most of the steps.
+fn stable_prefix(
+    bench: &Bench<'_>,
+    first: impl Fn(usize) -> Transcript,
+    len: usize,
+) -> Result<(u64, u64), Fault> {
+    let stage = bench.open(bench.host())?;
+    let budget = first(len).total_tokens() * 4 + 10_000;
+    let mut before: Vec<String> = Vec::new();
+    let (mut steps, mut moved, mut where_moved) = (0, 0, String::new());
+    for entries in 1..=len {
+        let view = first(entries);
+        stage.ingest(&view, entries as u64 - 1..entries as u64)?;
+        let Some(plan) = stage.assemble(&view, budget)? else { continue };
+        let now = read(&view, &plan);
+        let alike = before.iter().zip(&now).take_while(|(a, b)| a == b).count();
+        if !before.is_empty() {
+            steps += 1;
+            if alike < before.len() {
+                moved += 1;
+                where_moved = format!("message {alike} of {}", before.len());
+            }
+        }
+        before = now;
+    }
+    if moved * 2 > steps {
+        let message = format!(
+            "the prefix moved in {moved} of {steps} steps while everything fitted, the last time at \
+             {where_moved}: a provider's prompt cache is lost each time"
+        );
+        return Err(Fault::new("prefix", message));
+    }
+    Ok((steps, moved))
+}

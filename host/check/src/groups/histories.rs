@@ -1,0 +1,46 @@
+//! Which history a case has, and the budgets that are tried on it.
+
+use ctxhost_engine_api::Transcript;
+
+use crate::provider::Family;
+use crate::settings::{BUDGETS, HISTORIES};
+
+/// The number of a history and whose models it comes from.
+pub(super) type Key = (u64, Family);
+
+/// Every history in every family.
+pub(super) const CASES: u64 = HISTORIES * Family::ALL.len() as u64;
+
+/// One history after another, each in all families before the next.
+pub(super) fn of_family(case: u64) -> Key {
+    let at = case.saturating_sub(1);
+    (at / Family::ALL.len() as u64, family(at))
+}
+
+/// One history after another, the families in turn.
+pub(super) fn of_any(case: u64) -> Key {
+    let at = case.saturating_sub(1);
+    (at, family(at))
+}
+
+pub(super) fn name((number, family): Key) -> String {
+    format!("history {number} in {}", family.name())
+}
+
+fn family(at: u64) -> Family {
+    let families = Family::ALL;
+    let place = usize::try_from(at % families.len() as u64).unwrap_or(0);
+    families.get(place).copied().unwrap_or(Family::Anthropic)
+}
+
+/// Budgets at which a cut falls somewhere else each, and one for everything.
+pub(super) fn budgets(view: &Transcript) -> Vec<u64> {
+    let len = view.len();
+    let step = len.div_ceil(BUDGETS).max(1);
+    let cuts = (0..len).step_by(step).map(|from| view.tokens(from as u64..len as u64));
+    let mut budgets: Vec<u64> = cuts.collect();
+    // Just too little for the newest entry is where careless cuts show.
+    budgets.extend(view.last().map(|entry| entry.tokens().saturating_sub(1)));
+    budgets.dedup();
+    budgets
+}

@@ -1,0 +1,83 @@
+//! `progress`: nothing an engine does makes a conversation larger, and doing nothing is said plainly.
+//!
+//! A compaction that grows is tried again by whoever believes it; one that changes nothing and calls
+//! itself a compaction has made agents loop for hours.
+
+use ctxhost_engine_api::{Compaction, Plan, Transcript, Trigger};
+
+use super::histories::Key;
+use crate::bench::Bench;
+use crate::fault::{Fault, Outcome, Passed};
+use crate::judge::{changes_nothing, size};
+use crate::settings::FAIR_BUDGET;
+
+/// Histories that are compacted; every fourth is a long one.
+pub(super) const CASES: u64 = 48;
+
+pub(super) fn run((number, family): Key, bench: &Bench<'_>) -> Outcome {
+    let view = bench.history(number, family).transcript();
+    if view.is_empty() {
+        // Nothing cannot become less.
+        return Ok(Passed::checks(1));
+    }
+    let host = if number % 2 == 0 { bench.host() } else { bench.host_with_model() };
+    let stage = bench.open(host)?;
+    stage.take_in(&view)?;
+    let total = view.total_tokens();
+    let mut checks = 0;
+    for (budget, trigger) in [
+        (total * 2, Trigger::Threshold),
+        (total, Trigger::Manual),
+        (total / 2, Trigger::Threshold),
+        (total / 3, Trigger::Overflow),
+        (0, Trigger::Timeout),
+    ] {
+        // Asked twice: after a compaction that could do nothing, the second try must say so, too.
+        for _ in 0..2 {
+            if let Ok(Compaction::Plan(plan)) = stage.compact(&view, budget, trigger)? {
+                judge_compaction(&view, &plan, trigger)?;
+            }
+            checks += 1;
+        }
+    }
+    for budget in [total * 2, total, total / 2] {
+        if let Some(plan) = stage.assemble(&view, budget)? {
+            judge_request(&view, &plan, budget)?;
+        }
+        checks += 1;
+    }
+    Ok(Passed::checks(checks))
+}
+
+fn judge_compaction(view: &Transcript, plan: &Plan, trigger: Trigger) -> Result<(), Fault> {
+    let (before, after) = (view.total_tokens(), size(view, plan));
+    let name = trigger.name();
+    if changes_nothing(view, plan) {
+        let message = format!(
+            "compact ({name}) returned a plan that keeps all {} entries as they are; a no-op is \
+             answered as Compaction::Nothing",
+            view.len()
+        );
+        return Err(Fault::new("no-op", message));
+    }
+    if after >= before {
+        let message = format!(
+            "compact ({name}) made {after} tokens of {before}; a compaction that does not become \
+             smaller is answered as Compaction::Nothing"
+        );
+        return Err(Fault::new("larger", message));
+    }
+    Ok(())
+}
+
+fn judge_request(view: &Transcript, plan: &Plan, budget: u64) -> Result<(), Fault> {
+    let (before, after) = (view.total_tokens(), size(view, plan));
+    if after > before && after > budget.max(FAIR_BUDGET) {
+        let message = format!(
+            "assemble made {after} tokens of {before}, with a budget of {budget}: larger than what it \
+             was given and than what it was allowed"
+        );
+        return Err(Fault::new("larger", message));
+    }
+    Ok(())
+}

@@ -1,0 +1,169 @@
+//! `ctxhost chat`: an agent in the terminal, one message or many.
+
+mod command;
+mod show;
+mod talk;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use self::show::Show;
+use super::failure::Failure;
+use super::output::Output;
+use super::setup;
+use super::window::parse_tokens;
+use ctxhost_config::Config;
+use ctxhost_engine::{Clock, state_folder};
+use ctxhost_media::MediaHome;
+use ctxhost_runtime::setup::failure_book;
+use ctxhost_runtime::{Runtime, RuntimeBuilder, SessionId};
+use ctxhost_session::{Header, Session, SessionError, SessionFolder};
+use ctxhost_store::{self as store, SessionStore, StoreKind};
+
+/// Talk to a model that works in this folder with tools.
+///
+/// The conversation is a session file that Pi opens too. The model comes from [agent] in ctxhost.toml, or
+/// from --model.
+#[derive(Debug, clap::Args)]
+pub(super) struct Chat {
+    /// Say this, print the answer and end.
+    #[arg(short, long, value_name = "TEXT")]
+    prompt: Option<String>,
+    /// The session to go on with: a file, or an id where [store] keeps sessions in a database. It is made
+    /// where it is not there yet.
+    #[arg(long, value_name = "FILE|ID", conflicts_with = "resume")]
+    session: Option<PathBuf>,
+    /// Go on with the newest session of this folder.
+    #[arg(short = 'c', long = "continue")]
+    resume: bool,
+    /// The model, as provider/id.
+    #[arg(long, value_name = "MODEL")]
+    model: Option<String>,
+    /// Its context window, such as 32k.
+    #[arg(long, value_name = "TOKENS", value_parser = parse_tokens)]
+    window: Option<u64>,
+    /// The engine, by id or by the path of its library, or several in a row, such as mask+legacy; by
+    /// default the one of the slot.
+    #[arg(long, value_name = "ID|PATH")]
+    engine: Option<String>,
+}
+
+impl Chat {
+    pub(super) fn run(
+        self,
+        config_path: Option<&Path>,
+        output: &mut Output,
+    ) -> Result<ExitCode, Failure> {
+        let cwd = std::env::current_dir()?;
+        let config = setup::find_config(config_path, &cwd, output)?;
+        let threads = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+        threads.block_on(async {
+            let store = store::open(&config.store, &sessions_root())?;
+            let session = self.session(&config, &*store, &cwd)?;
+            let runtime = self.runtime(&config, store, &cwd).await?;
+            let session = runtime.adopt_session(session)?;
+            let held = runtime.quarantined().map(|held| held.reason);
+            if let Some(reason) = &held {
+                output.remark(&format!("{} serves: {reason}", runtime.engine()));
+            }
+            let show = Show::start(&runtime, output.style(), held);
+            let outcome = match &self.prompt {
+                Some(text) => say_once(&runtime, &session, text).await,
+                None => talk::talk(&runtime, &session, &config, output).await,
+            };
+            runtime.finish().await;
+            show.finish().await;
+            outcome
+        })
+    }
+
+    async fn runtime(
+        &self,
+        config: &Config,
+        store: Arc<dyn SessionStore>,
+        cwd: &Path,
+    ) -> Result<Runtime, Failure> {
+        let folder = state_folder().join("store");
+        let builder = RuntimeBuilder::of(config).store_folder(folder).store(store);
+        let builder = builder.failures(failure_book(config, &state_folder()));
+        let mut builder = builder.media(media_home()).workspace(cwd);
+        if let Some(model) = &self.model {
+            builder = builder.model(model);
+        }
+        if let Some(window_tokens) = self.window {
+            builder = builder.window_tokens(window_tokens);
+        }
+        if let Some(engine) = &self.engine {
+            builder = builder.engine(engine);
+        }
+        if !config.name().is_empty() {
+            builder = builder.follow(config.name(), state_folder());
+        }
+        Ok(builder.build().await?)
+    }
+
+    fn session(
+        &self,
+        config: &Config,
+        store: &dyn SessionStore,
+        cwd: &Path,
+    ) -> Result<Session, Failure> {
+        let is_stored = config.store.kind != StoreKind::Files;
+        if let Some(id) = self.session.as_deref().filter(|_| is_stored).and_then(stored_id) {
+            return Ok(match store.open(id) {
+                Err(SessionError::Missing { .. }) => store.create(header(Some(id), cwd))?,
+                opened => opened?,
+            });
+        }
+        if self.session.is_none() && is_stored {
+            let newest = if self.resume { store.list(Some(cwd))?.into_iter().next() } else { None };
+            return Ok(match newest {
+                Some(kept) => store.open(&kept.id)?,
+                None => store.create(header(None, cwd))?,
+            });
+        }
+        if let Some(path) = &self.session {
+            return Ok(match path.exists() {
+                true => Session::open(path)?,
+                false => Session::create(path, &cwd.display().to_string(), None)?,
+            });
+        }
+        let folder = sessions_of(cwd);
+        let newest = folder.list().into_iter().next().filter(|_| self.resume);
+        Ok(match newest {
+            Some(kept) => Session::open(&kept.path)?,
+            None => folder.create(cwd)?,
+        })
+    }
+}
+
+/// Where the sessions of a working folder are kept.
+pub(super) fn sessions_of(cwd: &Path) -> SessionFolder {
+    SessionFolder::of(&sessions_root(), cwd)
+}
+
+/// Where all sessions are kept, in a folder for each working folder.
+pub(super) fn sessions_root() -> PathBuf {
+    state_folder().join("sessions")
+}
+
+/// Where sessions put away large results and images.
+pub(super) fn media_home() -> MediaHome {
+    MediaHome::below(&state_folder())
+}
+
+/// The id that an argument is, where it is not the name of a file.
+pub(super) fn stored_id(argument: &Path) -> Option<&str> {
+    let is_file = argument.extension().is_some_and(|it| it == "jsonl") || argument.exists();
+    if is_file { None } else { argument.to_str() }
+}
+
+fn header(id: Option<&str>, cwd: &Path) -> Header {
+    Header::new(id, &cwd.display().to_string(), Clock::default().now_ms())
+}
+
+async fn say_once(runtime: &Runtime, session: &SessionId, text: &str) -> Result<ExitCode, Failure> {
+    runtime.send(session, text).await?;
+    Ok(ExitCode::SUCCESS)
+}

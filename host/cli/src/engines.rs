@@ -1,0 +1,162 @@
+//! `ctxhost engines`: what can fill the slot, and what one of them is.
+
+mod list;
+
+pub(super) use list::{Serving, unfit};
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use self::list::List;
+use super::failure::Failure;
+use super::opening;
+use super::output::Output;
+use ctxhost_config::Config;
+use ctxhost_engine::{Source, inspect, read_row, shown_digest, state_folder};
+use ctxhost_runtime::roster::{Installed, Roster, RosterError};
+use ctxhost_runtime::setup::failure_book;
+
+/// The engines that can fill the slot.
+#[derive(Debug, clap::Subcommand)]
+pub(super) enum Engines {
+    /// List the engines: bundled, named in the config, found in its engine_dirs; which bytes they have,
+    /// and which of them serves.
+    List(List),
+    /// Load an engine and show what it says of itself.
+    Info {
+        /// Its id, or the path of its library; several in a row as mask+legacy.
+        engine: String,
+    },
+    /// Print where the file of an engine is.
+    Path {
+        /// Its id.
+        engine: String,
+    },
+    /// Let an engine out of quarantine, in every process.
+    #[command(visible_alias = "unquarantine")]
+    Release {
+        /// Its id.
+        engine: String,
+    },
+}
+
+impl Engines {
+    pub(super) fn run(
+        self,
+        config_path: Option<&Path>,
+        output: &mut Output,
+    ) -> Result<ExitCode, Failure> {
+        let config = super::config::load(config_path)?;
+        match self {
+            Engines::List(list) => list.run(&config, output),
+            Engines::Path { engine } => path(&config, &engine, output),
+            Engines::Release { engine } => release(&config, &engine, output),
+            Engines::Info { engine } => info(&config, &engine, output),
+        }
+    }
+}
+
+/// The file of an engine, for scripts.
+fn path(config: &Config, id: &str, output: &mut Output) -> Result<ExitCode, Failure> {
+    let roster = Roster::of(config);
+    let Some(engine) = roster.engine(id) else { return Err(unknown(&roster, id)) };
+    match &engine.source {
+        Source::File(path) => output.print(&format!("{}\n", path.display()))?,
+        Source::Bundled | Source::Linked(_) => {
+            return Err(Failure::caller(format!("{id} is bundled: it has no file")));
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn unknown(roster: &Roster, id: &str) -> Failure {
+    let installed = roster.engines().map(|engine| engine.id.clone()).collect();
+    RosterError::Unknown { name: id.into(), installed }.into()
+}
+
+/// Who is released serves again: in new processes at once, in those that run from their next call.
+fn release(config: &Config, id: &str, output: &mut Output) -> Result<ExitCode, Failure> {
+    let book = failure_book(config, &state_folder());
+    let roster = Roster::of(config);
+    // One that was taken away since may still be held.
+    let is_known = roster.engine(id).is_some() || book.records()?.iter().any(|it| it.id == id);
+    if !is_known {
+        return Err(unknown(&roster, id));
+    }
+    let records = book.release(id)?;
+    if records.is_empty() {
+        output.print(&format!("{id} is not in quarantine\n"))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    for record in records {
+        let build = match record.bytes.len() {
+            64 => shown_digest(&record.bytes),
+            _ => record.bytes.as_str(),
+        };
+        output.print(&format!("{id} ({build}) is released; it had {}\n", record.story()))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What is known of the bytes that were loaded, where they serve by this id.
+fn trusted(config: &Config, id: &str, sha256: &str) -> Vec<(&'static str, String)> {
+    let roster = Roster::of(config);
+    let serves = |it: &&Installed| it.sha256.as_deref() == Some(sha256);
+    let Some(engine) = roster.engine(id).filter(serves) else { return Vec::new() };
+    let standing = &engine.standing;
+    let mut rows = vec![("trust", standing.state.word().to_owned())];
+    rows.extend(standing.signer.clone().map(|key| ("signer", key)));
+    rows.extend(standing.conformance.clone().map(|verdict| ("conformance", verdict)));
+    rows
+}
+
+/// An engine, or each of several in a row.
+fn info(config: &Config, name: &str, output: &mut Output) -> Result<ExitCode, Failure> {
+    let row = read_row(name).map_err(|row| RosterError::Row { name: name.into(), row })?;
+    for (number, name) in row.into_iter().enumerate() {
+        if number > 0 {
+            output.print("\n")?;
+        }
+        info_of(config, name, output)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn info_of(config: &Config, name: &str, output: &mut Output) -> Result<(), Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| Failure::internal(error.to_string()))?;
+    let engine = opening::open(config, name)?;
+    let status = runtime.block_on(engine.status()).map_err(|e| Failure::internal(e.message))?;
+    let info = engine.info();
+    let mut rows = vec![
+        ("id", info.id.clone()),
+        ("name", info.name.clone()),
+        ("version", info.version.clone()),
+        ("source", engine.source().to_string()),
+        ("owns compaction", if info.owns_compaction { "yes" } else { "no" }.into()),
+        (
+            "needs",
+            if info.requires.is_empty() { "nothing".into() } else { info.requires.join(", ") },
+        ),
+    ];
+    if let Source::File(path) = engine.source() {
+        let file = inspect(path).map_err(|e| Failure::caller(e.to_string()))?;
+        rows.push(("engine api", file.meta.api));
+        rows.push(("compiler", file.meta.rustc));
+        rows.extend(trusted(config, &info.id, &file.sha256));
+        rows.push(("sha256", file.sha256));
+    }
+    if let Some(worker) = engine.worker() {
+        rows.push(("process", worker.confinement.applied.join("; ")));
+        if !worker.confinement.missing.is_empty() {
+            rows.push(("not here", worker.confinement.missing.join("; ")));
+        }
+    }
+    if !status.summary.is_empty() {
+        rows.push(("status", status.summary));
+    }
+    let lines = rows.iter().map(|(key, value)| format!("{key:<16}{value}\n"));
+    output.print(&lines.collect::<String>())?;
+    runtime.block_on(engine.dispose());
+    Ok(())
+}

@@ -1,0 +1,270 @@
+//! `ctxhost engines list`: what is there, what may serve, and what really does.
+
+mod serving;
+
+pub(crate) use self::serving::{Serving, unfit};
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use jiff::Timestamp;
+use serde::Serialize;
+
+use crate::failure::Failure;
+use crate::output::Output;
+use crate::render::grid::{Column, Grid};
+use crate::render::paint::Tone;
+use ctxhost_config::Config;
+use ctxhost_engine::{FailureBook, KeptRecord, Source, stages, state_folder};
+use ctxhost_runtime::canary::{Canary, CanaryError, CanaryHome};
+use ctxhost_runtime::roster::{Installed, Roster};
+use ctxhost_runtime::setup::failure_book;
+
+/// How the list is made and shown.
+#[derive(Debug, clap::Args)]
+pub(crate) struct List {
+    /// Find the effective engine by loading it, as a session would.
+    #[arg(long)]
+    check: bool,
+    /// As JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// All that is known.
+#[derive(Serialize)]
+struct Listing {
+    slot: Serving,
+    canary: Option<CanaryLine>,
+    engines: Vec<EngineLine>,
+    /// What is wrong with those that the config wants in the shadow.
+    #[serde(skip)]
+    shadows: Vec<String>,
+}
+
+/// Who serves a share of new sessions.
+#[derive(Serialize)]
+struct CanaryLine {
+    engine: String,
+    share: String,
+}
+
+#[derive(Serialize)]
+struct EngineLine {
+    id: String,
+    /// Its place in the slot's row, from 1, and how long the row is; `None` outside of it.
+    stage: Option<(usize, usize)>,
+    /// Whether it is asked without effect.
+    shadow: bool,
+    /// Its share of new sessions, where it is a canary or one of a row that is.
+    canary: Option<String>,
+    version: String,
+    source: String,
+    /// Where the file really is, where that is another place.
+    real_path: Option<String>,
+    trust: &'static str,
+    sha256: Option<String>,
+    pinned_sha256: Option<String>,
+    signer: Option<String>,
+    conformance: Option<String>,
+    problem: Option<String>,
+    quarantined: bool,
+    /// What is known against this build.
+    failures: Option<KeptRecord>,
+}
+
+impl List {
+    pub(super) fn run(&self, config: &Config, output: &mut Output) -> Result<ExitCode, Failure> {
+        let book = failure_book(config, &state_folder());
+        let records = book.records().unwrap_or_else(|error| {
+            output.remark(&format!("which engines are in quarantine is not known: {error}"));
+            Vec::new()
+        });
+        let canary = canary(config).unwrap_or_else(|why| {
+            output.remark(&format!("whether there is a canary is not known: {why}"));
+            None
+        });
+        let mut engines = lines(config, &book, &records);
+        let canary = canary.map(|canary| CanaryLine::beside(&canary, &mut engines));
+        let slot = Serving::found(config, &engines, self.check);
+        let shadows = unfit_shadows(config, &engines);
+        let listing = Listing { slot, canary, engines, shadows };
+        if self.json {
+            let text = serde_json::to_string_pretty(&listing);
+            let text = text.map_err(|error| Failure::internal(error.to_string()))?;
+            output.print(&format!("{text}\n"))?;
+        } else {
+            listing.show(output)?;
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+fn lines(config: &Config, book: &FailureBook, records: &[KeptRecord]) -> Vec<EngineLine> {
+    let roster = Roster::of(config);
+    let configured = config.slot().engine;
+    let row = stages(&configured);
+    let shadows = config.shadows();
+    let line = |engine: &Installed| {
+        let stage = row.iter().position(|id| *id == engine.id);
+        EngineLine {
+            stage: stage.map(|stage| (stage + 1, row.len())),
+            shadow: shadows.iter().any(|name| stages(name).contains(&engine.id.as_str())),
+            ..EngineLine::of(engine, book, records)
+        }
+    };
+    roster.engines().map(line).collect()
+}
+
+/// The canary of the config's slot.
+fn canary(config: &Config) -> Result<Option<Canary>, CanaryError> {
+    if config.name().is_empty() {
+        return Ok(None);
+    }
+    Ok(CanaryHome::of(&state_folder(), Path::new(config.name())).read()?.canary)
+}
+
+impl CanaryLine {
+    fn beside(canary: &Canary, engines: &mut [EngineLine]) -> CanaryLine {
+        let (engine, share) = (canary.engine.clone(), canary.share.to_string());
+        for id in stages(&engine) {
+            let line = engines.iter_mut().find(|line| line.id == id);
+            line.into_iter().for_each(|line| line.canary = Some(share.clone()));
+        }
+        CanaryLine { engine, share }
+    }
+}
+
+/// What keeps engines from the shadow that the config wants there.
+fn unfit_shadows(config: &Config, engines: &[EngineLine]) -> Vec<String> {
+    let is_path = |name: &str| name.contains('/') || name.ends_with(".so");
+    let why_not = |name: &str| {
+        let ids = stages(name).into_iter().filter(|id| !is_path(id));
+        let reasons: Vec<String> = ids.filter_map(|id| serving::why_not(id, engines)).collect();
+        let reasons = reasons.join("; ");
+        (!reasons.is_empty()).then(|| format!("the shadow says {name:?}, but {reasons}"))
+    };
+    config.plugins.slots.shadow.iter().filter_map(|name| why_not(name)).collect()
+}
+
+impl EngineLine {
+    fn of(engine: &Installed, book: &FailureBook, records: &[KeptRecord]) -> EngineLine {
+        let bytes = engine.sha256.clone().unwrap_or_else(|| format!("bundled {}", engine.version));
+        let record = records.iter().find(|it| it.id == engine.id && it.bytes == bytes);
+        let standing = &engine.standing;
+        EngineLine {
+            id: engine.id.clone(),
+            stage: None,
+            shadow: false,
+            canary: None,
+            version: engine.version.clone(),
+            source: engine.source.to_string(),
+            real_path: match &engine.source {
+                Source::File(path) => real_path(path),
+                Source::Bundled | Source::Linked(_) => None,
+            },
+            trust: standing.state.word(),
+            sha256: engine.sha256.clone(),
+            pinned_sha256: standing.sha256.clone(),
+            signer: standing.signer.clone(),
+            conformance: standing.conformance.clone(),
+            problem: engine.problem.clone(),
+            quarantined: record.is_some_and(|record| book.holds(record)),
+            failures: record.cloned(),
+        }
+    }
+
+    /// The pins and the signature, in a cell.
+    fn trust(&self) -> String {
+        match &self.signer {
+            Some(key) => format!("{}, signed by {key}", self.trust),
+            None if self.trust == "bundled" => String::new(),
+            None => self.trust.to_owned(),
+        }
+    }
+
+    /// In a few words; the whole of it stands below the table.
+    fn state(&self, effective: bool) -> String {
+        let serves = match self.stage {
+            _ if !effective => None,
+            Some((stage, of)) if of > 1 => Some(format!("effective, place {stage} of {of}")),
+            _ => Some("effective".to_owned()),
+        };
+        let canary = self.canary.as_ref().map(|share| format!("canary {share}"));
+        let shadow = self.shadow.then(|| "in the shadow".to_owned());
+        let refused = self.problem.as_ref().map(|_| "does not serve".to_owned());
+        let held = self.failures.as_ref().map(|record| match (self.quarantined, record.held) {
+            (true, false) => format!("quarantined until {}", minute(record.held_until_ms)),
+            (true, true) => format!("quarantined since {}", minute(record.failed_at_ms)),
+            (false, _) => format!("failed {}", minute(record.failed_at_ms)),
+        });
+        [serves, canary, shadow, refused, held].into_iter().flatten().collect::<Vec<_>>().join(", ")
+    }
+
+    /// Its source without the folder that it is in.
+    fn file(&self) -> &str {
+        let name = Path::new(&self.source).file_name().and_then(|name| name.to_str());
+        name.unwrap_or(&self.source)
+    }
+
+    /// What there is to say of it that is no matter of a few words.
+    fn stories(&self) -> impl Iterator<Item = String> {
+        let id = &self.id;
+        let place = match &self.real_path {
+            Some(real) => Some(format!("{id}: {} -> {real}\n", self.source)),
+            None => (self.file() != self.source).then(|| format!("{id}: {}\n", self.source)),
+        };
+        let story = self.failures.as_ref().map(KeptRecord::story);
+        let story = story.map(|story| match self.quarantined {
+            true => format!("{id}: {story}; `ctxhost engines release {id}` lets it serve again\n"),
+            false => format!("{id}: {story}\n"),
+        });
+        let problem = self.problem.as_ref().map(|problem| format!("{id}: {problem}\n"));
+        place.into_iter().chain(problem).chain(story)
+    }
+}
+
+impl Listing {
+    fn show(&self, output: &mut Output) -> Result<(), Failure> {
+        let columns = ["", "engine", "version", "source", "trust", "state"].map(Column::left);
+        let mut grid = Grid::new(columns.to_vec());
+        for engine in &self.engines {
+            let effective = self.slot.serves(&engine.id);
+            let mark = if effective { "*" } else { " " };
+            let bad = engine.problem.is_some() || engine.quarantined;
+            let tone = if bad { Tone::Warning } else { Tone::Plain };
+            let cells = [
+                mark.to_owned(),
+                engine.id.clone(),
+                engine.version.clone(),
+                engine.file().to_owned(),
+                engine.trust(),
+                engine.state(effective),
+            ];
+            grid.row(cells.to_vec(), tone);
+        }
+        let table = grid.render(output.style());
+        let stories: String = self.engines.iter().flat_map(EngineLine::stories).collect();
+        let canary = self.canary.as_ref().map(|CanaryLine { engine, share }| {
+            format!("canary: {engine} on {share} of new sessions (ctxhost slot status)\n")
+        });
+        let canary = canary.unwrap_or_default();
+        output.print(&format!("{table}{stories}{}{canary}", self.slot.line()))?;
+        self.slot.explained(output);
+        self.shadows.iter().for_each(|remark| output.remark(remark));
+        Ok(())
+    }
+}
+
+/// Where a link ends; `None` for what is no link, or leads nowhere.
+fn real_path(path: &Path) -> Option<String> {
+    let is_link = path.symlink_metadata().is_ok_and(|facts| facts.is_symlink());
+    let real = if is_link { path.canonicalize().ok()? } else { return None };
+    Some(real.display().to_string())
+}
+
+/// `2026-11-21 17:40 UTC`.
+fn minute(timestamp_ms: i64) -> String {
+    let time = Timestamp::from_millisecond(timestamp_ms).unwrap_or(Timestamp::UNIX_EPOCH);
+    time.strftime("%Y-%m-%d %H:%M UTC").to_string()
+}

@@ -1,0 +1,156 @@
+//! Columns and rows, laid out by comfy-table and coloured by the line.
+
+use comfy_table::{
+    CellAlignment, ColumnConstraint, ContentArrangement, LineStyle, Table, TableStyle,
+};
+
+use super::paint::{Style, Tone};
+
+/// A thin line below the names, and nothing else.
+const LINES: TableStyle =
+    TableStyle::new().header_separator(LineStyle::none().fill('─').junction('─'));
+
+/// The names and the line below them.
+const HEAD_LINES: usize = 2;
+
+/// Columns that wrapped text needs to be read without pain.
+const ROOM: usize = 24;
+
+/// A table in the making.
+pub(crate) struct Grid {
+    columns: Vec<Column>,
+    rows: Vec<Vec<String>>,
+    tones: Vec<Tone>,
+}
+
+/// One column.
+#[derive(Clone)]
+pub(crate) struct Column {
+    name: String,
+    alignment: CellAlignment,
+    wraps: bool,
+}
+
+impl Column {
+    /// A column of words.
+    pub(crate) fn left(name: &str) -> Self {
+        Column { name: name.to_owned(), alignment: CellAlignment::Left, wraps: false }
+    }
+
+    /// A column of numbers.
+    pub(crate) fn right(name: &str) -> Self {
+        Column { alignment: CellAlignment::Right, ..Column::left(name) }
+    }
+
+    /// The column whose text is broken into lines when the terminal is narrow.
+    pub(crate) fn wrapping(self) -> Self {
+        Column { wraps: true, ..self }
+    }
+}
+
+impl Grid {
+    pub(crate) fn new(columns: Vec<Column>) -> Self {
+        Grid { columns, rows: Vec::new(), tones: Vec::new() }
+    }
+
+    pub(crate) fn row(&mut self, cells: Vec<String>, tone: Tone) {
+        self.rows.push(cells);
+        self.tones.push(tone);
+    }
+
+    /// The table as lines without trailing blanks, each ended.
+    ///
+    /// Where the last column has no room to wrap in, its text stands below each row instead.
+    pub(crate) fn render(&self, style: Style) -> String {
+        let fixed = self.columns.iter().filter(|column| !column.wraps).count();
+        let fixed_width = widest_line(&self.layout(fixed, None));
+        match style.width {
+            Some(width)
+                if fixed < self.columns.len() && usize::from(width) < fixed_width + ROOM =>
+            {
+                let lines = self.painted(&self.layout(fixed, None), style);
+                self.with_text_below(&lines, fixed)
+            }
+            width => self.painted(&self.layout(self.columns.len(), width), style).concat(),
+        }
+    }
+
+    /// The table as it is where it fits; else turned, with a line for each column.
+    pub(crate) fn render_or_turn(&self, style: Style) -> String {
+        let natural_width = widest_line(&self.layout(self.columns.len(), None));
+        match style.width {
+            Some(width) if usize::from(width) < natural_width => self.turned().render(style),
+            _ => self.render(Style { width: None, ..style }),
+        }
+    }
+
+    fn turned(&self) -> Grid {
+        let cell = |row: &Vec<String>, index| row.get(index).cloned().unwrap_or_default();
+        let mut names = self.columns.iter().map(|column| column.name.as_str());
+        let mut columns = vec![Column::left(names.next().unwrap_or_default())];
+        columns.extend(self.rows.iter().map(|row| Column::right(&cell(row, 0))));
+        let mut turned = Grid::new(columns);
+        for (index, name) in names.enumerate() {
+            let cells = self.rows.iter().map(|row| cell(row, index + 1));
+            turned.row([name.to_owned()].into_iter().chain(cells).collect(), Tone::Plain);
+        }
+        turned
+    }
+
+    /// The first columns, laid out within a width.
+    fn layout(&self, columns: usize, width: Option<u16>) -> String {
+        let mut table = Table::new();
+        table.load_style(LINES);
+        table.set_header(self.columns.iter().take(columns).map(|column| column.name.as_str()));
+        table.add_rows(self.rows.iter().map(|row| row.iter().take(columns)));
+        for (column, layout) in self.columns.iter().zip(table.column_iter_mut()) {
+            layout.set_cell_alignment(column.alignment);
+            layout.set_padding((0, 1));
+            // Numbers and names stay whole.
+            if !column.wraps {
+                layout.set_constraint(ColumnConstraint::ContentWidth);
+            }
+        }
+        table.set_content_arrangement(ContentArrangement::Disabled);
+        if let Some(width) = width {
+            table.set_content_arrangement(ContentArrangement::Dynamic).set_width(width);
+        }
+        table.to_string()
+    }
+
+    /// The lines in their tones. A row that was wrapped goes on with an empty first cell.
+    fn painted(&self, text: &str, style: Style) -> Vec<String> {
+        let mut tones = self.tones.iter();
+        let mut tone = Tone::Quiet;
+        let first_width = self.first_width();
+        let begins_row = |line: &str| line.chars().take(first_width).any(|char| char != ' ');
+        let mut painted = Vec::new();
+        for (index, line) in text.lines().map(str::trim_end).enumerate() {
+            if index >= HEAD_LINES && begins_row(line) {
+                tone = *tones.next().unwrap_or(&Tone::Plain);
+            }
+            painted.push(format!("{}\n", style.paint(tone, line)));
+        }
+        painted
+    }
+
+    fn first_width(&self) -> usize {
+        let name = self.columns.first().map(|column| column.name.as_str());
+        let cells = self.rows.iter().filter_map(|row| row.first().map(String::as_str));
+        name.into_iter().chain(cells).map(|cell| cell.chars().count()).max().unwrap_or(0)
+    }
+
+    fn with_text_below(&self, lines: &[String], column: usize) -> String {
+        let (head, rows) = lines.split_at(HEAD_LINES.min(lines.len()));
+        let mut text = head.concat();
+        for (line, row) in rows.iter().zip(&self.rows) {
+            let below = row.get(column).map_or("", String::as_str);
+            text += &format!("{line}      {below}\n");
+        }
+        text
+    }
+}
+
+fn widest_line(text: &str) -> usize {
+    text.lines().map(|line| line.chars().count()).max().unwrap_or(0)
+}

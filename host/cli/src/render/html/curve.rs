@@ -1,0 +1,232 @@
+//! The occupancy curve: one line for each engine under the line of the budget.
+//!
+//! Everything is placed in percent of the plot, so that the drawing follows the page's width while
+//! lines and letters keep their size. Only the lines themselves lie in a stretched inner drawing.
+
+use ctxhost_runtime::replay::report::{Point, Report, Run};
+
+use super::super::phrase::{clean, counted, grouped, percent};
+use super::markup::Markup;
+
+/// Room above the highest value, as a factor.
+const HEADROOM: f64 = 1.08;
+
+/// Steps of the token axis: about this many.
+const TICKS: f64 = 5.0;
+
+/// Requests named on the lower axis: about this many.
+const REQUEST_LABELS: u64 = 6;
+
+/// Where numbers go in the plot.
+struct Scale {
+    requests: u64,
+    top_tokens: f64,
+}
+
+impl Scale {
+    fn of(report: &Report) -> Scale {
+        let points = || report.runs.iter().flat_map(|run| &run.curve);
+        let peak_tokens = points().map(|point| point.tokens).max().unwrap_or(0);
+        let top_tokens = peak_tokens.max(report.window.budget_tokens).max(1) as f64 * HEADROOM;
+        let requests = points().map(|point| point.request).max().unwrap_or(1);
+        Scale { requests, top_tokens }
+    }
+
+    /// Percent from the left.
+    fn x(&self, request: u64) -> f64 {
+        let steps = self.requests.saturating_sub(1).max(1) as f64;
+        request.saturating_sub(1) as f64 / steps * 100.0
+    }
+
+    /// Percent from the top.
+    fn y(&self, tokens: f64) -> f64 {
+        100.0 - tokens / self.top_tokens * 100.0
+    }
+
+    /// The distance between two lines of the token axis: 1, 2 or 5 times a power of ten.
+    fn step(&self) -> f64 {
+        let wanted = self.top_tokens / TICKS;
+        let power = 10_f64.powf(wanted.log10().floor());
+        let step = match wanted / power {
+            ..1.5 => power,
+            ..3.5 => 2.0 * power,
+            ..7.5 => 5.0 * power,
+            _ => 10.0 * power,
+        };
+        step.max(1.0)
+    }
+}
+
+/// The section with the drawing, its legend and its words for those who cannot see it.
+pub(super) fn section(page: &mut Markup, report: &Report) {
+    if report.runs.iter().all(|run| run.curve.is_empty()) {
+        return;
+    }
+    let scale = Scale::of(report);
+    page.raw("<section aria-labelledby=\"occupancy\">\n<h2 id=\"occupancy\">Occupancy</h2>\n")
+        .raw("<p class=\"lead\">Size of each request, in tokens. ")
+        .raw("A mark shows where a compaction was applied.</p>\n<figure>\n");
+    legend(page, report);
+    page.raw("<div class=\"plot\"");
+    points_for_script(page, report);
+    page.raw(">\n<svg role=\"img\" aria-label=\"");
+    page.text(words(report)).raw("\">\n");
+    axes(page, &scale);
+    lines(page, report, &scale);
+    budget(page, report, &scale);
+    marks(page, report, &scale);
+    page.raw("<line class=\"cursor\" y1=\"0\" y2=\"100%\" hidden></line>\n</svg>\n</div>\n")
+        .raw("<figcaption class=\"axis\">request</figcaption>\n")
+        .raw("<p class=\"readout\" aria-live=\"off\" hidden></p>\n</figure>\n</section>\n");
+}
+
+fn legend(page: &mut Markup, report: &Report) {
+    page.raw("<ul class=\"legend\" aria-label=\"Legend\">\n");
+    for (index, run) in report.runs.iter().enumerate() {
+        page.raw("<li class=\"").raw(hue(index)).raw("\"><span class=\"swatch\"></span>");
+        page.text(clean(&run.engine.id)).raw("</li>\n");
+    }
+    page.raw("<li><span class=\"swatch dashed\"></span>budget</li>\n")
+        .raw("<li><span class=\"swatch dot\"></span>compaction</li>\n</ul>\n");
+}
+
+fn axes(page: &mut Markup, scale: &Scale) {
+    page.raw("<g class=\"grid\">\n");
+    let mut tokens = 0.0;
+    while tokens <= scale.top_tokens {
+        let y = scale.y(tokens);
+        page.raw("<line x1=\"0\" x2=\"100%\" y1=\"").text(at(y)).raw("\" y2=\"").text(at(y));
+        page.raw("\"/><text x=\"0\" dx=\"-10\" dy=\"4\" text-anchor=\"end\" y=\"").text(at(y));
+        page.raw("\">").text(short(tokens)).raw("</text>\n");
+        tokens += scale.step();
+    }
+    let every = (scale.requests / REQUEST_LABELS).max(1);
+    for request in (1..=scale.requests).filter(|request| is_named(*request, every, scale.requests))
+    {
+        page.raw("<text y=\"100%\" dy=\"22\" text-anchor=\"middle\" x=\"");
+        page.text(at(scale.x(request))).raw("\">").text(grouped(request)).raw("</text>\n");
+    }
+    page.raw("</g>\n");
+}
+
+/// The first, the last, and round ones that do not crowd the last.
+fn is_named(request: u64, every: u64, last: u64) -> bool {
+    let is_round = request.is_multiple_of(round_step(every)) && last - request > every / 2;
+    request == 1 || request == last || is_round
+}
+
+fn round_step(step: u64) -> u64 {
+    let power = 10_u64.pow(step.max(1).ilog10());
+    step.div_ceil(power) * power
+}
+
+fn lines(page: &mut Markup, report: &Report, scale: &Scale) {
+    page.raw("<svg viewBox=\"0 0 100 100\" preserveAspectRatio=\"none\">\n");
+    let is_alone = report.runs.len() == 1;
+    for (index, run) in report.runs.iter().enumerate() {
+        if is_alone {
+            page.raw("<polygon class=\"area ").raw(hue(index)).raw("\" points=\"0,100 ");
+            coordinates(page, &run.curve, scale);
+            page.raw("100,100\"/>\n");
+        }
+        page.raw("<polyline class=\"line ").raw(hue(index)).raw("\" points=\"");
+        coordinates(page, &run.curve, scale);
+        page.raw("\"/>\n");
+    }
+    page.raw("</svg>\n");
+}
+
+fn coordinates(page: &mut Markup, curve: &[Point], scale: &Scale) {
+    for point in curve {
+        page.text(format_args!(
+            "{:.3},{:.3} ",
+            scale.x(point.request),
+            scale.y(point.tokens as f64)
+        ));
+    }
+}
+
+fn budget(page: &mut Markup, report: &Report, scale: &Scale) {
+    let tokens = report.window.budget_tokens;
+    let y = at(scale.y(tokens as f64));
+    page.raw("<g class=\"budget\"><line x1=\"0\" x2=\"100%\" y1=\"").text(&y);
+    page.raw("\" y2=\"").text(&y).raw("\"/><text x=\"100%\" dy=\"-7\" text-anchor=\"end\" y=\"");
+    page.text(&y).raw("\">budget ").text(grouped(tokens)).raw("</text></g>\n");
+}
+
+fn marks(page: &mut Markup, report: &Report, scale: &Scale) {
+    for (index, run) in report.runs.iter().enumerate() {
+        for point in run.curve.iter().filter(|point| point.compacted) {
+            page.raw("<circle class=\"mark ").raw(hue(index)).raw("\" r=\"4\" cx=\"");
+            page.text(at(scale.x(point.request))).raw("\" cy=\"");
+            page.text(at(scale.y(point.tokens as f64))).raw("\"><title>");
+            page.text(tooltip(run, point)).raw("</title></circle>\n");
+        }
+    }
+}
+
+fn tooltip(run: &Run, point: &Point) -> String {
+    let is_this = |row: &&ctxhost_runtime::replay::report::CompactionRow| {
+        row.applied && row.request == point.request
+    };
+    let place = format!("request {}, turn {}", grouped(point.request), grouped(point.turn));
+    match run.compactions.iter().find(is_this) {
+        Some(row) => format!(
+            "{}: {} compaction, {} → {} tokens\n{place}",
+            clean(&row.engine),
+            clean(&row.trigger),
+            grouped(row.before_tokens),
+            grouped(row.after_tokens),
+        ),
+        None => format!("{}: compaction\n{place}", clean(&run.engine.id)),
+    }
+}
+
+/// The points once more, for the line that follows the pointer: `id tokens,tokens,…;id …`.
+fn points_for_script(page: &mut Markup, report: &Report) {
+    for (index, run) in report.runs.iter().enumerate() {
+        page.raw(if index == 0 { " data-curves=\"" } else { ";" });
+        page.text(clean(&run.engine.id).replace([';', ' '], "_")).raw(" ");
+        for (index, point) in run.curve.iter().enumerate() {
+            page.raw(if index == 0 { "" } else { "," }).text(point.tokens);
+        }
+    }
+    page.raw("\"");
+}
+
+/// What the drawing says, in words.
+fn words(report: &Report) -> String {
+    let of_run = |run: &Run| {
+        format!(
+            "{} peaks at {} tokens, {} of the budget, with {}",
+            clean(&run.engine.id),
+            grouped(run.totals.peak_tokens),
+            percent(run.totals.peak_percent),
+            counted(run.totals.compactions, "compaction"),
+        )
+    };
+    let runs: Vec<_> = report.runs.iter().map(of_run).collect();
+    format!("Tokens in each request against the budget. {}.", runs.join("; "))
+}
+
+/// The class that gives a run its colour. Six are told apart; more runs begin anew, dashed.
+pub(super) fn hue(index: usize) -> &'static str {
+    const HUES: [&str; 12] = [
+        "h0", "h1", "h2", "h3", "h4", "h5", "h0 again", "h1 again", "h2 again", "h3 again",
+        "h4 again", "h5 again",
+    ];
+    HUES.get(index % HUES.len()).copied().unwrap_or("h0")
+}
+
+fn at(percent: f64) -> String {
+    format!("{percent:.3}%")
+}
+
+/// `15k`, `1.5M`: axis labels stay short, the facts are exact elsewhere.
+fn short(tokens: f64) -> String {
+    match tokens {
+        ..1_000.0 => format!("{tokens}"),
+        ..1_000_000.0 => format!("{}k", tokens / 1_000.0),
+        _ => format!("{}M", tokens / 1_000_000.0),
+    }
+}

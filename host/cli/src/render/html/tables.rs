@@ -1,0 +1,210 @@
+//! The tables of a page: compactions, entries that a request no longer shows in full, turns.
+
+use ctxhost_runtime::replay::report::{CompactionRow, DroppedRow, Run, TurnRow};
+
+use super::super::phrase::{clean, counted, grouped, layers, milliseconds, percent};
+use super::super::survival;
+use super::curve::hue;
+use super::markup::Markup;
+
+/// A column's name, and whether numbers stand in it.
+type Column = (&'static str, bool);
+
+/// Every compaction that was tried.
+pub(super) fn compactions(page: &mut Markup, runs: &[Run]) {
+    let rows = runs.iter().map(|run| run.compactions.len() as u64).sum();
+    let title = ("Compactions", "compactions");
+    let lead = match rows {
+        0 => "None was tried.",
+        _ => {
+            "Size of the live transcript before and after, in tokens. Survival is the part of what was said that is still said somewhere. One that was rejected failed, made too little progress or kept too little, and changed nothing."
+        }
+    };
+    open(page, title, lead, rows);
+    if rows > 0 {
+        const COLUMNS: [Column; 12] = [
+            ("Run", false),
+            ("Turn", true),
+            ("Request", true),
+            ("Trigger", false),
+            ("Made by", false),
+            ("Before", true),
+            ("After", true),
+            ("Saved", true),
+            ("Folded", true),
+            ("Survival", true),
+            ("ms", true),
+            ("Result", false),
+        ];
+        table(page, "Every compaction that was tried", &COLUMNS);
+        for (index, run) in runs.iter().enumerate() {
+            run.compactions.iter().for_each(|row| compaction(page, index, run, row));
+        }
+        page.raw("</tbody></table></div>\n");
+    }
+    page.raw("</section>\n");
+}
+
+fn compaction(page: &mut Markup, index: usize, run: &Run, row: &CompactionRow) {
+    page.raw(if row.applied { "<tr>" } else { "<tr class=\"warn\">" });
+    run_cell(page, index, run);
+    number(page, row.turn);
+    number(page, row.request);
+    word(page, &row.trigger);
+    word(page, &row.engine);
+    number(page, row.before_tokens);
+    number(page, row.after_tokens);
+    number(page, row.before_tokens.saturating_sub(row.after_tokens));
+    number(page, row.folded_entries);
+    survived(page, row);
+    page.raw("<td class=\"n\" data-value=\"").text(row.engine_us).raw("\">");
+    page.text(milliseconds(row.engine_us)).raw("</td><td class=\"wide\"><strong>");
+    page.raw(if row.applied { "applied" } else { "rejected" }).raw("</strong>");
+    if !row.reason.is_empty() {
+        page.raw(" – ").text(clean(&row.reason));
+    }
+    if !row.summary.is_empty() {
+        page.raw("<details><summary>what stands for them</summary><pre dir=\"auto\">");
+        page.text(&row.summary).raw("</pre></details>");
+    }
+    page.raw("</td></tr>\n");
+}
+
+fn survived(page: &mut Markup, row: &CompactionRow) {
+    let Some(shares) = &row.survival else {
+        page.raw("<td class=\"n zero\" data-value=\"-1\">–</td>");
+        return;
+    };
+    page.raw("<td class=\"n\" data-value=\"").text(shares.mean()).raw("\" title=\"");
+    page.text(survival::line(shares)).raw("\">").text(survival::mean(shares)).raw("</td>");
+}
+
+/// Every entry that was shortened, cleared or left out.
+pub(super) fn dropped(page: &mut Markup, runs: &[Run]) {
+    let rows = runs.iter().map(|run| run.dropped.len() as u64).sum();
+    let title = ("No longer shown in full", "dropped");
+    let lead = match rows {
+        0 => "Every request showed every entry in full.".to_owned(),
+        1 => "1 entry was shortened or left out; the session still holds it whole.".to_owned(),
+        rows => format!(
+            "{} entries were shortened or left out, each told once, at its first time. The session still holds them whole.",
+            grouped(rows)
+        ),
+    };
+    open(page, title, &lead, rows);
+    if rows > 0 {
+        const COLUMNS: [Column; 9] = [
+            ("Run", false),
+            ("Turn", true),
+            ("Entry", false),
+            ("Role", false),
+            ("Layer", false),
+            ("What was done", false),
+            ("Before", true),
+            ("After", true),
+            ("Begins with", false),
+        ];
+        page.raw("<p class=\"filter\" hidden><label>Filter <input type=\"search\" ")
+            .raw("placeholder=\"engine, layer, role, text …\" autocomplete=\"off\"></label> ")
+            .raw("<output></output></p>\n");
+        table(page, "Entries that requests no longer show in full", &COLUMNS);
+        for (index, run) in runs.iter().enumerate() {
+            run.dropped.iter().for_each(|row| dropped_row(page, index, run, row));
+        }
+        page.raw("</tbody></table></div>\n");
+    }
+    page.raw("</section>\n");
+}
+
+fn dropped_row(page: &mut Markup, index: usize, run: &Run, row: &DroppedRow) {
+    page.raw("<tr>");
+    run_cell(page, index, run);
+    number(page, row.turn);
+    page.raw("<td><code>").text(clean(&row.id)).raw("</code></td>");
+    word(page, &row.role);
+    word(page, &row.layer);
+    word(page, &row.detail);
+    number(page, row.before_tokens);
+    number(page, row.after_tokens);
+    page.raw("<td class=\"wide quiet\" dir=\"auto\">")
+        .text(clean(&row.excerpt))
+        .raw("</td></tr>\n");
+}
+
+/// Every turn, for each run one table that opens; of a single run it is open.
+pub(super) fn turns(page: &mut Markup, runs: &[Run]) {
+    let rows = runs.iter().map(|run| run.turns.len() as u64).sum();
+    open(page, ("Turns", "turns"), "A user message with every request until the next.", rows);
+    for (index, run) in runs.iter().enumerate() {
+        page.raw(if runs.len() == 1 { "<details open>" } else { "<details>" });
+        page.raw("<summary class=\"").raw(hue(index)).raw("\"><span class=\"swatch\"></span>");
+        page.text(clean(&run.engine.id)).raw(" <small>");
+        page.text(counted(run.turns.len() as u64, "turn")).raw("</small></summary>\n");
+        const COLUMNS: [Column; 12] = [
+            ("Turn", true),
+            ("Requests", true),
+            ("Peak", true),
+            ("Of budget", true),
+            ("End", true),
+            ("Layers", false),
+            ("Compactions", true),
+            ("Shaped by", false),
+            ("Fallbacks", true),
+            ("Repairs", true),
+            ("Violations", true),
+            ("Prompt", false),
+        ];
+        table(page, "Every turn of this run", &COLUMNS);
+        run.turns.iter().for_each(|row| turn(page, row));
+        page.raw("</tbody></table></div>\n</details>\n");
+    }
+    page.raw("</section>\n");
+}
+
+fn turn(page: &mut Markup, row: &TurnRow) {
+    page.raw(match (row.violations, row.fallbacks + row.repairs) {
+        (0, 0) => "<tr>",
+        (0, _) => "<tr class=\"warn\">",
+        _ => "<tr class=\"bad\">",
+    });
+    [row.turn, row.requests, row.peak_tokens].into_iter().for_each(|value| number(page, value));
+    page.raw("<td class=\"n\" data-value=\"").text(row.peak_percent).raw("\">");
+    page.text(percent(row.peak_percent)).raw("</td>");
+    number(page, row.end_tokens);
+    word(page, &layers(&row.layers));
+    number(page, row.compactions);
+    word(page, &row.shaped_by.join(", "));
+    [row.fallbacks, row.repairs, row.violations].into_iter().for_each(|value| number(page, value));
+    page.raw("<td class=\"wide quiet\" dir=\"auto\">").text(clean(&row.prompt)).raw("</td></tr>\n");
+}
+
+fn open(page: &mut Markup, (title, id): (&'static str, &'static str), lead: &str, rows: u64) {
+    page.raw("<section aria-labelledby=\"").raw(id).raw("\">\n<h2 id=\"").raw(id).raw("\">");
+    page.raw(title).raw(" <small>").text(grouped(rows)).raw("</small></h2>\n<p class=\"lead\">");
+    page.text(lead).raw("</p>\n");
+}
+
+fn table(page: &mut Markup, caption: &'static str, columns: &[Column]) {
+    page.raw("<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"").raw(caption);
+    page.raw("\"><table><caption>").raw(caption).raw("</caption>\n<thead><tr>");
+    for (name, is_number) in columns {
+        page.raw(if *is_number { "<th scope=\"col\" class=\"n\">" } else { "<th scope=\"col\">" });
+        page.raw(name).raw("</th>");
+    }
+    page.raw("</tr></thead>\n<tbody>\n");
+}
+
+fn run_cell(page: &mut Markup, index: usize, run: &Run) {
+    page.raw("<td class=\"run ").raw(hue(index)).raw("\"><span class=\"swatch\"></span>");
+    page.text(clean(&run.engine.id)).raw("</td>");
+}
+
+fn number(page: &mut Markup, value: u64) {
+    page.raw("<td class=\"n");
+    page.raw(if value == 0 { " zero" } else { "" }).raw("\" data-value=\"").text(value);
+    page.raw("\">").text(grouped(value)).raw("</td>");
+}
+
+fn word(page: &mut Markup, text: &str) {
+    page.raw("<td>").text(clean(text)).raw("</td>");
+}

@@ -1,0 +1,75 @@
+//! Reports as one Markdown table, to be put into a README or an issue: one line for each session and engine.
+
+use ctxhost_engine::with_version;
+use ctxhost_runtime::replay::report::{Report, Run};
+use ctxhost_survival::{Category, Shares};
+
+use super::phrase::{clean, grouped, milliseconds, percent};
+
+/// What stands where nothing was measured.
+const NOTHING: &str = "–";
+
+/// The categories of which compactions are asked what they kept.
+const ASKED: [Category; 3] = [Category::Asks, Category::Paths, Category::Commands];
+
+/// The table. What an engine without a compaction kept through compactions is not told: there were none.
+pub(crate) fn render(reports: &[Report], with_timings: bool) -> String {
+    let mut head = vec!["session", "window", "engine", "peak", "compactions"];
+    head.extend(ASKED.map(Category::name));
+    head.extend(["identifiers kept", "stable prefix", "tokens sent", "repairs", "fallbacks"]);
+    head.extend(with_timings.then_some("p99 ms"));
+    let mut text = row(head.iter().map(|name| (*name).to_owned()));
+    text += &format!("|{}\n", head.iter().map(|name| ruler(name)).collect::<String>());
+    for report in reports {
+        for run in &report.runs {
+            let session = [report.session.name.clone(), grouped(report.window.window_tokens)];
+            text += &row(session.into_iter().chain(cells(run, with_timings)));
+        }
+    }
+    text
+}
+
+/// Words to the left, figures to the right.
+fn ruler(name: &str) -> &'static str {
+    if matches!(name, "session" | "engine") { "---|" } else { "---:|" }
+}
+
+fn cells(run: &Run, with_timings: bool) -> Vec<String> {
+    let totals = &run.totals;
+    let mut cells = vec![with_version(&run.engine.id, &run.engine.version)];
+    cells.extend([percent(totals.peak_percent), grouped(totals.compactions)]);
+    cells.extend(ASKED.map(|category| least_kept(run, category)));
+    cells.push(totals.identifiers_kept_percent.map_or(NOTHING.into(), percent));
+    cells.push(percent(totals.stable_prefix_percent));
+    cells.extend([totals.sent_tokens, totals.repairs, totals.fallbacks].map(grouped));
+    cells.extend(with_timings.then(|| milliseconds(totals.engine_p99_us)));
+    cells
+}
+
+/// What the compaction that kept least of a category kept of it.
+fn least_kept(run: &Run, category: Category) -> String {
+    let applied = run.compactions.iter().filter(|row| row.applied);
+    let shares = applied.filter_map(|row| row.survival).map(|s: Shares| s.of(category));
+    let ratios = shares.filter(|share| share.total > 0).map(|share| share.ratio());
+    ratios.reduce(f64::min).map_or(NOTHING.into(), |ratio| percent(ratio * 100.0))
+}
+
+fn row(cells: impl Iterator<Item = String>) -> String {
+    let cells: Vec<String> = cells.map(|cell| clean(&cell).replace('|', "\\|")).collect();
+    format!("| {} |\n", cells.join(" | "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::render::sample;
+
+    #[test]
+    fn one_line_for_each_session_and_engine() {
+        let mut other = sample::compared();
+        other.session.name = "a|b.jsonl".into();
+        insta::assert_snapshot!(render(&[sample::compared(), other], true));
+        let bare = render(&[sample::compared()], false);
+        assert!(!bare.contains("p99"), "{bare}");
+    }
+}

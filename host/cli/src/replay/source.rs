@@ -1,0 +1,93 @@
+//! Where a session to replay comes from: a file, or the program itself.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use super::super::failure::Failure;
+use super::super::setup;
+use ctxhost_config::Config;
+use ctxhost_runtime::Setup;
+use ctxhost_runtime::replay::report::WindowFacts;
+use ctxhost_runtime::roster::Roster;
+use ctxhost_session::recording::{self, DEMO_PREFIX, DEMOS, Demo, Recorded};
+
+/// A session on the command line: `work.jsonl`, `demo:coding`.
+#[derive(Clone, Debug)]
+pub(crate) enum SessionSource {
+    File(PathBuf),
+    Demo(&'static Demo),
+}
+
+impl FromStr for SessionSource {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match Demo::find(text).filter(|_| text.starts_with(DEMO_PREFIX)) {
+            Some(demo) => Ok(SessionSource::Demo(demo)),
+            None if text.starts_with(DEMO_PREFIX) && !Path::new(text).exists() => {
+                let told = DEMOS.map(|demo| format!("{DEMO_PREFIX}{} ({})", demo.name, demo.about));
+                Err(format!("there is no such demo; there are {}", told.join(", ")))
+            }
+            None => Ok(SessionSource::File(text.into())),
+        }
+    }
+}
+
+impl fmt::Display for SessionSource {
+    /// As it was written.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            SessionSource::File(path) => write!(f, "{}", path.display()),
+            SessionSource::Demo(demo) => write!(f, "{DEMO_PREFIX}{}", demo.name),
+        }
+    }
+}
+
+impl SessionSource {
+    /// The session, in memory.
+    pub(crate) fn open(&self) -> Result<Recorded, Failure> {
+        Ok(match self {
+            SessionSource::File(path) => recording::read(path)?,
+            SessionSource::Demo(demo) => demo.open()?,
+        })
+    }
+
+    /// The name that reports show: of a file without its folders.
+    pub(super) fn name(&self) -> String {
+        match self {
+            SessionSource::File(path) => {
+                path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+            }
+            SessionSource::Demo(_) => self.to_string(),
+        }
+    }
+
+    /// The file beside which a config may stand; for a demo one that is nowhere.
+    pub(super) fn place(&self) -> PathBuf {
+        match self {
+            SessionSource::File(path) => path.clone(),
+            SessionSource::Demo(_) => PathBuf::new(),
+        }
+    }
+
+    /// The setup for a model. A demo has a window of its own, which goes before that of the config and
+    /// behind one that was asked for.
+    pub(super) fn setup(
+        &self,
+        config: &Config,
+        roster: &Roster,
+        model: Option<(String, String)>,
+        asked: Option<u64>,
+    ) -> Result<(Setup, WindowFacts), Failure> {
+        let own = match self {
+            SessionSource::File(_) => None,
+            SessionSource::Demo(demo) => Some(demo.window_tokens),
+        };
+        let (setup, mut window) = setup::of(config, roster, model, asked.or(own))?;
+        if asked.is_none() && own.is_some() {
+            window.source = "demo".into();
+        }
+        Ok((setup, window))
+    }
+}

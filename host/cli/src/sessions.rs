@@ -1,0 +1,130 @@
+//! `ctxhost sessions`: the sessions that are kept, and what is in one.
+
+mod du;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use ctxhost_engine_api::Role;
+
+use super::chat::{sessions_of, sessions_root, stored_id};
+use super::failure::Failure;
+use super::output::Output;
+use super::render::phrase::counted;
+use super::setup;
+use ctxhost_history::{compactions, turns};
+use ctxhost_session::{Kept, Record, Session, SessionError};
+use ctxhost_store::{self as store, SessionStore, StoreKind};
+
+pub(super) use du::bytes_of;
+
+/// The sessions that `chat` keeps.
+#[derive(Debug, clap::Subcommand)]
+pub(super) enum Sessions {
+    /// List those of this folder, the newest first.
+    List {
+        /// The working folder they belong to; by default this one.
+        #[arg(long, value_name = "FOLDER")]
+        cwd: Option<PathBuf>,
+    },
+    /// Show what was said in one, turn by turn, and where it was compacted.
+    Show {
+        /// The session file, or an id where [store] keeps sessions in a database.
+        #[arg(value_name = "FILE|ID")]
+        session: PathBuf,
+    },
+    Du(du::Du),
+}
+
+impl Sessions {
+    pub(super) fn run(
+        self,
+        config_path: Option<&Path>,
+        output: &mut Output,
+    ) -> Result<ExitCode, Failure> {
+        let here = std::env::current_dir()?;
+        let config = setup::find_config(config_path, &here, output)?;
+        let database = match config.store.kind {
+            StoreKind::Files => None,
+            StoreKind::Postgres => Some(store::open(&config.store, &sessions_root())?),
+        };
+        let text = match (self, database) {
+            (Sessions::List { cwd }, None) => list(&cwd.unwrap_or(here)),
+            (Sessions::List { cwd }, Some(store)) => list_stored(&*store, &cwd.unwrap_or(here))?,
+            (Sessions::Show { session }, Some(store)) => match stored_id(&session) {
+                Some(id) => show(&store.read(id)?),
+                None => show(&Session::read(&session)?),
+            },
+            (Sessions::Show { session }, None) => show(&Session::read(&session)?),
+            (Sessions::Du(du), _) => du.run()?,
+        };
+        output.print(&text)?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+fn list(cwd: &Path) -> String {
+    let kept = sessions_of(cwd).list();
+    if kept.is_empty() {
+        return "no sessions of this folder yet; `ctxhost chat` begins one\n".into();
+    }
+    kept.iter().map(line).collect()
+}
+
+fn list_stored(store: &dyn SessionStore, cwd: &Path) -> Result<String, Failure> {
+    let kept = store.list(Some(cwd))?;
+    if kept.is_empty() {
+        return Ok("no sessions of this folder yet; `ctxhost chat` begins one\n".into());
+    }
+    Ok(kept.iter().map(|kept| summary(&kept.id, store.read(&kept.id))).collect())
+}
+
+/// One session: its file, its size, how it began.
+fn line(kept: &Kept) -> String {
+    summary(&kept.path.display().to_string(), Session::read(&kept.path))
+}
+
+fn summary(path: &str, session: Result<Session, SessionError>) -> String {
+    match session {
+        Ok(session) => {
+            let view = session.live(0).snapshot();
+            let task = view.iter().find(|entry| entry.role() == Role::User);
+            let began = task.map(|entry| first_line(entry.text())).unwrap_or_default();
+            let entries = counted(view.len() as u64, "entry");
+            let tokens = counted(view.total_tokens(), "token");
+            format!("{path}\n  {entries}, {tokens}: {began}\n")
+        }
+        Err(error) => format!("{path}\n  {error}\n"),
+    }
+}
+
+/// What was said, turn by turn, with the compactions between.
+fn show(session: &Session) -> String {
+    let compactions = compactions(session);
+    let mut text = String::new();
+    for turn in turns(session) {
+        text.push_str(&format!("turn {}\n", turn.number));
+        for record in turn.records {
+            match compactions.iter().find(|compaction| compaction.id == record.id()) {
+                Some(compaction) => text.push_str(&format!("{} {compaction}\n", record.id())),
+                None => text.push_str(&said(record).unwrap_or_default()),
+            }
+        }
+    }
+    text
+}
+
+fn said(record: &Record) -> Option<String> {
+    let entry = record.to_entry()?;
+    let calls = entry.calls.len();
+    let text = match calls {
+        0 => entry.text,
+        _ => format!("{} [{calls} tool calls]", entry.text),
+    };
+    Some(format!("{} {} {}\n", entry.id, entry.role.name(), first_line(text.trim())))
+}
+
+fn first_line(text: &str) -> String {
+    const MOST_CHARS: usize = 100;
+    text.lines().next().unwrap_or_default().chars().take(MOST_CHARS).collect()
+}

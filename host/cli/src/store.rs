@@ -1,0 +1,103 @@
+//! `ctxhost store`: the database that sessions are kept in.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use super::failure::Failure;
+use super::output::Output;
+use super::setup;
+use ctxhost_config::Config;
+use ctxhost_session::Session;
+use ctxhost_store::{Copied, PostgresStore, StoreKind, StoreSettings};
+use ctxhost_store::{copy_sessions, migrate};
+
+/// The database that sessions are kept in, where `[store]` names one.
+#[derive(Debug, clap::Subcommand)]
+pub(super) enum Store {
+    /// Make the tables, or bring them to the newest version; copy session files in.
+    ///
+    /// What is there already stays, so the command can be repeated. The files stay too.
+    Migrate {
+        /// The address of the database; by default that of [store] in ctxhost.toml.
+        #[arg(long, value_name = "URL")]
+        to: Option<String>,
+        /// Copy the session files of this folder, and of those in it.
+        #[arg(long, value_name = "FOLDER")]
+        from: Option<PathBuf>,
+    },
+}
+
+impl Store {
+    pub(super) fn run(
+        self,
+        config_path: Option<&Path>,
+        output: &mut Output,
+    ) -> Result<ExitCode, Failure> {
+        let Store::Migrate { to, from } = self;
+        let config = setup::find_config(config_path, &std::env::current_dir()?, output)?;
+        let settings = settings(&config, to);
+        let (found, newest) = migrate(&settings)?;
+        output.print(&schema_line(&settings.schema, found, newest))?;
+        let Some(folder) = from else { return Ok(ExitCode::SUCCESS) };
+        let files = session_files(&folder)?;
+        let store = PostgresStore::open(&settings)?;
+        let sessions =
+            files.into_iter().map(|path| (path.display().to_string(), Session::read(&path)));
+        let copied = copy_sessions(sessions, &store);
+        output.print(&copied_lines(&copied))?;
+        let is_whole = copied.failed.is_empty() && copied.different.is_empty();
+        Ok(if is_whole { ExitCode::SUCCESS } else { ExitCode::from(1) })
+    }
+}
+
+fn settings(config: &Config, to: Option<String>) -> StoreSettings {
+    let configured = config.store.clone();
+    match to {
+        Some(url) => {
+            StoreSettings { kind: StoreKind::Postgres, url: Some(url), url_env: None, ..configured }
+        }
+        None => configured,
+    }
+}
+
+fn schema_line(schema: &str, found: i32, newest: i32) -> String {
+    match found {
+        0 => format!("schema {schema}: made, version {newest}\n"),
+        found if found == newest => format!("schema {schema}: version {newest} already\n"),
+        found => format!("schema {schema}: version {found} became {newest}\n"),
+    }
+}
+
+/// The session files in a folder and below, in the order of their names.
+fn session_files(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
+    let mut found = Vec::new();
+    let mut folders = vec![folder.to_owned()];
+    while let Some(folder) = folders.pop() {
+        let unreadable =
+            |error| Failure::caller(format!("cannot read {}: {error}", folder.display()));
+        for entry in std::fs::read_dir(&folder).map_err(unreadable)? {
+            let path = entry?.path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "jsonl") {
+                found.push(path);
+            }
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+fn copied_lines(copied: &Copied) -> String {
+    let mut lines = format!(
+        "{} sessions copied ({} lines), {} there already\n",
+        copied.copied, copied.lines, copied.present
+    );
+    for name in &copied.different {
+        lines += &format!("different there, left as it is: {name}\n");
+    }
+    for (name, reason) in &copied.failed {
+        lines += &format!("not copied: {name}: {reason}\n");
+    }
+    lines
+}

@@ -1,0 +1,166 @@
+//! The edits that ctxhost makes to a configuration file: who fills the context-engine slot, and
+//! ([`entry`]) where an installed engine stands.
+//!
+//! Comments, order and spacing stay. The file is replaced as a whole, so that a reader sees the old
+//! text or the new one and nothing between, and every edit can be taken back to the byte.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use toml_edit::{DocumentMut, Item, Table, TableLike, Value};
+
+use super::error::{ConfigError, Mistake};
+use ctxhost_engine::{joined, stages};
+
+pub(super) mod entry;
+
+/// An edit that was made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SlotEdit {
+    /// The file.
+    pub path: PathBuf,
+    /// What the slot held; `None` where it was not written.
+    pub before: Option<String>,
+    /// What it holds now.
+    pub after: String,
+    /// The whole file before the edit; `None` where there was no file.
+    pub old_text: Option<String>,
+}
+
+impl SlotEdit {
+    /// Takes the edit back: the file is what it was, to the byte, or is gone if it was not there.
+    ///
+    /// Whatever else was written to the file since is taken back with it.
+    pub fn restore(&self) -> Result<(), ConfigError> {
+        put_back(&self.path, self.old_text.as_deref())
+    }
+}
+
+/// Makes a file what it was; one that was not there goes.
+fn put_back(path: &Path, old_text: Option<&str>) -> Result<(), ConfigError> {
+    let done = match old_text {
+        Some(text) => replace(path, text),
+        None => fs::remove_file(path),
+    };
+    done.map_err(|cause| ConfigError::Unwritable { path: path.to_owned(), cause })
+}
+
+/// Writes an engine's id into the slot. A missing file or table is made.
+///
+/// # Errors
+///
+/// [`ConfigError`]; the file is unchanged.
+pub fn set_slot(path: impl AsRef<Path>, id: &str) -> Result<SlotEdit, ConfigError> {
+    set(path.as_ref(), id, Value::from(id))
+}
+
+/// Writes several engines in a row into the slot.
+///
+/// # Errors
+///
+/// [`ConfigError`]; the file is unchanged.
+pub fn set_stack(path: impl AsRef<Path>, ids: &[&str]) -> Result<SlotEdit, ConfigError> {
+    set(path.as_ref(), &joined(ids.iter().copied()), ids.iter().copied().collect())
+}
+
+/// Writes an engine, or several in a row, as one word: `mask` or `mask+legacy`.
+///
+/// # Errors
+///
+/// [`ConfigError`]; the file is unchanged.
+pub fn set_row(path: impl AsRef<Path>, name: &str) -> Result<SlotEdit, ConfigError> {
+    match stages(name).as_slice() {
+        [id] => set_slot(path, id),
+        ids => set_stack(path, ids),
+    }
+}
+
+fn set(path: &Path, written: &str, value: Value) -> Result<SlotEdit, ConfigError> {
+    let old_text = read(path)?;
+    let text = old_text.as_deref().unwrap_or_default();
+    let name = path.display().to_string();
+    let mut document: DocumentMut =
+        text.parse().map_err(|error| Mistake::from_edit(&name, text, &error))?;
+    let Some(slots) = slots(&mut document) else {
+        let message =
+            format!("{name} has no table [plugins.slots], but something else of that name");
+        let help = "write [plugins.slots] as a table of its own; the file is unchanged";
+        return Err(Box::new(Mistake::new(&name, text, message).advising(help)).into());
+    };
+    let before = fill(slots, value);
+    replace(path, &document.to_string())
+        .map_err(|cause| ConfigError::Unwritable { path: path.to_owned(), cause })?;
+    Ok(SlotEdit { path: path.to_owned(), before, after: written.to_owned(), old_text })
+}
+
+pub(super) fn read(path: &Path) -> Result<Option<String>, ConfigError> {
+    match fs::read_to_string(path) {
+        Ok(text) => Ok(Some(text)),
+        Err(cause) if cause.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(cause) => Err(ConfigError::Unreadable { path: path.to_owned(), cause }),
+    }
+}
+
+/// The table of slots, made where it is missing.
+fn slots(document: &mut DocumentMut) -> Option<&mut dyn TableLike> {
+    let plugins = document.entry("plugins").or_insert_with(|| {
+        let mut table = Table::new();
+        // [plugins.slots] says it all; a line [plugins] above it would stand empty.
+        table.set_implicit(true);
+        Item::Table(table)
+    });
+    let slots = plugins.as_table_like_mut()?.entry("slots");
+    slots.or_insert_with(|| Item::Table(Table::new())).as_table_like_mut()
+}
+
+/// Puts the value in; what stands around the old value stays around the new one.
+fn fill(slots: &mut dyn TableLike, mut value: Value) -> Option<String> {
+    let old = slots.get("context_engine").and_then(Item::as_value);
+    let before = old.map(|old| match old.as_str() {
+        Some(text) => text.to_owned(),
+        None => old.clone().decorated("", "").to_string(),
+    });
+    if let Some(old) = old {
+        *value.decor_mut() = old.decor().clone();
+    }
+    match slots.get_mut("context_engine") {
+        Some(slot) => *slot = Item::Value(value),
+        None => drop(slots.insert("context_engine", Item::Value(value))),
+    }
+    before
+}
+
+/// Replaces a file by writing a new one beside it, to the disk, and giving it the old one's name.
+pub(super) fn replace(path: &Path, text: &str) -> io::Result<()> {
+    // A link stays a link: what it points to is replaced.
+    let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let mut new_name = target.file_name().unwrap_or_default().to_owned();
+    new_name.push(format!(".{}.new", std::process::id()));
+    let new_path = target.with_file_name(new_name);
+    let done = write_new(&new_path, &target, text).and_then(|()| fs::rename(&new_path, &target));
+    if done.is_err() {
+        // Best effort: the first error is the one to tell.
+        let _ = fs::remove_file(&new_path);
+    }
+    done?;
+    sync_folder(&target)
+}
+
+fn write_new(new_path: &Path, target: &Path, text: &str) -> io::Result<()> {
+    let mut file = File::create(new_path)?;
+    file.write_all(text.as_bytes())?;
+    if let Ok(old) = fs::metadata(target) {
+        file.set_permissions(old.permissions())?;
+    }
+    file.sync_all()
+}
+
+/// Makes the new name itself durable, where folders can be synced at all.
+fn sync_folder(target: &Path) -> io::Result<()> {
+    let folder = target.parent().filter(|folder| !folder.as_os_str().is_empty());
+    match File::open(folder.unwrap_or(Path::new("."))) {
+        Ok(folder) if cfg!(unix) => folder.sync_all(),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,121 @@
+//! Where an installed engine stands: the `path` of its entry, written and taken away again.
+
+use std::path::{Path, PathBuf};
+
+use toml_edit::{DocumentMut, Item, Table, TableLike, Value};
+
+use super::{put_back, read, replace};
+use crate::error::{ConfigError, Mistake};
+
+/// An edit of an entry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EntryEdit {
+    /// The file.
+    pub path: PathBuf,
+    /// Whether the text changed.
+    pub changed: bool,
+    /// The whole file before the edit; `None` where there was no file.
+    old_text: Option<String>,
+}
+
+impl EntryEdit {
+    /// Takes the edit back: the file is what it was, to the byte, or is gone if it was not there.
+    pub fn restore(&self) -> Result<(), ConfigError> {
+        match self.changed {
+            true => put_back(&self.path, self.old_text.as_deref()),
+            false => Ok(()),
+        }
+    }
+}
+
+/// Writes the file of an engine into its entry. A missing file or table is made, and a digest that
+/// stands there becomes that of the new bytes. Comments, order and spacing stay.
+pub fn set_entry_path(
+    path: impl AsRef<Path>,
+    id: &str,
+    file: &str,
+    sha256: &str,
+) -> Result<EntryEdit, ConfigError> {
+    edit(path.as_ref(), id, |entries| {
+        let entry = entries.entry(id).or_insert_with(|| Item::Table(Table::new()));
+        let Some(entry) = entry.as_table_like_mut() else { return false };
+        fill(entry, "path", file);
+        if entry.contains_key("sha256") {
+            fill(entry, "sha256", sha256);
+        }
+        true
+    })
+}
+
+/// Takes path and digest out of an engine's entry, and the entry with them where nothing else stands
+/// in it: its settings stay for the next build.
+pub fn drop_entry_path(path: impl AsRef<Path>, id: &str) -> Result<EntryEdit, ConfigError> {
+    edit(path.as_ref(), id, |entries| {
+        let Some(item) = entries.get_mut(id) else { return true };
+        let Some(entry) = item.as_table_like_mut() else { return false };
+        entry.remove("path");
+        entry.remove("sha256");
+        if entry.is_empty() && !is_commented(item) {
+            entries.remove(id);
+        }
+        true
+    })
+}
+
+/// Changes the table of entries; `false` where something else stands in a table's place.
+fn edit(
+    path: &Path,
+    id: &str,
+    change: impl FnOnce(&mut dyn TableLike) -> bool,
+) -> Result<EntryEdit, ConfigError> {
+    let old_text = read(path)?;
+    let text = old_text.as_deref().unwrap_or_default();
+    let name = path.display().to_string();
+    let mut document: DocumentMut =
+        text.parse().map_err(|error| Mistake::from_edit(&name, text, &error))?;
+    if !entries(&mut document).is_some_and(change) {
+        let message =
+            format!("{name} has no table [plugins.entries.{id}], but something else of that name");
+        let help = "write it as a table of its own; the file is unchanged";
+        return Err(Box::new(Mistake::new(&name, text, message).advising(help)).into());
+    }
+    let new_text = document.to_string();
+    let changed = old_text.as_deref() != Some(&*new_text);
+    if changed {
+        replace(path, &new_text)
+            .map_err(|cause| ConfigError::Unwritable { path: path.to_owned(), cause })?;
+    }
+    Ok(EntryEdit { path: path.to_owned(), changed, old_text })
+}
+
+/// The table of entries, made where it is missing. Lines that would stand empty are not written.
+fn entries(document: &mut DocumentMut) -> Option<&mut dyn TableLike> {
+    let implicit = || {
+        let mut table = Table::new();
+        table.set_implicit(true);
+        Item::Table(table)
+    };
+    let plugins = document.entry("plugins").or_insert_with(implicit);
+    let entries = plugins.as_table_like_mut()?.entry("entries");
+    entries.or_insert_with(implicit).as_table_like_mut()
+}
+
+/// Whether a person wrote something above a table; it may be meant for the whole file.
+fn is_commented(item: &Item) -> bool {
+    let prefix = item.as_table().and_then(|table| table.decor().prefix()?.as_str());
+    prefix.is_some_and(|prefix| prefix.contains('#'))
+}
+
+/// Puts a text in; what stands around the old value stays around the new one.
+fn fill(table: &mut dyn TableLike, key: &str, text: &str) {
+    let mut value = Value::from(text);
+    match table.get_mut(key) {
+        Some(item) => {
+            if let Some(old) = item.as_value() {
+                *value.decor_mut() = old.decor().clone();
+            }
+            *item = Item::Value(value);
+        }
+        None => drop(table.insert(key, Item::Value(value))),
+    }
+}

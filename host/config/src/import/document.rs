@@ -1,0 +1,101 @@
+//! Imported settings as TOML: a file of their own, or added to one that is there.
+
+use std::path::Path;
+
+use toml_edit::{DocumentMut, Item, Table, TableLike, Value};
+
+use super::{Import, Imported};
+use crate::Config;
+use crate::edit::{read, replace};
+use crate::error::{ConfigError, Mistake};
+
+/// What became of a file that settings were added to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Merged {
+    /// How many settings were written.
+    pub written: usize,
+    /// How many stood there already with the same value.
+    pub same: usize,
+    /// What stands there with another value and stays: our key, what it is, what it would become.
+    pub kept: Vec<(String, String, String)>,
+}
+
+/// The settings as the text of a new file, each with the key it comes from.
+pub fn render(import: &Import) -> String {
+    let mut document = DocumentMut::new();
+    for setting in &import.settings {
+        // Nothing stands in the way of a setting in an empty document.
+        let _ = put(document.as_table_mut(), setting);
+    }
+    document.to_string()
+}
+
+/// Adds the settings to a file. What it says already stays as it is; without a file one is made.
+///
+/// # Errors
+///
+/// [`ConfigError`]; the file is then unchanged.
+pub fn merge(import: &Import, path: &Path) -> Result<Merged, ConfigError> {
+    let text = read(path)?.unwrap_or_default();
+    let name = path.display().to_string();
+    Config::parse(&name, &text)?;
+    let mut document: DocumentMut =
+        text.parse().map_err(|error| Mistake::from_edit(&name, &text, &error))?;
+    let mut merged = Merged::default();
+    for setting in &import.settings {
+        let place = put(document.as_table_mut(), setting).map_err(|place| {
+            let message = format!("{name} has no table [{place}], but something else of that name");
+            Box::new(Mistake::new(&name, &text, message).advising("the file is unchanged"))
+        })?;
+        match place {
+            Put::Written => merged.written += 1,
+            Put::There(there) if there == plain(&setting.value) => merged.same += 1,
+            Put::There(there) => {
+                merged.kept.push((setting.path.join("."), there, plain(&setting.value)));
+            }
+        }
+    }
+    let new_text = document.to_string();
+    Config::parse(&name, &new_text)?;
+    if merged.written > 0 {
+        replace(path, &new_text)
+            .map_err(|cause| ConfigError::Unwritable { path: path.to_owned(), cause })?;
+    }
+    Ok(merged)
+}
+
+/// What became of one setting.
+enum Put {
+    Written,
+    /// A value stands there; this is it.
+    There(String),
+}
+
+/// Puts a setting where nothing stands; `Err` names the table that is none.
+fn put(root: &mut Table, setting: &Imported) -> Result<Put, String> {
+    let Some((key, tables)) = setting.path.split_last() else { return Ok(Put::Written) };
+    let mut table: &mut dyn TableLike = root;
+    for (depth, name) in tables.iter().enumerate() {
+        let item = table.entry(name).or_insert_with(|| {
+            let mut table = Table::new();
+            // A table that holds only tables needs no line of its own.
+            table.set_implicit(true);
+            Item::Table(table)
+        });
+        let here = || tables.get(..=depth).unwrap_or(tables).join(".");
+        table = item.as_table_like_mut().ok_or_else(here)?;
+    }
+    if let Some(there) = table.get(key) {
+        return Ok(Put::There(there.as_value().map_or_else(|| "a table".into(), plain)));
+    }
+    table.insert(key, Item::Value(setting.value.clone()));
+    if let Some(mut key) = table.key_mut(key) {
+        key.leaf_decor_mut().set_prefix(format!("# from {}\n", setting.from));
+    }
+    Ok(Put::Written)
+}
+
+/// A value without the spaces and comments around it.
+fn plain(value: &Value) -> String {
+    value.clone().decorated("", "").to_string()
+}

@@ -1,0 +1,145 @@
+//! A file of another agent as leaves: dotted keys with their values.
+
+use saphyr::{LoadableYamlNode as _, Scalar, Yaml};
+use serde_json::{Map, Value};
+
+use crate::error::{ConfigError, Mistake};
+
+/// How deep lists and tables may lie in each other. The parser goes down by recursion, and a file of
+/// nothing but brackets must not end in a crash.
+const MAX_DEPTH: usize = 200;
+
+/// A value that is no table, and where it stands.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Leaf {
+    /// The names from the root down. An item of a list of tables is named by its `id`.
+    pub(super) path: Vec<String>,
+    pub(super) value: Value,
+}
+
+impl Leaf {
+    /// The path with dots.
+    pub(super) fn key(&self) -> String {
+        self.path.join(".")
+    }
+}
+
+/// Reads JSON, also with comments, trailing commas and bare keys.
+pub(super) fn json(name: &str, text: &str) -> Result<Value, ConfigError> {
+    if let Some(at) = too_deep(text) {
+        let message = format!("{name} is nested deeper than {MAX_DEPTH} levels");
+        return Err(Box::new(Mistake::new(name, text, message).at(at..at + 1, "here")).into());
+    }
+    let document: Value = json5::from_str(text).map_err(|error| {
+        let reason = error.code().map_or_else(|| error.to_string(), |code| code.to_string());
+        let mistake = Mistake::new(name, text, format!("{name} is no valid JSON: {reason}"));
+        Box::new(match error.position() {
+            Some(place) => pointed(mistake, text, place.line, place.column),
+            // Where the file just ends, its end is the place.
+            None => mistake.at(text.len()..text.len(), "here"),
+        })
+    })?;
+    table(name, text, document)
+}
+
+/// Where brackets are open beyond what any settings need. Those in texts count as well: a text with so
+/// many that never close is no setting either.
+fn too_deep(text: &str) -> Option<usize> {
+    let mut depth: usize = 0;
+    text.bytes().position(|byte| {
+        match byte {
+            b'[' | b'{' => depth += 1,
+            b']' | b'}' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        depth > MAX_DEPTH
+    })
+}
+
+/// Reads the first document of YAML.
+pub(super) fn yaml(name: &str, text: &str) -> Result<Value, ConfigError> {
+    let documents = Yaml::load_from_str(text).map_err(|error| {
+        let message = format!("{name} is no valid YAML: {}", error.info());
+        let mistake = Mistake::new(name, text, message);
+        let place = error.marker();
+        Box::new(pointed(mistake, text, place.line().saturating_sub(1), place.col()))
+    })?;
+    table(name, text, documents.first().map_or(Value::Null, plain))
+}
+
+/// Every leaf, in the order of the file.
+pub(super) fn leaves(document: &Value) -> Vec<Leaf> {
+    let mut leaves = Vec::new();
+    collect(document, &mut Vec::new(), &mut leaves);
+    leaves
+}
+
+/// The mistake at a line and a column, both from 0 and in characters.
+fn pointed(mistake: Mistake, text: &str, line: usize, column: usize) -> Mistake {
+    let lines = text.split_inclusive('\n');
+    let before: usize = lines.take(line).map(str::len).sum();
+    let rest = text.get(before..).unwrap_or("");
+    let inside = rest.char_indices().nth(column).map_or(rest.len(), |(at, _)| at);
+    let start = (before + inside).min(text.len());
+    let width = text.get(start..).and_then(|rest| rest.chars().next()).map_or(0, char::len_utf8);
+    mistake.at(start..start + width, "here").advising("mend the file; nothing was imported")
+}
+
+fn table(name: &str, text: &str, document: Value) -> Result<Value, ConfigError> {
+    match document {
+        Value::Object(_) => Ok(document),
+        Value::Null => Ok(Value::Object(Map::new())),
+        _ => {
+            let message = format!("{name} holds no table of settings");
+            let help = "give the agent's own file: openclaw.json, or config.yaml of Hermes";
+            Err(Box::new(Mistake::new(name, text, message).advising(help)).into())
+        }
+    }
+}
+
+fn plain(yaml: &Yaml<'_>) -> Value {
+    match yaml {
+        Yaml::Value(Scalar::Null) | Yaml::BadValue | Yaml::Alias(_) => Value::Null,
+        Yaml::Value(Scalar::Boolean(flag)) => Value::Bool(*flag),
+        Yaml::Value(Scalar::Integer(number)) => Value::from(*number),
+        Yaml::Value(Scalar::FloatingPoint(number)) => Value::from(number.into_inner()),
+        Yaml::Value(Scalar::String(text)) => Value::from(text.as_ref()),
+        Yaml::Representation(text, ..) => Value::from(text.as_ref()),
+        Yaml::Sequence(items) => items.iter().map(plain).collect(),
+        Yaml::Mapping(map) => {
+            map.iter().map(|(key, value)| (named(key), plain(value))).collect::<Map<_, _>>().into()
+        }
+        Yaml::Tagged(_, inner) => plain(inner),
+    }
+}
+
+/// A key as text; YAML allows any value there.
+fn named(key: &Yaml<'_>) -> String {
+    match plain(key) {
+        Value::String(text) => text,
+        other => other.to_string(),
+    }
+}
+
+fn collect(value: &Value, path: &mut Vec<String>, leaves: &mut Vec<Leaf>) {
+    let children: Vec<(String, &Value)> = match value {
+        Value::Object(map) => map.iter().map(|(key, value)| (key.clone(), value)).collect(),
+        Value::Array(items) if items.iter().any(Value::is_object) => {
+            items.iter().enumerate().map(|(at, item)| (item_name(at, item), item)).collect()
+        }
+        Value::Null => return,
+        _ => {
+            leaves.push(Leaf { path: path.clone(), value: value.clone() });
+            return;
+        }
+    };
+    for (name, child) in children {
+        path.push(name);
+        collect(child, path, leaves);
+        path.pop();
+    }
+}
+
+fn item_name(at: usize, item: &Value) -> String {
+    item.get("id").and_then(Value::as_str).map_or_else(|| at.to_string(), str::to_owned)
+}

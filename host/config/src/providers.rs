@@ -1,0 +1,112 @@
+//! Providers by their names, and the one behind `[summariser]`.
+
+use super::check::clash;
+use super::error::ConfigError;
+use super::{Config, places};
+use ctxhost_provider::{DialectName, ProviderSettings, Reason};
+
+/// What the provider of a `[summariser]` with an address of its own is called.
+const SUMMARISER: &str = "summariser";
+
+impl Config {
+    /// The settings of a provider.
+    pub fn provider(&self, name: &str) -> Option<&ProviderSettings> {
+        self.providers.get(name)
+    }
+
+    /// The provider that writes summaries, with its name; `None` where summaries are made offline.
+    pub fn summariser_provider(&self) -> Option<(String, ProviderSettings)> {
+        let summariser = self.summariser.as_ref()?;
+        if let Some(name) = &summariser.provider {
+            return self.provider(name).map(|settings| (name.clone(), settings.clone()));
+        }
+        let settings = ProviderSettings {
+            base_url: summariser.base_url.clone(),
+            api_key_env: summariser.api_key_env.clone(),
+            // Whoever asks for a summary asks again by itself, and the offline one stands ready.
+            retries: 0,
+            ..ProviderSettings::new(DialectName::OpenAiCompletions)
+        };
+        Some((SUMMARISER.to_owned(), settings))
+    }
+}
+
+/// Checks what only two settings together can get wrong.
+pub(super) fn together(config: &Config) -> Result<(), ConfigError> {
+    for (name, settings) in &config.providers {
+        for_anthropic(config, name, settings)?;
+        phrases(config, name, settings)?;
+        if settings.api_key_env.is_some() && !settings.api_key_command.is_empty() {
+            let key = places::dotted(&["providers", name, "api_key_command"]);
+            let message = format!("`{name}` has api_key_env and api_key_command");
+            return Err(clash(config, &[&key], message, "keep one of them"));
+        }
+    }
+    summariser(config)
+}
+
+/// What only Anthropic's dialect can be told.
+fn for_anthropic(
+    config: &Config,
+    name: &str,
+    settings: &ProviderSettings,
+) -> Result<(), ConfigError> {
+    let told = [
+        ("one_hour_cache", settings.one_hour_cache),
+        ("context_editing", settings.context_editing),
+    ];
+    let told = told.into_iter().find(|(_, is_told)| *is_told);
+    match told.filter(|_| settings.dialect != DialectName::AnthropicMessages) {
+        None => Ok(()),
+        Some((setting, _)) => {
+            let key = places::dotted(&["providers", name, setting]);
+            let message =
+                format!("{setting} is for anthropic-messages, which `{name}` does not speak");
+            Err(clash(config, &[&key], message, "leave it out"))
+        }
+    }
+}
+
+fn phrases(config: &Config, name: &str, settings: &ProviderSettings) -> Result<(), ConfigError> {
+    for phrase in settings.phrases() {
+        let Err(bad) = phrase.check() else { continue };
+        let setting = match phrase.reason {
+            Reason::ContextOverflow => "overflow_phrases",
+            _ => "never_overflow_phrases",
+        };
+        let key = places::dotted(&["providers", name, setting]);
+        let message = format!("`{}` is no regular expression", bad.pattern);
+        return Err(clash(config, &[&key], message, "escape ( ) [ ] . * + ? with a backslash"));
+    }
+    Ok(())
+}
+
+fn summariser(config: &Config) -> Result<(), ConfigError> {
+    let Some(summariser) = &config.summariser else { return Ok(()) };
+    let fail = |keys: &[&str], message: &str, help: &str| {
+        Err(clash(config, keys, message.to_owned(), help))
+    };
+    match (&summariser.provider, &summariser.base_url) {
+        (None, None) => fail(
+            &["summariser"],
+            "[summariser] names neither a provider nor an address",
+            "write provider = \"<a table of [providers]>\", or base_url",
+        ),
+        (Some(_), Some(_)) => fail(
+            &["summariser.base_url"],
+            "[summariser] has provider and base_url",
+            "keep one of them",
+        ),
+        (Some(_), None) if summariser.api_key_env.is_some() => fail(
+            &["summariser.api_key_env"],
+            "the key of a provider stands in its own table",
+            "move api_key_env there",
+        ),
+        (Some(name), None) if config.provider(name).is_none() => {
+            let message = format!("there is no provider `{name}`");
+            let help = format!("begin one with a line [{}]", places::dotted(&["providers", name]));
+            fail(&["summariser.provider"], &message, &help)
+        }
+        _ => Ok(()),
+    }
+}

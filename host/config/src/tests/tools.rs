@@ -1,0 +1,46 @@
+//! The tables of tools and of MCP servers.
+
+use super::*;
+use ctxhost_tool::mcp::McpWire;
+
+#[test]
+fn folders_of_tools_are_taken_from_the_folder_of_the_file() {
+    let text =
+        "tools.roots = [\"shared\", \"/srv\"]\n[mcp.a]\ncommand = \"x\"\ncwd = \"servers\"\n";
+    let config = Config::parse("/etc/ctx/ctxhost.toml", text).unwrap();
+    assert_eq!(config.tools.roots, [PathBuf::from("/etc/ctx/shared"), PathBuf::from("/srv")]);
+    let McpWire::Stdio { cwd, .. } = &config.mcp["a"].wire else { panic!("{:?}", config.mcp) };
+    assert_eq!(*cwd, Some(PathBuf::from("/etc/ctx/servers")));
+}
+
+#[test]
+fn keys_of_servers_are_never_explained() {
+    let config = parse(
+        "[mcp.a]\nurl = \"http://x\"\nheaders = { Authorization = \"Bearer s3cret\" }\n\
+         [mcp.b]\ncommand = \"x\"\n[mcp.b.env]\nHOME = \"s3cret ${USER}\"\n",
+    );
+    let rows = explain(&config);
+    let value = |key: &str| rows.iter().find(|row| row.key == key).unwrap().value.as_str();
+    assert_eq!(value("mcp.a.headers.Authorization"), "(not shown)");
+    assert_eq!(value("mcp.b.env.HOME"), "(not shown)");
+    assert!(rows.iter().all(|row| !row.value.contains("s3cret")));
+}
+
+#[test]
+fn mistakes_about_tools_are_shown_at_their_place() {
+    for (text, words) in [
+        ("[tools]\ndeny = [\"[a\"]", "`[a` is no pattern of names"),
+        ("[tools]\nconfine = 1", "tools.confine must be true or false"),
+        ("[mcp.a]\nargs = []", "needs `command`, to be started, or `url`"),
+        ("[mcp.a]\ncommand = \"x\"\nurl = \"http://x\"", "either `command` or `url`"),
+        ("[mcp.a]\ncomand = \"x\"", "unknown key `comand` in [mcp.a]"),
+        ("[mcp.a]\ncommand = \"x\"\nenv = { A = 1 }", "invalid type"),
+    ] {
+        let error = Config::parse("ctxhost.toml", text).unwrap_err();
+        let mut told = error.to_string();
+        if let Some(source) = std::error::Error::source(&error) {
+            told.push_str(&source.to_string());
+        }
+        assert!(told.contains(words), "{text}: {told}");
+    }
+}

@@ -1,0 +1,133 @@
+//! Generations: each build that differs from the one before, as a copy of its own that no build changes.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+
+use nix::errno::Errno;
+use nix::sys::signal::kill;
+use nix::unistd::Pid;
+
+use super::{Built, DevError, cannot};
+use ctxhost_engine::{Inspected, inspect};
+
+/// Where copies stand, beside what the build leaves.
+const FOLDER: &str = "ctxhost-dev";
+
+/// One build.
+#[derive(Clone, Debug)]
+pub struct Generation {
+    /// From 1.
+    pub number: u64,
+    /// The copy.
+    pub library: PathBuf,
+    /// The engine's id.
+    pub id: String,
+    /// Its version.
+    pub version: String,
+    /// SHA-256 of its bytes, in hex.
+    pub sha256: String,
+}
+
+impl Generation {
+    /// `keep-errors@dev.3`
+    pub fn name(&self) -> String {
+        format!("{}@dev.{}", self.id, self.number)
+    }
+}
+
+/// The builds of one author's session.
+#[derive(Debug, Default)]
+pub struct Generations {
+    newest: Option<Generation>,
+}
+
+impl Generations {
+    /// The newest.
+    pub fn newest(&self) -> Option<&Generation> {
+        self.newest.as_ref()
+    }
+
+    /// Takes a build in; `None` where its bytes are those of the newest generation. The library is read
+    /// and checked, and nothing of it runs.
+    ///
+    /// # Errors
+    ///
+    /// [`DevError::Load`] where it is no engine, [`DevError::Files`] where it cannot be copied.
+    pub fn take_in(&mut self, built: &Built) -> Result<Option<Generation>, DevError> {
+        let Inspected { meta, sha256, .. } = inspect(&built.library)?;
+        if self.newest.as_ref().is_some_and(|newest| newest.sha256 == sha256) {
+            return Ok(None);
+        }
+        let number = self.newest.as_ref().map_or(0, |newest| newest.number) + 1;
+        let library = copy(&built.library, number)?;
+        let Inspected { sha256, .. } = inspect(&library)?;
+        let generation = Generation { number, library, id: meta.id, version: meta.version, sha256 };
+        self.newest = Some(generation.clone());
+        Ok(Some(generation))
+    }
+}
+
+/// A copy that only its owner may change. Those of this loop's earlier generations go, what still runs of
+/// them has them open; so do those of loops that have ended.
+fn copy(library: &Path, number: u64) -> Result<PathBuf, DevError> {
+    let folder = library.with_file_name(FOLDER);
+    fs::create_dir_all(&folder).map_err(cannot(format!("make {}", folder.display())))?;
+    let stem = library.file_stem().unwrap_or_default().to_string_lossy();
+    let extension = library.extension().unwrap_or_default().to_string_lossy();
+    remove_old(&folder, &stem);
+    let copy = folder.join(format!("{stem}.{}.{number}.{extension}", std::process::id()));
+    let failed = || cannot(format!("copy {} to {}", library.display(), copy.display()));
+    fs::copy(library, &copy).map_err(failed())?;
+    fs::set_permissions(&copy, fs::Permissions::from_mode(0o700)).map_err(failed())?;
+    Ok(copy)
+}
+
+/// Removes the copies of a library that nobody needs any more. Other loops may be at work in the folder,
+/// on this library or on another, and a copy that stays does no harm.
+fn remove_old(folder: &Path, stem: &str) {
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let owner = name.to_str().and_then(|name| owner_of(name, stem));
+        if owner.is_some_and(|pid| pid == std::process::id() || !is_alive(pid)) {
+            let _ = fs::remove_file(entry.path());
+        }
+    }
+}
+
+/// The process in `<stem>.<process>.<number>.<extension>`.
+fn owner_of(name: &str, stem: &str) -> Option<u32> {
+    name.strip_prefix(stem)?.strip_prefix('.')?.split('.').next()?.parse().ok()
+}
+
+fn is_alive(pid: u32) -> bool {
+    let Ok(pid) = i32::try_from(pid) else { return false };
+    // Whose process it is does not matter: one that may not be signalled is alive.
+    kill(Pid::from_raw(pid), None) != Err(Errno::ESRCH)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn copies_of_other_loops_stay_while_they_live() {
+        let folder = tempfile::tempdir().unwrap();
+        let library = folder.path().join("libkeep.so");
+        fs::write(&library, "one").unwrap();
+        let first = copy(&library, 1).unwrap();
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        let dead = child.id();
+        child.wait().unwrap();
+        let file = |name: &str| folder.path().join(FOLDER).join(name);
+        let others = ["libkeep.1.7.so", "libkeep_more.2.1.so", "notes.txt"].map(file);
+        let left = file(&format!("libkeep.{dead}.3.so"));
+        others.iter().chain([&left]).for_each(|path| fs::write(path, "").unwrap());
+
+        fs::write(&library, "two").unwrap();
+        let second = copy(&library, 2).unwrap();
+        assert_eq!(fs::read_to_string(&second).unwrap(), "two");
+        assert!(!first.exists() && !left.exists());
+        assert!(others.iter().all(|path| path.exists()));
+    }
+}

@@ -1,0 +1,181 @@
+//! What all engines of a host share: a clock, folders, limits, sessions, a model, somebody to delegate to.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use ctxhost_engine_api::border::BoxFuture;
+use ctxhost_engine_api::{
+    CompactRequest, Compaction, HistoryPage, HistoryRequest, PromptCache, Result, SessionRef,
+    Transcript, capability,
+};
+
+use super::quarantine::book::FailureBook;
+use super::store::{BySession, EngineStore, EngineStores, FileStore, MemoryStore};
+use super::timeouts::Timeouts;
+use ctxhost_media::Blobs;
+use ctxhost_provider::Completer;
+
+/// The host's clock: the system's, or one that a replay sets to recorded time.
+#[derive(Clone, Debug, Default)]
+pub struct Clock {
+    recorded_ms: Option<Arc<AtomicI64>>,
+}
+
+impl Clock {
+    /// A clock that stands where it is set.
+    pub fn recorded() -> Self {
+        Clock { recorded_ms: Some(Arc::default()) }
+    }
+
+    /// Sets a recorded clock; the system's cannot be set.
+    pub fn set(&self, now_ms: i64) {
+        if let Some(recorded) = &self.recorded_ms {
+            recorded.store(now_ms, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether it stands where it is set.
+    pub(super) fn is_recorded(&self) -> bool {
+        self.recorded_ms.is_some()
+    }
+
+    /// Milliseconds since 1970.
+    pub fn now_ms(&self) -> i64 {
+        match &self.recorded_ms {
+            Some(recorded) => recorded.load(Ordering::Relaxed),
+            None => {
+                let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+                i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+            }
+        }
+    }
+}
+
+/// What engines may know of sessions beside their live transcript. Implemented above this room.
+pub trait SessionView: Send + Sync {
+    /// A page of the whole session, compactions or not.
+    fn history(&self, request: &HistoryRequest) -> HistoryPage;
+    /// What is known of the provider's cache.
+    fn prompt_cache(&self, session: &SessionRef) -> PromptCache;
+    /// Where a session keeps what engines put away; `None` for one that is on no disk.
+    fn blobs(&self, session: &str) -> Option<Blobs>;
+}
+
+/// Compacts for engines that have no compaction of their own.
+pub(super) trait Delegate: Send + Sync {
+    /// Works out a compaction of a transcript.
+    fn compact(
+        self: Arc<Self>,
+        view: Transcript,
+        request: CompactRequest,
+    ) -> BoxFuture<Result<Compaction>>;
+}
+
+/// What all engines of a host share.
+#[derive(Clone)]
+pub struct Environment {
+    /// The folder for the private copies of libraries while they are being loaded.
+    pub copies_folder: PathBuf,
+    /// The folder below which engines keep what they store; `None` forgets it with the process.
+    pub store_folder: Option<PathBuf>,
+    /// Where engines keep what they store, instead of that folder.
+    pub stores: Option<Arc<dyn EngineStores>>,
+    /// How long calls may take.
+    pub timeouts: Timeouts,
+    /// The clock.
+    pub clock: Clock,
+    /// What can be asked of sessions.
+    pub sessions: Option<Arc<dyn SessionView>>,
+    /// The model for summaries; `None` where none is configured.
+    pub completer: Option<Arc<dyn Completer>>,
+    /// What engines did to hosts of this machine, and where what they do is written down; `None`
+    /// forgets it with the process.
+    pub failures: Option<Arc<FailureBook>>,
+    /// Whether engines fail for themselves: the book holds them and learns of hosts that they took down,
+    /// but not of calls that failed.
+    pub fail_alone: bool,
+    delegate: Arc<OnceLock<Weak<dyn Delegate>>>,
+}
+
+impl Environment {
+    /// An environment without stores on disk, without a model and without sessions.
+    pub fn new(timeouts: Timeouts, clock: Clock) -> Self {
+        Environment {
+            copies_folder: state_folder().join("engines").join("cache"),
+            store_folder: None,
+            stores: None,
+            timeouts,
+            clock,
+            sessions: None,
+            completer: None,
+            failures: None,
+            fail_alone: false,
+            delegate: Arc::default(),
+        }
+    }
+
+    /// Names the engine that compacts for those that delegate. The first call counts.
+    pub(super) fn delegate_to(&self, delegate: Weak<dyn Delegate>) {
+        let _ = self.delegate.set(delegate);
+    }
+
+    /// The engine that compacts for those that delegate, while it lives.
+    pub(super) fn delegate(&self) -> Option<Arc<dyn Delegate>> {
+        self.delegate.get().and_then(Weak::upgrade)
+    }
+
+    /// Where failed calls are written down; `None` forgets them with the process.
+    pub fn kept_failures(&self) -> Option<Arc<FailureBook>> {
+        self.failures.clone().filter(|_| !self.fail_alone)
+    }
+
+    /// What this host can do.
+    pub fn capabilities(&self) -> Vec<String> {
+        let always = [capability::KV, capability::BLOB, capability::DELEGATE_COMPACT];
+        let with_sessions = [capability::HISTORY, capability::PROMPT_CACHE];
+        let mut names: Vec<String> = always.map(str::to_owned).to_vec();
+        names.push(capability::SPAWN.into());
+        if self.sessions.is_some() {
+            names.extend(with_sessions.map(str::to_owned));
+        }
+        if self.completer.is_some() {
+            names.push(capability::COMPLETE.into());
+        }
+        names
+    }
+
+    pub(super) fn store(&self, id: &str) -> Arc<dyn EngineStore> {
+        let values: Arc<dyn EngineStore> = match (&self.stores, &self.store_folder) {
+            (Some(stores), _) => stores.of(id),
+            (None, Some(folder)) => Arc::new(FileStore::new(folder, id)),
+            (None, None) => Arc::new(MemoryStore::default()),
+        };
+        match &self.sessions {
+            Some(sessions) => Arc::new(BySession { values, sessions: sessions.clone() }),
+            None => values,
+        }
+    }
+}
+
+impl fmt::Debug for Environment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Environment")
+            .field("store_folder", &self.store_folder)
+            .field("capabilities", &self.capabilities())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Where the host keeps its own files: `CTXHOST_STATE_DIR`, else the user's state folder. Not the
+/// system's temporary folder, which may forbid execution.
+pub fn state_folder() -> PathBuf {
+    let named = std::env::var_os("CTXHOST_STATE_DIR").map(PathBuf::from);
+    let usual = || {
+        let folders = directories::ProjectDirs::from("", "", "ctxhost")?;
+        Some(folders.state_dir().unwrap_or(folders.data_local_dir()).to_owned())
+    };
+    named.or_else(usual).unwrap_or_else(|| std::env::temp_dir().join("ctxhost"))
+}

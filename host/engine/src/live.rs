@@ -1,0 +1,254 @@
+//! A live engine: created, in its seat, called with deadlines.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ctxhost_engine_api::border::BoxFuture;
+use ctxhost_engine_api::transcript::mirror::Mirror;
+use ctxhost_engine_api::*;
+
+use super::calls::{CallGuard, Calls, Limit};
+use super::environment::{Delegate, Environment};
+use super::lane::Isolation;
+use super::opening::{self, OpenError};
+use super::question::Question;
+use super::seat::Seat;
+use super::spec::{EngineSpec, Source};
+use super::timeouts::Timeouts;
+use super::watch::Watch;
+use super::worker::WorkerFacts;
+
+/// An engine that can be called.
+pub struct LiveEngine {
+    info: EngineInfo,
+    source: Source,
+    isolation: Isolation,
+    seat: Seat,
+    calls: Arc<Calls>,
+    timeouts: Timeouts,
+    /// Last, so that it is dropped after everything that runs the engine.
+    watch: Watch,
+}
+
+impl LiveEngine {
+    /// Opens an engine: finds its door, checks its name and needs, creates it.
+    ///
+    /// # Errors
+    ///
+    /// [`OpenError`].
+    pub fn open(spec: &EngineSpec, environment: &Environment) -> Result<LiveEngine, OpenError> {
+        let calls = Arc::new(Calls::default());
+        let (info, seat, watch) = opening::seat(spec, environment, &calls)?;
+        let (source, isolation) = (spec.source.clone(), spec.isolation);
+        let timeouts = environment.timeouts.clone();
+        Ok(LiveEngine { info, source, isolation, seat, calls, timeouts, watch })
+    }
+
+    /// Which build it is: the SHA-256 of its file in hex, or `bundled <version>`. `None` where nobody
+    /// is to remember its failures.
+    pub fn bytes(&self) -> Option<&str> {
+        self.watch.bytes()
+    }
+
+    /// What it is.
+    pub fn info(&self) -> &EngineInfo {
+        &self.info
+    }
+
+    /// Its id.
+    pub fn id(&self) -> &str {
+        &self.info.id
+    }
+
+    /// Where it came from.
+    pub fn source(&self) -> &Source {
+        &self.source
+    }
+
+    /// How far it is kept from the host.
+    pub fn isolation(&self) -> Isolation {
+        self.isolation
+    }
+
+    /// The process it sits in; `None` for one that is in this process.
+    pub fn worker(&self) -> Option<WorkerFacts> {
+        self.seat.worker()
+    }
+
+    /// Whether this error is the end of one call and not of the engine: its process died over what is
+    /// not asked twice, and another one takes over.
+    pub fn lost_one_call(&self, operation: &str, error: &EngineError) -> bool {
+        let is_asked_once =
+            matches!(operation, "compact" | "after_turn" | "maintain" | "on_subagent_ended");
+        is_asked_once && error.kind == ErrorKind::Dead && self.seat.may_start_another()
+    }
+
+    /// Whether one of this process's threads hangs in a call of it that was given up.
+    pub fn lost_a_thread(&self) -> bool {
+        self.seat.lost_a_thread()
+    }
+
+    /// A session begins in it.
+    pub async fn bootstrap(
+        &self,
+        view: Transcript,
+        mut request: BootstrapRequest,
+    ) -> Result<Bootstrapped> {
+        let call = self.begin(self.timeouts.bootstrap_ms, &view).in_session(&request.session);
+        request.call = call.id;
+        self.seat.ask(&call, view, Question::Bootstrap(request)).await
+    }
+
+    /// New entries.
+    pub async fn ingest(&self, view: Transcript, mut request: IngestRequest) -> Result<Ingested> {
+        let call = self.begin(self.timeouts.ingest_ms, &view).in_session(&request.session);
+        request.call = call.id;
+        self.seat.ask(&call, view, Question::Ingest(request)).await
+    }
+
+    /// What the model sees.
+    pub async fn assemble(&self, view: Transcript, mut request: AssembleRequest) -> Result<Plan> {
+        let call = self.begin(self.timeouts.assemble_ms, &view).in_session(&request.session);
+        request.call = call.id;
+        self.seat.ask(&call, view, Question::Assemble(request)).await
+    }
+
+    /// A smaller transcript.
+    pub async fn compact(
+        &self,
+        view: Transcript,
+        mut request: CompactRequest,
+    ) -> Result<Compaction> {
+        let limit = Limit {
+            patience: Duration::from_millis(self.timeouts.compact_ms),
+            cap: Duration::from_millis(self.timeouts.compact_cap_ms),
+        };
+        let call = self.calls.begin(limit, Some(view.clone())).in_session(&request.session);
+        request.call = call.id;
+        self.seat.ask(&call, view, Question::Compact(request)).await
+    }
+
+    /// A turn has ended well.
+    pub async fn after_turn(&self, view: Transcript, mut request: AfterTurnRequest) -> Result<()> {
+        let call = self.begin(self.timeouts.after_turn_ms, &view).in_session(&request.session);
+        request.call = call.id;
+        self.seat.ask(&call, view, Question::AfterTurn(request)).await
+    }
+
+    /// A turn is final.
+    pub async fn commit_turn(
+        &self,
+        view: Transcript,
+        mut request: CommitTurnRequest,
+    ) -> Result<Committed> {
+        let call = self.begin(self.timeouts.after_turn_ms, &view).in_session(&request.session);
+        request.call = call.id;
+        self.seat.ask(&call, view, Question::CommitTurn(request)).await
+    }
+
+    /// Time for housekeeping.
+    pub async fn maintain(
+        &self,
+        view: Transcript,
+        mut request: MaintainRequest,
+    ) -> Result<Maintained> {
+        let call = self.begin(self.timeouts.maintain_ms, &view).in_session(&request.session);
+        request.call = call.id;
+        self.seat.ask(&call, view, Question::Maintain(request)).await
+    }
+
+    /// A sub-agent is about to start.
+    pub async fn prepare_subagent_spawn(
+        &self,
+        view: Transcript,
+        mut request: SubagentSpawnRequest,
+    ) -> Result<SpawnPrepared> {
+        let call = self.begin(self.timeouts.subagent_ms, &view).in_session(&request.parent);
+        request.call = call.id;
+        self.seat.ask(&call, view, Question::PrepareSpawn(request)).await
+    }
+
+    /// A spawn that was prepared failed.
+    pub async fn rollback_subagent_spawn(
+        &self,
+        mut request: SubagentRollbackRequest,
+    ) -> Result<()> {
+        let limit = Limit::fixed(Duration::from_millis(self.timeouts.subagent_ms));
+        let call = self.calls.begin(limit, None);
+        request.call = call.id;
+        self.seat.ask(&call, no_view(), Question::RollbackSpawn(request)).await
+    }
+
+    /// A sub-agent ended.
+    pub async fn on_subagent_ended(&self, mut request: SubagentEndedRequest) -> Result<()> {
+        let limit = Limit::fixed(Duration::from_millis(self.timeouts.subagent_ms));
+        let call = self.calls.begin(limit, None);
+        request.call = call.id;
+        self.seat.ask(&call, no_view(), Question::SubagentEnded(request)).await
+    }
+
+    /// The tools it offers to the model of a session.
+    pub async fn tools(&self, session: SessionRef) -> Result<Vec<ToolSpec>> {
+        let limit = Limit::fixed(Duration::from_millis(self.timeouts.subagent_ms));
+        let call = self.calls.begin(limit, None).in_session(&session);
+        self.seat.ask(&call, no_view(), Question::Tools(session)).await
+    }
+
+    /// The model called one of its tools.
+    pub async fn call_tool(
+        &self,
+        view: Transcript,
+        mut request: ToolCallRequest,
+    ) -> Result<ToolAnswer> {
+        let call = self.begin(self.timeouts.after_turn_ms, &view).in_session(&request.session);
+        request.call = call.id;
+        self.seat.ask(&call, view, Question::CallTool(request)).await
+    }
+
+    /// What it says of itself.
+    pub async fn status(&self) -> Result<EngineStatus> {
+        let limit = Limit::fixed(Duration::from_millis(self.timeouts.subagent_ms));
+        let call = self.calls.begin(limit, None);
+        self.seat.ask(&call, no_view(), Question::Status).await
+    }
+
+    /// Lets it go, within its time limit, and takes the services away. No call may follow.
+    pub async fn dispose(&self) {
+        let limit = Limit::fixed(Duration::from_millis(self.timeouts.dispose_ms));
+        let call = self.calls.begin(limit, None);
+        let disposed: Result<()> = self.seat.ask(&call, no_view(), Question::Dispose).await;
+        if let Err(error) = disposed {
+            tracing::warn!(engine = self.info.id, %error, "dispose failed");
+        }
+        self.seat.revoke();
+    }
+
+    fn begin(&self, limit_ms: u64, view: &Transcript) -> CallGuard {
+        self.calls.begin(Limit::fixed(Duration::from_millis(limit_ms)), Some(view.clone()))
+    }
+}
+
+impl Delegate for LiveEngine {
+    fn compact(
+        self: Arc<Self>,
+        view: Transcript,
+        request: CompactRequest,
+    ) -> BoxFuture<Result<Compaction>> {
+        Box::pin(async move { LiveEngine::compact(&self, view, request).await })
+    }
+}
+
+impl std::fmt::Debug for LiveEngine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("LiveEngine")
+            .field("id", &self.info.id)
+            .field("source", &self.source)
+            .field("isolation", &self.isolation)
+            .finish_non_exhaustive()
+    }
+}
+
+/// For questions that come without a transcript.
+fn no_view() -> Transcript {
+    Mirror::new().snapshot(0)
+}

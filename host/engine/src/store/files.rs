@@ -1,0 +1,112 @@
+//! A store of files: one for each value, written beside and renamed, and a folder of bytes by hash.
+
+use std::fs;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+use super::{EngineStore, StoreError, check_key};
+use ctxhost_media::{BlobFolder, MediaError, disk_error, replace_file};
+
+/// A store of one file for each value, written beside and renamed.
+#[derive(Debug)]
+pub struct FileStore {
+    folder: PathBuf,
+    blobs: BlobFolder,
+}
+
+impl FileStore {
+    /// The store of the engine `id` below `state`. An id by the rule is its own file name; one that a
+    /// program made up becomes one.
+    pub fn new(state: &Path, id: &str) -> Self {
+        let folder = state.join("engines").join("data").join(encode_name(id));
+        FileStore { blobs: BlobFolder::at(folder.join("blobs")), folder }
+    }
+
+    fn value_path(&self, key: &str) -> Result<PathBuf, StoreError> {
+        check_key(key)?;
+        Ok(self.folder.join("kv").join(encode_name(key)))
+    }
+}
+
+impl EngineStore for FileStore {
+    fn get(&self, key: &str) -> Result<Option<String>, StoreError> {
+        let bytes = read(&self.value_path(key)?)?;
+        Ok(bytes.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
+    }
+
+    fn put(&self, key: &str, value: &str) -> Result<(), StoreError> {
+        let path = self.value_path(key)?;
+        Ok(replace_file(&path, value.as_bytes()).map_err(disk_error("write", &path))?)
+    }
+
+    fn delete(&self, key: &str) -> Result<(), StoreError> {
+        let path = self.value_path(key)?;
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != ErrorKind::NotFound => {
+                Err(disk_error("remove", &path)(error).into())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn list(&self, prefix: &str) -> Result<Vec<String>, StoreError> {
+        let names = names_in(&self.folder.join("kv"))?.into_iter();
+        let keys = names.filter_map(|name| decode_name(&name));
+        let mut keys: Vec<_> = keys.filter(|key| key.starts_with(prefix)).collect();
+        keys.sort();
+        Ok(keys)
+    }
+
+    fn put_blob(&self, bytes: &[u8]) -> Result<String, StoreError> {
+        Ok(self.blobs.put(bytes)?)
+    }
+
+    fn get_blob(&self, handle: &str) -> Result<Option<Vec<u8>>, StoreError> {
+        Ok(self.blobs.get(handle)?)
+    }
+}
+
+/// The names of what is in a folder; none where the folder is not there.
+fn names_in(folder: &Path) -> Result<Vec<String>, MediaError> {
+    let entries = match fs::read_dir(folder) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+        other => other.map_err(disk_error("list", folder))?,
+    };
+    Ok(entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect())
+}
+
+/// A key may hold anything, a file name may not: all but letters, digits, `-` and `_` becomes `%xx`.
+fn encode_name(key: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
+    let encode = |byte| {
+        if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02x}") }
+    };
+    key.bytes().map(encode).collect()
+}
+
+/// `None` for a file that is no value: the temporary file of a write that was cut short.
+fn decode_name(name: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(name.len());
+    let mut rest = name.as_bytes();
+    while let Some((&first, after)) = rest.split_first() {
+        rest = after;
+        match first {
+            b'%' => {
+                let (digits, after) = rest.split_at_checked(2)?;
+                bytes.push(u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()?);
+                rest = after;
+            }
+            b'.' => return None,
+            plain => bytes.push(plain),
+        }
+    }
+    String::from_utf8(bytes).ok()
+}
+
+fn read(path: &Path) -> Result<Option<Vec<u8>>, MediaError> {
+    match fs::read(path) {
+        Ok(bytes) => Ok(Some(bytes)),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(disk_error("read", path)(error)),
+    }
+}

@@ -1,0 +1,66 @@
+//! A store that is gone with the process.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::{EngineStore, EngineStores, StoreError, check_key};
+use ctxhost_media::hash;
+
+/// A store that forgets at the end of the process: for replays and tests.
+#[derive(Debug, Default)]
+pub struct MemoryStore {
+    values: Mutex<BTreeMap<String, Vec<u8>>>,
+}
+
+impl MemoryStore {
+    fn values(&self) -> MutexGuard<'_, BTreeMap<String, Vec<u8>>> {
+        self.values.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+}
+
+impl EngineStore for MemoryStore {
+    fn get(&self, key: &str) -> Result<Option<String>, StoreError> {
+        let value = self.values().get(&format!("kv/{key}")).cloned();
+        Ok(value.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
+    }
+
+    fn put(&self, key: &str, value: &str) -> Result<(), StoreError> {
+        check_key(key)?;
+        self.values().insert(format!("kv/{key}"), value.as_bytes().to_vec());
+        Ok(())
+    }
+
+    fn delete(&self, key: &str) -> Result<(), StoreError> {
+        self.values().remove(&format!("kv/{key}"));
+        Ok(())
+    }
+
+    fn list(&self, prefix: &str) -> Result<Vec<String>, StoreError> {
+        let values = self.values();
+        let keys = values.keys().filter_map(|key| key.strip_prefix("kv/"));
+        Ok(keys.filter(|key| key.starts_with(prefix)).map(str::to_owned).collect())
+    }
+
+    fn put_blob(&self, bytes: &[u8]) -> Result<String, StoreError> {
+        let handle = hash(bytes);
+        self.values().insert(format!("blob/{handle}"), bytes.to_vec());
+        Ok(handle)
+    }
+
+    fn get_blob(&self, handle: &str) -> Result<Option<Vec<u8>>, StoreError> {
+        Ok(self.values().get(&format!("blob/{handle}")).cloned())
+    }
+}
+
+/// Such stores for engines by their ids: one that follows another under the same id finds what that kept.
+#[derive(Debug, Default)]
+pub struct MemoryStores {
+    stores: Mutex<HashMap<String, Arc<MemoryStore>>>,
+}
+
+impl EngineStores for MemoryStores {
+    fn of(&self, engine: &str) -> Arc<dyn EngineStore> {
+        let mut stores = self.stores.lock().unwrap_or_else(PoisonError::into_inner);
+        stores.entry(engine.to_owned()).or_default().clone()
+    }
+}

@@ -1,0 +1,82 @@
+//! The worker's side: what the program does that was started to hold one engine.
+
+mod desk;
+mod errands;
+mod mouth;
+
+use std::ffi::OsString;
+use std::io::{self, Write as _};
+use std::os::fd::AsFd as _;
+use std::os::unix::net::UnixStream;
+
+use self::desk::Desk;
+use self::mouth::Mouth;
+use super::confinement::{confine, leave_host};
+use super::program::{COMMAND, this_can_be_a_worker};
+use super::wire::{self, FromWorker, Hello, ToWorker};
+use crate::library::enter;
+
+/// Becomes a worker where the program was started as one, and does not return then.
+///
+/// A program that embeds the host calls it first of all in `main`, before it starts threads or reads its
+/// arguments; engines with `isolation = "process"` then run in the same program started again. Without
+/// it they need a `ctxhost` beside the program or in `PATH`.
+pub fn worker_main() {
+    let mut arguments = std::env::args_os().skip(1);
+    if arguments.next().is_none_or(|command| command != COMMAND) {
+        this_can_be_a_worker();
+        return;
+    }
+    let code = match work(arguments.next()) {
+        Ok(()) => 0,
+        Err(reason) => {
+            let _ = writeln!(io::stderr(), "engine worker: {reason}");
+            2
+        }
+    };
+    // Nothing of the engine's is waited for: its threads end here.
+    std::process::exit(code);
+}
+
+/// Holds the engine until the host hangs up.
+fn work(host: Option<OsString>) -> Result<(), String> {
+    let host = host.as_deref().and_then(|pid| pid.to_str()?.parse().ok());
+    leave_host(host.ok_or("this is started by ctxhost itself")?)?;
+    let wire = take_wire().map_err(|error| format!("started without a wire: {error}"))?;
+    let mouth = Mouth::new(wire.try_clone().map_err(|error| error.to_string())?);
+    let mut buffer = Vec::new();
+    let hello = greeting(&wire, &mut buffer)?;
+    let confinement = confine(&hello.limits);
+    let refused = |reason: String| {
+        mouth.say(&FromWorker::Refused { reason: reason.clone() });
+        reason
+    };
+    if (hello.wire, hello.version.as_str()) != (wire::WIRE, env!("CARGO_PKG_VERSION")) {
+        let ours = env!("CARGO_PKG_VERSION");
+        let version = hello.version;
+        return Err(refused(format!("the worker is ctxhost {ours}, the host is {version}")));
+    }
+    let door = enter(&hello.library, &hello.origin, &hello.id, hello.door());
+    let door = door.map_err(|error| refused(error.to_string()))?;
+    let info = door.info().map_err(|error| refused(error.to_string()))?;
+    mouth.say(&FromWorker::Loaded { info, confinement });
+    let desk = Desk::new(door, hello, mouth).map_err(|error| error.to_string())?;
+    desk.serve(&wire, buffer).map_err(|error| error.to_string())
+}
+
+/// The wire came as standard input, which is nothing from now on.
+fn take_wire() -> io::Result<UnixStream> {
+    let wire = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
+    wire.peer_addr()?;
+    rustix::stdio::dup2_stdin(std::fs::File::open("/dev/null")?)?;
+    Ok(wire)
+}
+
+fn greeting(wire: &UnixStream, buffer: &mut Vec<u8>) -> Result<Hello, String> {
+    let heard = wire::receive(wire, wire::ANY_LENGTH, buffer).map_err(|error| error.to_string())?;
+    match heard.then(|| wire::decode(buffer)).transpose() {
+        Ok(Some(ToWorker::Hello(hello))) => Ok(hello),
+        Ok(_) => Err("the host said something else than hello".into()),
+        Err(error) => Err(error.to_string()),
+    }
+}

@@ -1,0 +1,69 @@
+//! The host hangs up while the engine is busy.
+
+use std::sync::mpsc;
+
+use super::*;
+use crate::question::Question;
+use crate::spec::{EngineSpec, Source};
+use crate::worker::confinement::Limits;
+
+/// Blocks its thread in `assemble`, and never lets go of it.
+struct Stone(Host);
+
+impl ContextEngine for Stone {
+    const INFO: Info = Info::new("stone", "Stone", "1.0.0");
+
+    fn create(host: Host, _: Value) -> Result<Self> {
+        Ok(Stone(host))
+    }
+
+    async fn assemble(&self, _: Transcript, _: AssembleRequest) -> Result<Plan> {
+        self.0.log(LogLevel::Info, "here it lies");
+        loop {
+            std::thread::park();
+        }
+    }
+
+    async fn compact(&self, _: Transcript, _: CompactRequest) -> Result<Compaction> {
+        Ok(Compaction::Delegate)
+    }
+}
+
+fn hello() -> Hello {
+    Hello {
+        wire: wire::WIRE,
+        version: String::new(),
+        id: "stone".into(),
+        in_c: false,
+        library: "".into(),
+        origin: "".into(),
+        host: HostInfo::default(),
+        recorded_clock: false,
+        limits: Limits { memory_bytes: 0, open_files: 0, readable: Vec::new() },
+    }
+}
+
+#[test]
+fn a_worker_does_not_wait_for_its_engine_when_the_host_hangs_up() {
+    let Source::Linked(linked) = EngineSpec::linked::<Stone>(Value::Null).source else {
+        panic!("it is linked");
+    };
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    let mouth = Mouth::new(theirs.try_clone().unwrap());
+    let desk = Desk::new(linked.door, hello(), mouth).unwrap();
+    let (tell, told) = mpsc::channel();
+    std::thread::spawn(move || {
+        let _ = tell.send(desk.serve(&theirs, Vec::new()).is_ok());
+    });
+    wire::send(&ours, &ToWorker::Create { call: 1, limit_ms: 60_000, config: Value::Null })
+        .unwrap();
+    let mut buffer = Vec::new();
+    assert!(wire::receive(&ours, wire::ANY_LENGTH, &mut buffer).unwrap(), "it is created");
+    let question = Question::Assemble(AssembleRequest::default());
+    let call =
+        Call { call: 2, session: None, epoch: None, patience_ms: 60_000, cap_ms: 60_000, question };
+    wire::send(&ours, &ToWorker::Call(call)).unwrap();
+    assert!(wire::receive(&ours, wire::ANY_LENGTH, &mut buffer).unwrap(), "it is in there");
+    drop(ours);
+    assert!(told.recv_timeout(Duration::from_secs(30)).expect("it does not wait"));
+}

@@ -1,0 +1,140 @@
+//! What an engine was told of its sessions, so that the next worker can be told the same.
+//!
+//! It is told when a session is asked about again and not before: most sessions of a host are at rest.
+
+use std::collections::HashMap;
+
+use ctxhost_engine_api::{BootstrapRequest, IngestRequest, Transcript};
+
+use crate::question::Question;
+
+/// What an engine was told, by the ids of sessions.
+#[derive(Default)]
+pub(super) struct Told {
+    sessions: HashMap<String, Session>,
+}
+
+/// What it was told of one session.
+#[derive(Default)]
+struct Session {
+    /// Which worker was told.
+    worker: u64,
+    bootstrap: Option<BootstrapRequest>,
+    /// The epoch, and how far in it.
+    ingested: Option<(u64, IngestRequest)>,
+}
+
+impl Told {
+    /// What worker `worker` has to be told before `question`.
+    pub(super) fn missing(
+        &self,
+        worker: u64,
+        question: &Question,
+        view: &Transcript,
+    ) -> Vec<Question> {
+        let session = question.session().and_then(|session| self.sessions.get(&session.id));
+        let Some(session) = session.filter(|session| session.worker != worker) else {
+            return Vec::new();
+        };
+        if matches!(question, Question::Bootstrap(_)) {
+            return Vec::new();
+        }
+        let bootstrap = session.bootstrap.clone().map(Question::Bootstrap);
+        // What was ingested of an earlier epoch is told anew by whoever began the new one.
+        let ingested = session.ingested.as_ref().filter(|(epoch, _)| *epoch == view.epoch());
+        let ingested = ingested.and_then(|(_, request)| {
+            let begins = match question {
+                Question::Ingest(request) => request.entries.start,
+                _ => u64::MAX,
+            };
+            let end = request.entries.end.min(view.len() as u64).min(begins);
+            let request = IngestRequest { entries: 0..end, ..request.clone() };
+            (end > 0).then_some(Question::Ingest(request))
+        });
+        bootstrap.into_iter().chain(ingested).collect()
+    }
+
+    /// Worker `worker` was told all that was missing, and answered `question`.
+    pub(super) fn note(&mut self, worker: u64, question: &Question, epoch: u64) {
+        let Some(id) = question.session().map(|session| &session.id) else { return };
+        match question {
+            Question::Bootstrap(request) => {
+                let bootstrap = Some(request.clone());
+                let session = Session { worker, bootstrap, ingested: None };
+                self.sessions.insert(id.clone(), session);
+            }
+            Question::Ingest(request) => {
+                let session = self.sessions.entry(id.clone()).or_default();
+                session.worker = worker;
+                session.ingested = Some((epoch, request.clone()));
+            }
+            _ => {
+                if let Some(session) = self.sessions.get_mut(id) {
+                    session.worker = worker;
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ctxhost_engine_api::testing::Conversation;
+    use ctxhost_engine_api::{AssembleRequest, SessionRef};
+
+    use super::*;
+
+    fn session() -> SessionRef {
+        SessionRef { id: "s".into(), key: String::new() }
+    }
+
+    fn ingest(entries: std::ops::Range<u64>) -> Question {
+        Question::Ingest(IngestRequest { session: session(), entries, ..IngestRequest::default() })
+    }
+
+    fn assemble() -> Question {
+        Question::Assemble(AssembleRequest { session: session(), ..AssembleRequest::default() })
+    }
+
+    fn bootstrap() -> Question {
+        Question::Bootstrap(BootstrapRequest { session: session(), ..BootstrapRequest::default() })
+    }
+
+    /// What is missing, as words.
+    fn missing(told: &Told, question: &Question, view: &Transcript) -> Vec<String> {
+        let word = |question: Question| match question {
+            Question::Bootstrap(_) => "bootstrap".to_owned(),
+            Question::Ingest(request) => format!("{:?}", request.entries),
+            other => format!("{other:?}"),
+        };
+        told.missing(1, question, view).into_iter().map(word).collect()
+    }
+
+    #[test]
+    fn the_next_worker_is_told_what_the_last_one_was() {
+        let mut talk = Conversation::new();
+        talk.user("a").assistant("b").user("c");
+        let view = talk.transcript();
+        let mut told = Told::default();
+        assert!(missing(&told, &assemble(), &view).is_empty(), "nobody was told of it");
+        told.note(0, &bootstrap(), 0);
+        told.note(0, &ingest(0..2), 0);
+        told.note(0, &assemble(), 0);
+        assert_eq!(missing(&told, &assemble(), &view), ["bootstrap", "0..2"]);
+        assert_eq!(missing(&told, &ingest(2..3), &view), ["bootstrap", "0..2"]);
+        assert_eq!(missing(&told, &ingest(1..3), &view), ["bootstrap", "0..1"], "no entry twice");
+        assert!(missing(&told, &bootstrap(), &view).is_empty(), "it is being told");
+        told.note(1, &assemble(), 0);
+        assert!(missing(&told, &assemble(), &view).is_empty(), "it knows now");
+    }
+
+    #[test]
+    fn entries_of_an_earlier_epoch_are_not_told_of_a_new_one() {
+        let mut talk = Conversation::of_epoch(1);
+        talk.summary("so far").user("c");
+        let mut told = Told::default();
+        told.note(0, &bootstrap(), 0);
+        told.note(0, &ingest(0..9), 0);
+        assert_eq!(missing(&told, &assemble(), &talk.transcript()), ["bootstrap"]);
+    }
+}

@@ -1,0 +1,272 @@
+//! One request on its way: what a client sent becomes what its upstream is sent, by the engine of the slot.
+//!
+//! ```text
+//!  incoming ─► take ─┬─ forward ─► upstream ─┬─ answer ───────────► answered
+//!                    │                       └─ refusal ──► refused ─► forward, or answer
+//!                    └─ answer (ours: no upstream is asked)
+//! ```
+
+mod afterwards;
+mod again;
+mod client_side;
+mod compressing;
+mod counting;
+mod desk;
+mod door;
+mod hearing;
+mod journey;
+mod marking;
+mod news;
+mod on_demand;
+mod refusal;
+mod resting;
+mod sealed;
+mod shaping;
+mod thinking;
+mod windows;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use axum::body::Bytes;
+use axum::http::{HeaderMap, StatusCode};
+
+use self::afterwards::Afterwards;
+use self::counting::Inquiry;
+use self::desk::Desk;
+use self::journey::Journey;
+use ctxhost_config::Config;
+use ctxhost_media::MediaError;
+use ctxhost_provider::ProviderError;
+use ctxhost_provider::message::Usage;
+use ctxhost_runtime::Runtime;
+
+pub use compressing::{Compressed, Uncompressed, Wish};
+pub use windows::Window;
+
+/// Which door a request came through.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Door {
+    /// `POST /v1/messages`.
+    Messages,
+    /// `POST /v1/messages/count_tokens`.
+    CountTokens,
+    /// `POST /v1/chat/completions`.
+    ChatCompletions,
+    /// `POST /v1/responses`.
+    Responses,
+    /// `POST /v1/responses/compact`.
+    ResponsesCompact,
+    /// `POST /v1beta/models/{model}:generateContent` and `:streamGenerateContent`; the model stands in the path.
+    Generate {
+        /// The model.
+        model: String,
+        /// Whether the answer is streamed.
+        is_stream: bool,
+    },
+    /// `POST /v1beta/models/{model}:countTokens`.
+    GenerateCount {
+        /// The model.
+        model: String,
+    },
+}
+
+/// A request as it came.
+#[derive(Clone, Debug)]
+pub struct Incoming {
+    /// Which door it came through.
+    pub door: Door,
+    /// Whose models are asked, as the config names them: windows are looked up by it.
+    pub provider: Arc<str>,
+    /// Its headers, the client's own ones.
+    pub headers: HeaderMap,
+    /// Its body, whole.
+    pub body: Bytes,
+}
+
+/// What is done about a request.
+#[derive(Debug)]
+pub enum Taken {
+    /// Its upstream is asked.
+    Forward(Forward),
+    /// It is answered here.
+    Answer(Answer),
+}
+
+impl Taken {
+    /// The same, with what is left to do afterwards. What is answered here is not waited for.
+    fn leaving(mut self, afterwards: Afterwards) -> Taken {
+        if let Taken::Forward(forward) = &mut self {
+            forward.ticket.afterwards = afterwards;
+        }
+        self
+    }
+}
+
+/// What is sent to an upstream. Path, method and headers are those of the client.
+#[derive(Debug)]
+pub struct Forward {
+    /// The body; the very bytes of the client where no engine had to act.
+    pub body: Bytes,
+    /// The truth about it, for the client's headers.
+    pub truth: Truth,
+    /// What it takes to go on with it.
+    pub ticket: Ticket,
+}
+
+/// An answer of ours, in the client's dialect.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answer {
+    /// The status.
+    pub status: StatusCode,
+    /// `application/json` or `text/event-stream`.
+    pub content_type: &'static str,
+    /// The body.
+    pub body: Bytes,
+    /// The truth about it.
+    pub truth: Truth,
+}
+
+/// Who shaped a request, and how: the values of the `x-ctxhost-*` headers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Truth {
+    /// The engine; `none` where no engine saw it.
+    pub engine: String,
+    /// What the shaped conversation takes, as entries count; `None` where nobody counted.
+    pub tokens: Option<u64>,
+    /// What it took as the client sent it, counted alike; `None` where nobody counted.
+    pub before_tokens: Option<u64>,
+    /// `none`, `applied`, `rejected`, `failed`, or `client` where the client compacts by itself.
+    pub compaction: &'static str,
+    /// The session; empty where there is none.
+    pub session: String,
+}
+
+impl Truth {
+    /// Whether engines were asked and none could shape the request: it went on as it came, or was refused.
+    pub fn is_unshaped(&self) -> bool {
+        self.engine == "none" && self.compaction == "failed"
+    }
+}
+
+/// The place of a request that is out at an upstream. Dropping it forgets the request, not its words.
+#[derive(Debug, Default)]
+pub struct Ticket {
+    journey: Option<Box<Journey>>,
+    /// A request that only counts.
+    inquiry: Option<Box<Inquiry>>,
+    /// What is left to do. Until it is done, the conversation is held.
+    afterwards: Afterwards,
+}
+
+impl Ticket {
+    /// Waits for what the upstream answers, and has what is left done meanwhile.
+    pub async fn until<T>(&mut self, answer: impl Future<Output = T>) -> T {
+        self.afterwards.until(answer).await
+    }
+
+    /// Does what is left.
+    pub async fn settled(&mut self) {
+        (&mut self.afterwards).await;
+    }
+
+    /// Has what is left done behind the answer: the next request of the conversation may come first.
+    pub fn let_go(&mut self) {
+        drop(std::mem::take(&mut self.afterwards));
+    }
+}
+
+/// The way of requests through the slot. Without a runtime it passes all of them through.
+#[derive(Debug, Default)]
+pub struct Exchange {
+    desk: Option<Arc<Desk>>,
+}
+
+impl Exchange {
+    /// An exchange whose engines are those of the runtime's slot, whose windows stand in the config, and
+    /// whose conversations are kept below `state`.
+    pub fn new(runtime: Runtime, config: &Config, state: &Path) -> Exchange {
+        Exchange { desk: Some(Arc::new(Desk::new(runtime, config, state))) }
+    }
+
+    /// What is done about a request.
+    pub async fn take(&self, incoming: &Incoming) -> Taken {
+        match &self.desk {
+            Some(desk) => desk.take(incoming).await,
+            None => passed(incoming),
+        }
+    }
+
+    /// The upstream refused a request before the client got a byte of an answer. One that was too large
+    /// becomes a smaller one, or the refusal in the form that the client's own recovery knows; a history
+    /// that is not accepted as we have changed it is sent without thinking. `None` passes the upstream's
+    /// own refusal on.
+    pub async fn refused(&self, mut ticket: Ticket, failure: &ProviderError) -> Option<Taken> {
+        ticket.let_go();
+        let (desk, journey) = (self.desk.as_ref()?, ticket.journey?);
+        desk.refused(*journey, failure).await
+    }
+
+    /// The upstream has no way to count what a client asked it to: our own estimate, in the form of the
+    /// client's dialect. `None` where the request was not read.
+    pub fn estimated(&self, ticket: Ticket) -> Option<Answer> {
+        self.desk.as_ref()?.estimated(*ticket.inquiry?)
+    }
+
+    /// The upstream has answered to the end, and counted this. What it teaches is learned while nobody
+    /// waits, behind what is left to do.
+    pub fn answered(&self, ticket: Ticket, usage: Option<Usage>) {
+        if let (Some(desk), Some(journey), Some(usage)) = (&self.desk, ticket.journey, usage) {
+            desk.answered(*journey, usage, ticket.afterwards);
+        }
+    }
+
+    /// Makes messages of chat completions fit for somebody who asks the model elsewhere. `None` where they
+    /// stay as they came: nobody could make them fit.
+    ///
+    /// # Errors
+    ///
+    /// [`Uncompressed`].
+    pub async fn compress(
+        &self,
+        incoming: &Incoming,
+        wish: Wish,
+    ) -> Result<Option<Compressed>, Uncompressed> {
+        match &self.desk {
+            Some(desk) => desk.compress(incoming, wish).await,
+            None => Ok(None),
+        }
+    }
+
+    /// The text that another one stands for, by the hash that this names. Waits for the disk.
+    ///
+    /// # Errors
+    ///
+    /// [`MediaError`].
+    pub fn original(&self, hash: &str) -> Result<Option<String>, MediaError> {
+        self.desk.as_ref().map_or(Ok(None), |desk| desk.originals.find(hash))
+    }
+
+    /// The window of a provider's model: as configured, as learned from a refusal, or as known by its name.
+    /// `None` for a model that nobody knows.
+    pub fn window(&self, provider: &str, model: &str) -> Option<Window> {
+        let known = || Some(Window { tokens: windows::known(model)?, is_certain: false });
+        match &self.desk {
+            Some(desk) => windows::told(&desk.runtime, &desk.config, provider, model),
+            None => known(),
+        }
+    }
+}
+
+/// A request that goes on as it came, seen by no engine.
+fn passed(incoming: &Incoming) -> Taken {
+    Taken::Forward(as_it_came(incoming))
+}
+
+fn as_it_came(incoming: &Incoming) -> Forward {
+    Forward {
+        body: incoming.body.clone(),
+        truth: Truth { engine: "none".into(), compaction: "none", ..Truth::default() },
+        ticket: Ticket::default(),
+    }
+}

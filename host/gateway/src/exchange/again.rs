@@ -1,0 +1,189 @@
+//! A request that its upstream refused goes out in another form, or is refused in words that its client knows.
+
+use std::sync::Arc;
+
+use ctxhost_engine_api::Trigger;
+
+use super::desk::Desk;
+use super::hearing::{Heard, Words};
+use super::journey::{Journey, forward, is_mid_turn};
+use super::refusal::{self, TooLarge};
+use super::shaping::Came;
+use super::windows::Window;
+use super::{Taken, Truth};
+use crate::thread::Asked;
+use ctxhost_provider::{ProviderError, Reason};
+use ctxhost_runtime::{Guest, Passage, TurnError};
+
+/// Share of a request that was too large which the next one may have, as in a turn of our own.
+const SMALLER: f64 = 0.85;
+
+/// A request that could not be shaped once more.
+struct Stuck {
+    error: TurnError,
+    journey: Journey,
+    session: String,
+}
+
+impl Desk {
+    /// The upstream refused a request.
+    pub(super) async fn refused(
+        self: &Arc<Self>,
+        journey: Journey,
+        failure: &ProviderError,
+    ) -> Option<Taken> {
+        match failure.reason {
+            Reason::ContextOverflow => self.too_large(journey, failure).await,
+            Reason::MalformedHistory => self.not_accepted(journey, failure).await,
+            _ => None,
+        }
+    }
+
+    /// The upstream found a request too large.
+    async fn too_large(
+        self: &Arc<Self>,
+        mut journey: Journey,
+        failure: &ProviderError,
+    ) -> Option<Taken> {
+        let passage = self.enter(&journey.thread).await;
+        if let Some(passage) = &passage {
+            passage.refused(&journey.guest, journey.sent_tokens, failure).await;
+        }
+        if let Some(limit) = failure.limit_tokens.filter(|it| *it > 0) {
+            let tokens = limit.min(journey.window.tokens);
+            journey.window = Window { tokens, is_certain: true };
+        }
+        journey.refusals += 1;
+        if journey.refusals > self.settings.too_large_tries {
+            let session = passage.as_ref().map(|it| it.session_id().to_owned()).unwrap_or_default();
+            let count = Count::of(&journey, failure);
+            return Some(refused(journey, session, count));
+        }
+        let cap_tokens = (journey.sent_tokens as f64 * SMALLER) as u64;
+        let most = (journey.window.tokens as f64 * self.settings.reserve_max_share) as u64;
+        let guest = &mut journey.guest;
+        guest.cap_tokens = Some(guest.cap_tokens.unwrap_or(u64::MAX).min(cap_tokens));
+        guest.reserve_tokens = guest.reserve_tokens.map(|tokens| tokens.min(most));
+        guest.trigger = Trigger::Overflow;
+        match self.once_more(journey, passage).await? {
+            Ok(taken) => Some(taken),
+            Err(Stuck { error, journey, session }) if self.ends_with(&error) => {
+                Some(Taken::Answer(self.ended(&error, &journey.incoming.door, &session)))
+            }
+            Err(Stuck { error, journey, session }) => {
+                tracing::warn!(%error, session, "a request stays too large");
+                let count = Count::of(&journey, failure);
+                Some(refused(journey, session, count))
+            }
+        }
+    }
+
+    /// The upstream does not accept a history that is not as its client wrote it: it is asked once more
+    /// without any thinking. What a client wrote is its own to mend.
+    async fn not_accepted(
+        self: &Arc<Self>,
+        mut journey: Journey,
+        failure: &ProviderError,
+    ) -> Option<Taken> {
+        let binds = journey.incoming.door.speech().binds_thinking();
+        if !binds || journey.is_plain || journey.sent == journey.incoming.body {
+            return None;
+        }
+        tracing::info!(%failure, "a history is asked about once more, without thinking");
+        journey.is_plain = true;
+        let before = journey.sent.clone();
+        let passage = self.enter(&journey.thread).await;
+        match self.once_more(journey, passage).await? {
+            // There was no thinking in it: its like would be refused alike.
+            Ok(Taken::Forward(forward)) if forward.body == before => None,
+            Ok(taken) => Some(taken),
+            Err(Stuck { error, session, .. }) => {
+                tracing::warn!(%error, session, "a history that is not accepted cannot be mended");
+                None
+            }
+        }
+    }
+
+    /// The same request, shaped anew for its guest; in a conversation of its own where that which it is of
+    /// has gone on meanwhile. `None` where it cannot be heard any more.
+    async fn once_more(
+        self: &Arc<Self>,
+        journey: Journey,
+        passage: Option<Passage>,
+    ) -> Option<Result<Taken, Stuck>> {
+        let incoming = journey.incoming.clone();
+        let json = std::str::from_utf8(&incoming.body).ok()?;
+        let speech = incoming.door.speech();
+        let body = speech.body(json).ok()?;
+        let came = Came { speech, bytes: &incoming.body, json, body: &body };
+        let is_as_it_was = journey.thread.state().outline.len() == body.items.len();
+        let heard = match passage.filter(|_| is_as_it_was) {
+            Some(passage) => Heard {
+                thread: journey.thread.clone(),
+                session: passage.session_id().to_owned(),
+                passage,
+                ended: None,
+                client_compacts: journey.client_compacts,
+                is_again: true,
+            },
+            None => {
+                let mut asked = Asked::new(self.seed, &body.items);
+                let key = journey.thread.key();
+                let words = Words { speech, headers: &incoming.headers, key };
+                self.hear(&words, &mut asked).await.ok()?
+            }
+        };
+        let is_mid_turn = is_mid_turn(&heard.passage).await;
+        let guest = Guest { is_mid_turn, ..journey.guest };
+        let journey = Journey { thread: heard.thread.clone(), guest, ..journey };
+        if journey.is_plain {
+            let units = heard.thread.state().outline.units().len();
+            self.refuse_thinking(&heard.session, units);
+        }
+        Some(match self.shape(&heard, came, &journey.guest).await {
+            Ok(sent) => {
+                if sent.truth.compaction == "applied" {
+                    self.keep(&heard, heard.thread.key()).await;
+                }
+                let guest = journey.guest.clone();
+                Ok(forward(sent, journey).leaving(self.leave(heard, guest)))
+            }
+            Err(error) => {
+                self.note_small_window(&error, &journey.guest.model);
+                Err(Stuck { error, journey, session: heard.session.clone() })
+            }
+        })
+    }
+}
+
+/// How large a request is that is refused.
+pub(super) struct Count {
+    /// What it has of the conversation, as entries count.
+    pub(super) said_tokens: u64,
+    /// All of it, in provider tokens.
+    pub(super) tokens: u64,
+}
+
+impl Count {
+    /// As its provider counted it, else as it is estimated.
+    fn of(journey: &Journey, failure: &ProviderError) -> Count {
+        let said_tokens = journey.sent_tokens;
+        let estimated = said_tokens.saturating_add(journey.guest.overhead_tokens);
+        Count { said_tokens, tokens: failure.observed_tokens.unwrap_or(estimated) }
+    }
+}
+
+/// The refusal of a request that cannot be made to fit.
+pub(super) fn refused(journey: Journey, session: String, count: Count) -> Taken {
+    let Count { said_tokens, tokens } = count;
+    let truth = Truth {
+        engine: "none".into(),
+        tokens: Some(said_tokens),
+        before_tokens: Some(journey.thread.state().outline.said_tokens()),
+        compaction: "failed",
+        session,
+    };
+    let window_tokens = journey.window.tokens;
+    let it = TooLarge { tokens, window_tokens, as_event: journey.as_event };
+    Taken::Answer(refusal::too_large(&journey.incoming.door, it, truth))
+}

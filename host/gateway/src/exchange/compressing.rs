@@ -1,0 +1,219 @@
+//! Messages that somebody wants smaller and sends to their model alone.
+
+use std::num::NonZeroU64;
+use std::sync::Arc;
+
+use axum::body::Bytes;
+use ctxhost_engine_api::Item;
+use serde_json::json;
+
+use super::desk::Desk;
+use super::hearing::{Heard, Words};
+use super::marking::Marks;
+use super::shaping::{Came, as_written, compaction, is_untouched, rendered};
+use super::thinking::Thinking;
+use super::{Incoming, Truth};
+use crate::speech::Body;
+use crate::thread::{Asked, BadSessionId, Digest, scope};
+use ctxhost_media::MediaError;
+use ctxhost_runtime::model_name::ModelName;
+use ctxhost_runtime::{Conversation, Guest, Passed, TurnError, Verdict};
+use ctxhost_session::{RecordBody, SessionError};
+
+/// The custom type of the records that name originals, so that nobody clears them away.
+const RECORD: &str = "ctxhost.originals";
+
+/// How small messages are wanted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Wish {
+    /// What all of them may take at the most, as entries count; `None` for what the window leaves.
+    pub target_tokens: Option<NonZeroU64>,
+    /// The window they go into, in provider tokens; `None` for that of the model.
+    pub window_tokens: Option<NonZeroU64>,
+}
+
+/// Messages that fit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Compressed {
+    /// The body with them; the very bytes that came where nothing had to be done.
+    pub body: Bytes,
+    /// What they took with their system prompt, as entries count.
+    pub before_tokens: u64,
+    /// What they take now.
+    pub after_tokens: u64,
+    /// Who made them so.
+    pub truth: Truth,
+}
+
+/// Why nobody says what would become of messages.
+#[derive(Debug, thiserror::Error)]
+pub enum Uncompressed {
+    /// They are said to be of a session that cannot be.
+    #[error(transparent)]
+    Session(#[from] BadSessionId),
+    /// The engine failed and `on_engine_error` is `fail`.
+    #[error(transparent)]
+    Engine(TurnError),
+}
+
+/// Why messages stay as they came.
+#[derive(Debug, thiserror::Error)]
+enum Unfit {
+    #[error(transparent)]
+    Turn(#[from] TurnError),
+    #[error(transparent)]
+    Session(#[from] SessionError),
+    #[error(transparent)]
+    Originals(#[from] MediaError),
+    #[error("the names of what was replaced leave too little room")]
+    Marks,
+}
+
+impl Desk {
+    /// Makes the messages of a request fit; `None` where they stay as they came.
+    pub(super) async fn compress(
+        self: &Arc<Self>,
+        incoming: &Incoming,
+        wish: Wish,
+    ) -> Result<Option<Compressed>, Uncompressed> {
+        let Ok(json) = std::str::from_utf8(&incoming.body) else { return Ok(None) };
+        let speech = incoming.door.speech();
+        let body = speech.body(json).ok();
+        let scope = scope(&incoming.headers, body.as_ref().and_then(|body| body.session))?;
+        let Some(body) = body.filter(|body| !body.items.is_empty()) else { return Ok(None) };
+        let mut asked = Asked::new(self.seed, &body.items);
+        let key = self.key(scope.as_deref(), &mut asked);
+        let words = Words { speech, headers: &incoming.headers, key };
+        let heard = match self.hear(&words, &mut asked).await {
+            Ok(heard) => heard,
+            Err(error) => {
+                tracing::warn!(%error, "messages are given back without the engine");
+                return Ok(None);
+            }
+        };
+        let guest = self.guest_with(incoming, &body, &heard, wish).await;
+        let came = Came { speech, bytes: &incoming.body, json, body: &body };
+        match self.fitted(&heard, came, guest.clone(), key).await {
+            Ok(compressed) => {
+                drop(self.leave(heard, guest));
+                Ok(Some(compressed))
+            }
+            Err(Unfit::Turn(error)) if self.ends_with(&error) => Err(Uncompressed::Engine(error)),
+            Err(error) => {
+                let session = &heard.session;
+                tracing::warn!(%error, session, "messages are given back without the engine");
+                Ok(None)
+            }
+        }
+    }
+
+    async fn guest_with(
+        &self,
+        incoming: &Incoming,
+        body: &Body<'_>,
+        heard: &Heard,
+        wish: Wish,
+    ) -> Guest {
+        let (mut guest, _) = self.guest(incoming, body, &heard.passage, heard.only_fits()).await;
+        let window = wish.window_tokens.map(NonZeroU64::get);
+        if let Some(tokens) = window.filter(|tokens| *tokens != guest.window_tokens) {
+            // What is learned of a model belongs to its own window.
+            guest.model = ModelName::new("compress", format!("{}@{tokens}", guest.model.id));
+            guest.window_tokens = tokens;
+        }
+        let target = wish.target_tokens.map(NonZeroU64::get);
+        guest.cap_tokens = target.map(|tokens| tokens.saturating_sub(guest.overhead_tokens));
+        guest
+    }
+
+    /// Shapes messages until they fit with the marks of what was replaced.
+    async fn fitted(
+        &self,
+        heard: &Heard,
+        came: Came<'_>,
+        mut guest: Guest,
+        key: Digest,
+    ) -> Result<Compressed, Unfit> {
+        let (mut budget_tokens, mut is_applied) = (None, false);
+        for _ in 0..self.settings.compress_tries {
+            let passed = heard.passage.shape(&guest).await?;
+            let applied = |it: &ctxhost_runtime::CompactionOutcome| it.verdict == Verdict::Applied;
+            is_applied |= passed.shaped.compactions.iter().any(applied);
+            heard.thread.state().is_compacted |= is_applied;
+            let budget_tokens = *budget_tokens.get_or_insert(passed.budget_tokens);
+            let written =
+                heard.passage.look(|conversation| write(heard, came, &passed, conversation)).await;
+            if written.tokens > budget_tokens {
+                let over_tokens = written.tokens - budget_tokens;
+                guest.cap_tokens = Some(passed.budget_tokens.saturating_sub(over_tokens));
+                continue;
+            }
+            if is_applied || !written.originals.is_empty() {
+                self.keep(heard, key).await;
+            }
+            self.name_originals(heard, written.originals).await?;
+            let told = if is_applied {
+                "applied"
+            } else {
+                compaction(&passed.shaped.compactions, guest.only_fits)
+            };
+            let said_tokens = heard.thread.state().outline.said_tokens();
+            let truth = Truth {
+                engine: passed.shaped.engine.clone(),
+                tokens: Some(written.tokens),
+                before_tokens: Some(said_tokens),
+                compaction: told,
+                session: heard.session.clone(),
+            };
+            return Ok(Compressed {
+                body: written.body,
+                before_tokens: said_tokens + guest.overhead_tokens,
+                after_tokens: written.tokens + guest.overhead_tokens,
+                truth,
+            });
+        }
+        Err(Unfit::Marks)
+    }
+
+    /// Puts originals away, and says in the session that they are of use.
+    async fn name_originals(&self, heard: &Heard, originals: Vec<String>) -> Result<(), Unfit> {
+        if originals.is_empty() {
+            return Ok(());
+        }
+        let (kept, session) = (self.originals.clone(), heard.session.clone());
+        let put = tokio::task::spawn_blocking(move || kept.keep(&session, &originals));
+        let handles = match put.await {
+            Ok(handles) => handles?,
+            // Only where the process ends.
+            Err(_) => return Ok(()),
+        };
+        if !handles.is_empty() {
+            let named = RecordBody::custom(RECORD, &json!({ "handles": handles }));
+            heard.passage.append([named]).await?;
+        }
+        Ok(())
+    }
+}
+
+/// Messages as they would be given back.
+struct Written {
+    body: Bytes,
+    tokens: u64,
+    originals: Vec<String>,
+}
+
+fn write(heard: &Heard, came: Came<'_>, passed: &Passed, conversation: &Conversation) -> Written {
+    let state = heard.thread.state();
+    let (lawful, view) = (&passed.shaped.lawful, &passed.shaped.view);
+    if !state.is_compacted && is_untouched(lawful, view, &state.outline) {
+        let body = came.bytes.clone();
+        return Written { body, tokens: lawful.tokens, originals: Vec::new() };
+    }
+    let items: Vec<Item<'_>> = lawful.items(view).into_iter().map(as_written).collect();
+    let marks = Marks::of(&items, &state.outline, conversation.session());
+    let items = marks.on(&items);
+    let body = rendered(came, &state.outline, &items, conversation.images(), &Thinking::default());
+    let tokens = items.iter().map(Item::tokens).sum();
+    drop(items);
+    Written { body: body.into(), tokens, originals: marks.originals }
+}

@@ -1,0 +1,283 @@
+//! The journey of one request: taken, shaped, sent, answered.
+
+use std::sync::Arc;
+
+use axum::body::Bytes;
+use ctxhost_engine_api::{Transcript, Trigger};
+
+use super::again::{Count, refused};
+use super::desk::Desk;
+use super::hearing::{HearError, Heard, Words};
+use super::on_demand;
+use super::refusal;
+use super::shaping::{Came, Sent};
+use super::windows::{self, Window};
+use super::{Afterwards, Forward, Incoming, Taken, Ticket, Truth, passed};
+use crate::aside;
+use crate::speech::Body;
+use crate::thread::{Asked, Thread, scope};
+use ctxhost_law::CannotFit;
+use ctxhost_provider::message::Usage;
+use ctxhost_runtime::accounting::LearnedWindow;
+use ctxhost_runtime::model_name::ModelName;
+use ctxhost_runtime::{Guest, Passage, RuntimeError, TurnError};
+
+/// A request that is out.
+#[derive(Clone, Debug)]
+pub(super) struct Journey {
+    pub(super) incoming: Incoming,
+    pub(super) thread: Arc<Thread>,
+    pub(super) guest: Guest,
+    /// What was sent.
+    pub(super) sent: Bytes,
+    /// What it had of the conversation, as entries count.
+    pub(super) sent_tokens: u64,
+    /// How often it was too large.
+    pub(super) refusals: u32,
+    /// Whether it is asked without thinking, because its history was not accepted.
+    pub(super) is_plain: bool,
+    pub(super) window: Window,
+    pub(super) as_event: bool,
+    pub(super) client_compacts: bool,
+    /// Whether a compaction was applied on its way.
+    pub(super) is_compacted: bool,
+}
+
+impl Desk {
+    /// What is done about a request. Whatever goes wrong on our side, it goes on as it came.
+    pub(super) async fn take(self: &Arc<Self>, incoming: &Incoming) -> Taken {
+        let Ok(json) = std::str::from_utf8(&incoming.body) else { return passed(incoming) };
+        let speech = incoming.door.speech();
+        let body = speech.body(json);
+        let in_body = body.as_ref().ok().and_then(|body| body.session);
+        let scope = match scope(&incoming.headers, in_body) {
+            Ok(scope) => scope,
+            Err(error) => {
+                let truth = Truth { engine: "none".into(), compaction: "none", ..Truth::default() };
+                let message = error.to_string();
+                return Taken::Answer(refusal::bad_request(&incoming.door, &message, truth));
+            }
+        };
+        let body = match body {
+            Ok(body) if self.is_too_long(&incoming.door.model(&body)) => return passed(incoming),
+            Ok(body) if !body.items.is_empty() => body,
+            Ok(_) => return passed(incoming),
+            Err(error) => {
+                tracing::debug!(%error, "a body is passed on unread");
+                return passed(incoming);
+            }
+        };
+        if let Some(opened) = self.seal.opened(json, &body) {
+            let incoming = Incoming { body: opened.into(), ..incoming.clone() };
+            // A text of ours stands there now, and none that is sealed.
+            return Box::pin(self.take(&incoming)).await;
+        }
+        let items = on_demand::without_trigger(&incoming.door, &body.items);
+        let mut asked = Asked::new(self.seed, items.unwrap_or(&body.items));
+        let key = self.key(scope.as_deref(), &mut asked);
+        let came = Came { speech, bytes: &incoming.body, json, body: &body };
+        if items.is_some() {
+            let words = Words { speech, headers: &incoming.headers, key };
+            return self.compact(incoming, came, &words, &mut asked).await;
+        }
+        if incoming.door.only_counts() {
+            return self.count(incoming, came, key, &mut asked).await;
+        }
+        let words = Words { speech, headers: &incoming.headers, key };
+        if let Some(taken) = self.at_rest(incoming, came, &words, &mut asked).await {
+            return taken;
+        }
+        match self.hear(&words, &mut asked).await {
+            Ok(heard) => self.send(incoming, came, heard, &words).await,
+            Err(HearError::Body(error)) => {
+                tracing::debug!(%error, "a body is passed on unread");
+                passed(incoming)
+            }
+            Err(error) => {
+                tracing::warn!(%error, "a request is passed on without the engine");
+                passed(incoming)
+            }
+        }
+    }
+
+    async fn send(
+        self: &Arc<Self>,
+        incoming: &Incoming,
+        came: Came<'_>,
+        heard: Heard,
+        words: &Words<'_>,
+    ) -> Taken {
+        let (guest, window) =
+            self.guest(incoming, came.body, &heard.passage, heard.only_fits()).await;
+        let journey = self.journey(incoming, came, &heard.thread, guest.clone(), window);
+        let journey = Journey { client_compacts: heard.client_compacts, ..journey };
+        let taken = match self.shape(&heard, came, &journey.guest).await {
+            Ok(sent) => {
+                if sent.truth.compaction == "applied" {
+                    self.keep(&heard, words.key).await;
+                }
+                forward(sent, journey)
+            }
+            Err(error) => self.failed(error, &heard, came, journey).await,
+        };
+        taken.leaving(self.leave(heard, guest))
+    }
+
+    /// The names of models are kept, and no model has such a one.
+    fn is_too_long(&self, model: &str) -> bool {
+        model.len() > self.config.gateway.model_name_max_bytes
+    }
+
+    /// The journey of a request that nothing was sent of yet.
+    pub(super) fn journey(
+        &self,
+        incoming: &Incoming,
+        came: Came<'_>,
+        thread: &Arc<Thread>,
+        guest: Guest,
+        window: Window,
+    ) -> Journey {
+        let is_stream = incoming.door.is_stream(came.body);
+        Journey {
+            incoming: incoming.clone(),
+            thread: thread.clone(),
+            guest,
+            sent: Bytes::new(),
+            sent_tokens: 0,
+            refusals: 0,
+            is_plain: false,
+            window,
+            as_event: refusal::wants_event(&incoming.door, is_stream, &incoming.headers),
+            client_compacts: false,
+            is_compacted: false,
+        }
+    }
+
+    /// What the request is shaped for.
+    pub(super) async fn guest(
+        &self,
+        incoming: &Incoming,
+        body: &Body<'_>,
+        passage: &Passage,
+        only_fits: bool,
+    ) -> (Guest, Window) {
+        let (provider, model) = (&*incoming.provider, incoming.door.model(body));
+        let model = windows::name(&model, &incoming.headers);
+        let window = windows::window(&self.runtime, &self.config, provider, &model);
+        let model = ModelName::new(provider, model);
+        let window = match passage.learned_window(&model).await {
+            Some(LearnedWindow { tokens, is_said }) if tokens < window.tokens => {
+                Window { tokens, is_certain: is_said }
+            }
+            _ => window,
+        };
+        let most = (window.tokens as f64 * self.settings.reserve_max_share) as u64;
+        let guest = Guest {
+            model,
+            window_tokens: window.tokens,
+            reserve_tokens: body.max_output_tokens.map(|tokens| tokens.min(most)),
+            overhead_tokens: self.overhead_tokens(body),
+            cap_tokens: None,
+            trigger: Trigger::Threshold,
+            is_mid_turn: is_mid_turn(passage).await,
+            only_fits,
+        };
+        (guest, window)
+    }
+
+    /// No request came of it: what cannot fit is refused where somebody said what fits, an engine's failure
+    /// ends the request where the config says so, and anything else goes on as it came.
+    async fn failed(
+        &self,
+        error: TurnError,
+        heard: &Heard,
+        came: Came<'_>,
+        mut journey: Journey,
+    ) -> Taken {
+        let error = match error {
+            TurnError::Shape(RuntimeError::CannotFit(error)) if journey.window.is_certain => {
+                match self.tightly(error, heard, came, &mut journey).await {
+                    Ok(taken) => return taken,
+                    Err(error) => error,
+                }
+            }
+            error => error,
+        };
+        if self.ends_with(&error) {
+            return Taken::Answer(self.ended(&error, &journey.incoming.door, &heard.session));
+        }
+        tracing::warn!(%error, session = heard.session, "a request is passed on without the engine");
+        self.note_small_window(&error, &journey.guest.model);
+        let truth = Truth {
+            engine: "none".into(),
+            compaction: "failed",
+            session: heard.session.clone(),
+            ..Truth::default()
+        };
+        let body = journey.incoming.body.clone();
+        let tokens = heard.thread.state().outline.said_tokens();
+        forward(Sent { body, truth, tokens }, journey)
+    }
+
+    /// What has no place beside a whole answer and a margin may have one without: who refuses it is the
+    /// upstream, unless it cannot fit by any count.
+    async fn tightly(
+        &self,
+        error: CannotFit,
+        heard: &Heard,
+        came: Came<'_>,
+        journey: &mut Journey,
+    ) -> Result<Taken, TurnError> {
+        let window_tokens = journey.window.tokens;
+        let overhead_tokens = journey.guest.overhead_tokens;
+        let said_tokens = heard.thread.state().outline.said_tokens();
+        let needed_tokens = overhead_tokens.saturating_add(error.needed_tokens);
+        if heard.passage.expected_tokens(needed_tokens).await > window_tokens {
+            tracing::info!(%error, session = heard.session, "a request cannot be made to fit");
+            let all_tokens = overhead_tokens.saturating_add(said_tokens);
+            let tokens = heard.passage.expected_tokens(all_tokens).await;
+            let count = Count { said_tokens, tokens };
+            return Ok(refused(journey.clone(), heard.session.clone(), count));
+        }
+        journey.guest.reserve_tokens = Some(0);
+        let sent = self.shape(heard, came, &journey.guest).await?;
+        if sent.truth.compaction == "applied" {
+            self.keep(heard, heard.thread.key()).await;
+        }
+        Ok(forward(sent, journey.clone()))
+    }
+
+    /// Learns from what the upstream counted, while nobody waits.
+    pub(super) fn answered(
+        self: &Arc<Self>,
+        journey: Journey,
+        usage: Usage,
+        afterwards: Afterwards,
+    ) {
+        let desk = self.clone();
+        aside::leave(&self.runtime, async move {
+            afterwards.await;
+            if let Some(passage) = desk.enter(&journey.thread).await {
+                passage.answered(&journey.guest, journey.sent_tokens, &usage).await;
+            }
+        });
+    }
+}
+
+pub(super) fn forward(sent: Sent, journey: Journey) -> Taken {
+    let Sent { body, mut truth, tokens } = sent;
+    let is_compacted = journey.is_compacted || truth.compaction == "applied";
+    if is_compacted {
+        // What an earlier form of the request was compacted for is told of the one that is answered.
+        truth.compaction = "applied";
+    }
+    let journey = Journey { sent: body.clone(), sent_tokens: tokens, is_compacted, ..journey };
+    let ticket = Ticket { journey: Some(Box::new(journey)), ..Ticket::default() };
+    Taken::Forward(Forward { body, truth, ticket })
+}
+
+/// Whether tools have run since the person spoke last.
+pub(super) async fn is_mid_turn(passage: &Passage) -> bool {
+    let ends_with_person = |view: Transcript| view.last().is_some_and(|it| it.is_user_message());
+    passage.look(|it| !ends_with_person(it.view())).await
+}

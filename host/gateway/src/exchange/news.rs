@@ -1,0 +1,68 @@
+//! What a request says that its conversation does not know yet.
+
+use ctxhost_engine_api::transcript::tokens;
+use ctxhost_engine_api::{Block, Message};
+
+use super::hearing::HearError;
+use crate::speech::{Before, Said, Speech, Unit};
+use crate::thread::Outline;
+use ctxhost_provider::ChatMessage;
+use ctxhost_session::{RecordBody, SessionError};
+
+/// The custom type of what clients say in nobody's place.
+const NOTE: &str = "client";
+
+/// The units behind those that are known, and the records that they become.
+#[derive(Debug)]
+pub(super) struct News {
+    pub(super) units: Vec<Unit>,
+    pub(super) bodies: Vec<RecordBody>,
+}
+
+impl News {
+    /// Behind what is known of a conversation, among all items of a request.
+    pub(super) fn behind(
+        outline: &Outline,
+        speech: &dyn Speech,
+        items: &[&str],
+    ) -> Result<News, HearError> {
+        let known = outline.len();
+        let before = Before {
+            is_begin: outline.entry_count() == 0,
+            items: known,
+            last: known.checked_sub(1).and_then(|at| items.get(at)).copied(),
+            tool_of: &|id| outline.tool_of(id),
+        };
+        let units = speech.units(items.get(known..).unwrap_or_default(), before)?;
+        let said = units.iter().flat_map(|unit| &unit.said);
+        let bodies = said.map(body_of).collect::<Result<_, SessionError>>()?;
+        Ok(News { units, bodies })
+    }
+
+    /// What they take, as entries count; `None` where there is an image or a note among them.
+    pub(super) fn plain_tokens(&self) -> Option<u64> {
+        let is_image = |block: &Block<'_>| matches!(block, Block::Image { .. });
+        let tokens = self.bodies.iter().map(|body| {
+            let message = Message::parse(body.message_raw()?, "");
+            (!message.blocks.iter().any(is_image)).then(|| tokens::message(&message))
+        });
+        tokens.sum()
+    }
+
+    /// Which record of theirs, by its number, the person spoke first with.
+    pub(super) fn first_of_person(&self) -> Option<usize> {
+        let mut said = self.units.iter().flat_map(|unit| &unit.said);
+        said.position(|said| matches!(said, Said::Message(ChatMessage::User(_))))
+    }
+}
+
+fn body_of(said: &Said) -> Result<RecordBody, SessionError> {
+    match said {
+        Said::Message(message) => {
+            let json = serde_json::to_string(message)
+                .map_err(|error| SessionError::Body { reason: error.to_string() })?;
+            RecordBody::message(&json)
+        }
+        Said::Note(text) => Ok(RecordBody::custom_message(NOTE, text, true)),
+    }
+}

@@ -1,0 +1,237 @@
+//! A client asks its provider to compact for it, and the engine of the slot does: OpenAI's
+//! `compaction_trigger` items, and `/responses/compact` before them.
+
+use std::sync::Arc;
+
+use axum::body::Bytes;
+use axum::http::StatusCode;
+use ctxhost_engine_api::{Item, Kind, Trigger};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::desk::Desk;
+use super::hearing::Words;
+use super::marking::spoken;
+use super::shaping::{Came, compaction};
+use super::{Answer, Door, Incoming, Taken, Truth, passed};
+use crate::thread::Asked;
+use ctxhost_config::GatewaySettings;
+use ctxhost_history as history;
+use ctxhost_runtime::{
+    CompactionOutcome, Conversation, Guest, Passage, Passed, RuntimeError, Shaped, TurnError,
+};
+use ctxhost_session::{RecordKind, Session};
+
+/// The items that are to be compacted, where a request asks for that.
+pub(super) fn without_trigger<'a, 'b>(door: &Door, items: &'b [&'a str]) -> Option<&'b [&'a str]> {
+    match door {
+        Door::ResponsesCompact => Some(items),
+        Door::Responses => {
+            let (last, items) = items.split_last()?;
+            is_trigger(last).then_some(items).filter(|items| !items.is_empty())
+        }
+        _ => None,
+    }
+}
+
+fn is_trigger(item: &str) -> bool {
+    #[derive(Deserialize)]
+    struct WireItem<'a> {
+        #[serde(borrow)]
+        r#type: Option<std::borrow::Cow<'a, str>>,
+    }
+    // A trigger holds little more than its type, and a large item need not be read for it.
+    const LONGEST_BYTES: usize = 1_024;
+    let read = |item| serde_json::from_str::<WireItem<'_>>(item).ok()?.r#type;
+    item.len() <= LONGEST_BYTES && read(item).is_some_and(|it| it == "compaction_trigger")
+}
+
+impl Desk {
+    /// Compacts the conversation of a request and answers it. Where that fails, the provider is asked, unless
+    /// the config wants it to be an error.
+    pub(super) async fn compact(
+        self: &Arc<Self>,
+        incoming: &Incoming,
+        came: Came<'_>,
+        words: &Words<'_>,
+        asked: &mut Asked<'_>,
+    ) -> Taken {
+        let heard = match self.hear(words, asked).await {
+            Ok(heard) => heard,
+            Err(error) => {
+                tracing::warn!(%error, "a compaction is left to the provider");
+                return passed(incoming);
+            }
+        };
+        let (guest, _) = self.guest(incoming, came.body, &heard.passage, heard.only_fits()).await;
+        let small = made_small(&heard.passage, guest.clone(), &self.settings).await;
+        let (outcomes, passed_on) = match small {
+            Ok(compacted) => compacted,
+            Err(error) if self.ends_with(&error) => {
+                return Taken::Answer(self.ended(&error, &incoming.door, &heard.session));
+            }
+            Err(error) => {
+                tracing::warn!(%error, session = heard.session, "a compaction is left to the provider");
+                return passed(incoming);
+            }
+        };
+        let shaped = &passed_on.shaped;
+        let text = heard.passage.look(|it| told(shaped, it.session())).await;
+        let truth = Truth {
+            engine: shaped.engine.clone(),
+            tokens: Some(shaped.lawful.tokens),
+            before_tokens: Some(heard.thread.state().outline.said_tokens()),
+            compaction: compaction(&outcomes, false),
+            session: heard.session.clone(),
+        };
+        if truth.compaction == "applied" {
+            heard.thread.state().is_compacted = true;
+            self.keep(&heard, words.key).await;
+        }
+        let item = json!({
+            "type": "compaction",
+            "id": format!("cmp_{}", heard.session),
+            "encrypted_content": self.seal.seal(&text),
+        });
+        let model = incoming.door.model(came.body).into_owned();
+        let reply =
+            Reply { item, model, tokens: shaped.lawful.tokens, now_ms: self.runtime.now_ms() };
+        let is_stream = incoming.door == Door::Responses && incoming.door.is_stream(came.body);
+        let (content_type, body) = match (&incoming.door, is_stream) {
+            (Door::ResponsesCompact, _) => ("application/json", reply.compacted().to_string()),
+            (_, true) => ("text/event-stream", reply.events()),
+            (_, false) => ("application/json", reply.response("completed").to_string()),
+        };
+        drop(self.leave(heard, guest));
+        Taken::Answer(Answer {
+            status: StatusCode::OK,
+            content_type,
+            body: Bytes::from(body),
+            truth,
+        })
+    }
+}
+
+/// Has a conversation made as small as its engine can, and not larger than its share of the window: whoever
+/// asked goes on in what is left. What was compacted already, or is small, is not compacted again.
+async fn made_small(
+    passage: &Passage,
+    mut guest: Guest,
+    settings: &GatewaySettings,
+) -> Result<(Vec<CompactionOutcome>, Passed), TurnError> {
+    let share = |share: f64| (guest.window_tokens as f64 * share) as u64;
+    let worthwhile_tokens = share(settings.compacted_min_share);
+    let most_tokens = share(settings.compacted_max_share);
+    let is_worthwhile = |it: &Conversation| {
+        it.view().total_tokens() > worthwhile_tokens && was_spoken_in(it.session())
+    };
+    let mut outcomes = match passage.look(is_worthwhile).await {
+        true => passage.compact(&guest).await?,
+        false => Vec::new(),
+    };
+    let uncapped = guest.cap_tokens;
+    guest.cap_tokens = Some(most_tokens);
+    guest.trigger = Trigger::Manual;
+    let passed = match passage.shape(&guest).await {
+        Err(TurnError::Shape(RuntimeError::CannotFit(_))) => {
+            guest.cap_tokens = uncapped;
+            passage.shape(&guest).await?
+        }
+        other => other?,
+    };
+    outcomes.extend(passed.shaped.compactions.iter().cloned());
+    Ok((outcomes, passed))
+}
+
+/// Whether anything was said since the conversation was compacted.
+fn was_spoken_in(session: &Session) -> bool {
+    let kinds = session.branch().into_iter().rev().map(|record| record.kind());
+    let is_said = |kind: &&RecordKind| {
+        matches!(kind, RecordKind::Compaction | RecordKind::Message | RecordKind::CustomMessage)
+    };
+    kinds.into_iter().find(is_said).is_some_and(|kind| *kind != RecordKind::Compaction)
+}
+
+/// All that a model would see, as one text. A summary stands there bare: what comes back has a frame.
+fn told(shaped: &Shaped, session: &Session) -> String {
+    let items = shaped.items();
+    let told = items.iter().map(|item| match (item, item.entry()) {
+        (Item::Kept(_), Some(entry)) if entry.kind() == Kind::CompactionSummary => {
+            let made = history::compactions(session).into_iter().find(|it| it.id == entry.id());
+            made.map_or_else(|| entry.text().to_owned(), |it| it.summary)
+        }
+        (_, None) => item.text().into_owned(),
+        (_, Some(entry)) => {
+            let calls = entry.tool_calls().into_iter();
+            let calls = calls.map(|call| (call.name.to_string(), call.arguments.to_string()));
+            spoken(item.role(), &item.text(), calls)
+        }
+    });
+    told.collect::<Vec<_>>().join("\n\n")
+}
+
+/// An answer that holds one compaction.
+struct Reply {
+    item: Value,
+    model: String,
+    tokens: u64,
+    now_ms: i64,
+}
+
+impl Reply {
+    fn response(&self, status: &str) -> Value {
+        let is_done = status == "completed";
+        json!({
+            "id": self.id(),
+            "object": "response",
+            "created_at": self.now_ms / 1_000,
+            "status": status,
+            "model": self.model,
+            "output": if is_done { json!([self.item]) } else { json!([]) },
+            "usage": if is_done { self.usage() } else { Value::Null },
+        })
+    }
+
+    fn compacted(&self) -> Value {
+        json!({
+            "id": self.id(),
+            "object": "response.compaction",
+            "created_at": self.now_ms / 1_000,
+            "output": [self.item],
+            "usage": self.usage(),
+        })
+    }
+
+    /// The stream of a response: it begins, holds one item, and is complete.
+    fn events(&self) -> String {
+        let events = [
+            ("response.created", json!({ "response": self.response("in_progress") })),
+            ("response.output_item.added", json!({ "output_index": 0, "item": self.item })),
+            ("response.output_item.done", json!({ "output_index": 0, "item": self.item })),
+            ("response.completed", json!({ "response": self.response("completed") })),
+        ];
+        let event = |(number, (name, mut data)): (usize, (&str, Value))| {
+            if let Some(fields) = data.as_object_mut() {
+                fields.insert("type".into(), name.into());
+                fields.insert("sequence_number".into(), number.into());
+            }
+            format!("event: {name}\ndata: {data}\n\n")
+        };
+        events.into_iter().enumerate().map(event).collect()
+    }
+
+    fn id(&self) -> String {
+        format!("resp_ctxhost_{}", self.now_ms)
+    }
+
+    /// Nobody was asked, so nothing was used but what the engine's summary took, which is not billed here.
+    fn usage(&self) -> Value {
+        json!({
+            "input_tokens": 0,
+            "input_tokens_details": { "cached_tokens": 0 },
+            "output_tokens": self.tokens,
+            "output_tokens_details": { "reasoning_tokens": 0 },
+            "total_tokens": self.tokens,
+        })
+    }
+}

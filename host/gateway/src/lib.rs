@@ -1,0 +1,48 @@
+//! The gateway: agents of others send their requests here, and an engine keeps them inside the window.
+//!
+//! ```text
+//!  client ─► server ─► exchange ─► speech ─► thread ─► runtime (the slot, the law) ─► render ─┐
+//!    ▲         │                                                                              ▼
+//!    └─────────┴──────────────── stream, untouched ◄───────────────────────────────── upstream
+//! ```
+
+#![cfg_attr(
+    test,
+    allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)
+)]
+
+mod access;
+mod aside;
+mod beginning;
+mod complaint;
+mod cors;
+mod crew;
+pub mod dashboard;
+mod door;
+mod encoding;
+mod error;
+pub mod exchange;
+mod headers;
+mod house;
+mod limits;
+pub mod metrics;
+mod models;
+mod neutral;
+mod opening;
+mod options;
+mod originals;
+mod proxy;
+mod route;
+mod secret;
+mod server;
+pub mod speech;
+mod tap;
+pub mod thread;
+mod tls;
+mod traffic;
+mod upstream;
+pub mod watch;
+
+pub use error::GatewayError;
+pub use options::GatewayOptions;
+pub use server::Gateway;

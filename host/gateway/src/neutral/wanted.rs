@@ -1,0 +1,89 @@
+//! What somebody wants made smaller: `{messages, model, target_tokens, window_tokens}`.
+
+use std::num::NonZeroU64;
+
+use ctxhost_engine_api::transcript::tokens;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use crate::exchange::Wish;
+
+/// A body that was read as far as it matters here; its other fields are the exchange's.
+#[derive(Debug, Deserialize)]
+pub(super) struct Wanted<'a> {
+    #[serde(borrow)]
+    messages: &'a RawValue,
+    #[serde(default)]
+    target_tokens: Option<NonZeroU64>,
+    #[serde(default)]
+    window_tokens: Option<NonZeroU64>,
+}
+
+impl<'a> Wanted<'a> {
+    /// Of a body; what is wrong with it otherwise, and what it should be.
+    pub(super) fn of(body: &'a [u8]) -> Result<Wanted<'a>, String> {
+        const WANTED: &str =
+            "send an object with `messages`, a list of at least one message of chat completions";
+        if !body.trim_ascii_start().starts_with(b"{") {
+            return Err(format!("the body is no JSON object; {WANTED}"));
+        }
+        let wanted: Wanted<'a> = serde_json::from_slice(body)
+            .map_err(|error| format!("the body cannot be read ({error}); {WANTED}"))?;
+        let messages: Vec<&RawValue> = serde_json::from_str(wanted.messages.get())
+            .map_err(|_| format!("`messages` is no list; {WANTED}"))?;
+        if messages.is_empty() {
+            return Err(format!("`messages` is empty; {WANTED}"));
+        }
+        match messages.iter().position(|message| !message.get().starts_with('{')) {
+            Some(number) => Err(format!("message {number} is no object; {WANTED}")),
+            None => Ok(wanted),
+        }
+    }
+
+    /// The messages, as they were written.
+    pub(super) fn messages(&self) -> &'a str {
+        self.messages.get()
+    }
+
+    /// How small they are wanted.
+    pub(super) fn wish(&self) -> Wish {
+        Wish { target_tokens: self.target_tokens, window_tokens: self.window_tokens }
+    }
+
+    /// About what they take, where nobody took them apart.
+    pub(super) fn tokens(&self) -> u64 {
+        tokens::estimate(self.messages())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_list_of_messages_is_refused_by_name() {
+        let check = |body: &str, expected: &str| {
+            let error = Wanted::of(body.as_bytes()).unwrap_err();
+            assert!(error.starts_with(expected), "{body}: {error}");
+        };
+        for body in ["", "[]", "null", "[[{}]]", "\"messages\""] {
+            check(body, "the body is no JSON object");
+        }
+        check("{}", "the body cannot be read (missing field `messages`");
+        check(r#"{"messages":[{}],"target_tokens":0}"#, "the body cannot be read");
+        check(r#"{"messages":[{}],"window_tokens":"8k"}"#, "the body cannot be read");
+        check(r#"{"messages":[{}]"#, "the body cannot be read");
+        check(r#"{"messages":{}}"#, "`messages` is no list");
+        check(r#"{"messages":[]}"#, "`messages` is empty");
+        check(r#"{"messages":[{},"x"]}"#, "message 1 is no object");
+    }
+
+    #[test]
+    fn messages_keep_their_bytes() {
+        let body = br#" {"target_tokens":9, "messages" : [ {"role":"user"} ,{}],"model":1.0}"#;
+        let wanted = Wanted::of(body).unwrap();
+        assert_eq!(wanted.messages(), r#"[ {"role":"user"} ,{}]"#);
+        let wish = Wish { target_tokens: NonZeroU64::new(9), window_tokens: None };
+        assert_eq!(wanted.wish(), wish);
+    }
+}

@@ -1,0 +1,129 @@
+//! How a gateway is opened.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use secrecy::SecretString;
+use tokio_rustls::TlsAcceptor;
+
+use super::error::GatewayError;
+use super::tls;
+use ctxhost_config::Config;
+use ctxhost_media::MediaHome;
+use ctxhost_runtime::setup::failure_book;
+use ctxhost_runtime::{Runtime, RuntimeBuilder};
+
+/// How a gateway is opened: the config, and what goes before it.
+#[derive(Clone, Debug)]
+pub struct GatewayOptions {
+    /// The config.
+    pub config: Config,
+    /// The folder of everything it keeps: sessions below `gateway`, engines' values, the book of failures.
+    pub state: PathBuf,
+    /// Address and port, instead of `gateway.listen`.
+    pub listen: Option<String>,
+    /// Upstreams by dialect, as `gateway.upstreams` has them; they go before those.
+    pub upstreams: BTreeMap<String, String>,
+    /// The token that clients have to show; `None` asks for none.
+    pub token: Option<SecretString>,
+    /// Whether a path may begin with the token, too: for clients that are told an address and no more.
+    pub token_in_path: bool,
+    /// Certificate and key, instead of `gateway.tls_cert` and `gateway.tls_key`.
+    pub tls: Option<(PathBuf, PathBuf)>,
+    /// Whether others than this machine may reach it although nothing protects it.
+    pub is_exposed: bool,
+    /// Whether the config's file is followed while it runs.
+    pub follows: bool,
+}
+
+impl GatewayOptions {
+    /// As the config says, with the token of its variable.
+    pub fn of(config: &Config, state: impl Into<PathBuf>) -> GatewayOptions {
+        let token = std::env::var(&config.gateway.token_env).unwrap_or_default();
+        let token = Some(token.trim()).filter(|token| !token.is_empty()).map(SecretString::from);
+        GatewayOptions {
+            config: config.clone(),
+            state: state.into(),
+            listen: None,
+            upstreams: BTreeMap::new(),
+            token,
+            token_in_path: false,
+            tls: None,
+            is_exposed: false,
+            follows: true,
+        }
+    }
+
+    /// What makes connections of TLS, where a certificate is given.
+    pub(super) fn acceptor(&self) -> Result<Option<TlsAcceptor>, GatewayError> {
+        let settings = &self.config.gateway;
+        let of_config = || Some((settings.tls_cert.as_deref()?, settings.tls_key.as_deref()?));
+        let given = self.tls.as_ref().map(|(cert, key)| (cert.as_path(), key.as_path()));
+        let files: Option<(&Path, &Path)> = given.or_else(of_config);
+        files.map(|(cert, key)| tls::acceptor(cert, key)).transpose()
+    }
+
+    /// The engines and sessions behind it. Agents bring models and tools of their own.
+    pub(super) async fn runtime(&self) -> Result<Runtime, GatewayError> {
+        let mut config = self.config.clone();
+        config.agent.model = None;
+        config.agent.fallbacks = Vec::new();
+        let state = &self.state;
+        let mut builder = RuntimeBuilder::of(&config)
+            .without_builtin_tools()
+            .store_folder(state.join("store"))
+            .memory_folder(state.join("memory"))
+            .shadow_ledger(state.join(ctxhost_runtime::shadow::ledger::FILE_NAME))
+            .failures(failure_book(&config, state))
+            .media(MediaHome::below(state));
+        if self.follows && !config.name().is_empty() {
+            builder = builder.follow(config.name(), state);
+        }
+        Ok(builder.build().await?)
+    }
+}
+
+/// Whoever reaches the gateway may spend the person's money and read their sessions.
+pub(super) fn refuse_exposure(
+    address: SocketAddr,
+    token: bool,
+    tls: bool,
+) -> Result<(), GatewayError> {
+    if address.ip().is_loopback() {
+        return Ok(());
+    }
+    const SET_TOKEN: &str = "set the variable of gateway.token_env";
+    let (lacks, advice) = match (tls, token) {
+        (true, true) => return Ok(()),
+        (false, true) => ("TLS", "use --tls-cert and --tls-key"),
+        (true, false) => ("a token", SET_TOKEN),
+        (false, false) => (
+            "TLS and a token",
+            "use --tls-cert and --tls-key, and set the variable of gateway.token_env",
+        ),
+    };
+    Err(GatewayError::Exposed { address: address.to_string(), lacks, advice })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_shown_to_other_machines_unprotected() {
+        let refused = |address: &str, token, tls| {
+            let refused = refuse_exposure(address.parse().unwrap(), token, tls);
+            refused.map_err(|error| error.to_string())
+        };
+        for own in ["127.0.0.1:1", "127.8.8.8:1", "[::1]:1"] {
+            assert_eq!(refused(own, false, false), Ok(()));
+        }
+        assert_eq!(refused("0.0.0.0:8787", true, true), Ok(()));
+        let error = refused("0.0.0.0:8787", true, false).unwrap_err();
+        assert!(error.starts_with("refusing to listen on 0.0.0.0:8787 without TLS;"), "{error}");
+        let error = refused("[::]:8787", false, true).unwrap_err();
+        assert!(error.contains("without a token"), "{error}");
+        assert!(refused("10.1.1.1:1", false, false).unwrap_err().contains("TLS and a token"));
+    }
+}

@@ -1,0 +1,161 @@
+//! The originals of texts that stand for others: kept by their hash, found again by a part of it.
+
+use std::collections::HashSet;
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+
+use ctxhost_media::{self as media, BlobFolder, MediaError, MediaHome};
+
+/// Hex digits of a hash that a text names; what asks for the originals of others looks for as many.
+const HASH_CHARS: usize = 24;
+
+/// How many are known to be kept, before all are put again.
+const MAX_KNOWN: usize = 65_536;
+
+/// Where originals are.
+#[derive(Debug, Default)]
+pub(super) struct Originals {
+    folder: Option<BlobFolder>,
+    /// Session and handle of those that this process has put.
+    known: Mutex<HashSet<(String, String)>>,
+}
+
+impl Originals {
+    /// Those of a state folder, in the store that its sessions share.
+    pub(super) fn below(state: &Path) -> Originals {
+        Originals { folder: MediaHome::below(state).shared(), known: Mutex::default() }
+    }
+
+    /// Keeps texts for a session; answers the handles that are new to it, which it has to name. May wait
+    /// for the disk.
+    ///
+    /// # Errors
+    ///
+    /// [`MediaError`]; some of them may be kept then.
+    pub(super) fn keep(&self, session: &str, texts: &[String]) -> Result<Vec<String>, MediaError> {
+        let Some(folder) = &self.folder else { return Ok(Vec::new()) };
+        let mut new = Vec::new();
+        for text in texts {
+            let name = (session.to_owned(), media::hash(text.as_bytes()));
+            if self.known().contains(&name) {
+                continue;
+            }
+            new.push(folder.put(text.as_bytes())?);
+            let mut known = self.known();
+            if known.len() >= MAX_KNOWN {
+                known.clear();
+            }
+            known.insert(name);
+        }
+        Ok(new)
+    }
+
+    /// The original of a hash; `None` where there is none. May wait for the disk.
+    ///
+    /// # Errors
+    ///
+    /// [`MediaError`].
+    pub(super) fn find(&self, hash: &str) -> Result<Option<String>, MediaError> {
+        let Some(folder) = self.folder.as_ref().filter(|_| is_hash(hash)) else { return Ok(None) };
+        let Some(handle) = folder.handles(hash)?.into_iter().next() else { return Ok(None) };
+        let bytes = folder.get(&handle)?;
+        Ok(bytes.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
+    }
+
+    fn known(&self) -> std::sync::MutexGuard<'_, HashSet<(String, String)>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The part of a text's hash that is told.
+pub(super) fn hash_of(text: &str) -> String {
+    media::hash(text.as_bytes()).chars().take(HASH_CHARS).collect()
+}
+
+/// Whether this is such a part.
+pub(super) fn is_hash(hash: &str) -> bool {
+    let is_digit = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+    hash.len() == HASH_CHARS && hash.bytes().all(is_digit)
+}
+
+/// The longest paragraph that is one piece, in bytes; of longer ones each line is.
+const PARAGRAPH_MAX_BYTES: usize = 800;
+
+/// So many words of a query are looked for: each of them costs a walk through the text.
+const QUERY_MAX_WORDS: usize = 64;
+
+/// The pieces of a text that a query is about: those with all of it as it stands, else with all its
+/// words, else with any. The whole text where there is none, since nothing said of it is better than all.
+pub(super) fn narrowed(text: &str, query: &str) -> String {
+    let query = query.trim().to_lowercase();
+    let words: Vec<&str> = query.split_whitespace().take(QUERY_MAX_WORDS).collect();
+    if words.is_empty() {
+        return text.to_owned();
+    }
+    let ranked =
+        pieces(text).into_iter().map(|piece| (rank(&piece.to_lowercase(), &query, &words), piece));
+    let ranked: Vec<(u8, &str)> = ranked.collect();
+    let best = ranked.iter().map(|(rank, _)| *rank).max().unwrap_or_default();
+    if best == 0 {
+        return text.to_owned();
+    }
+    let found = ranked.iter().filter(|(rank, _)| *rank == best).map(|(_, piece)| *piece);
+    found.collect::<Vec<_>>().join("\n")
+}
+
+fn rank(piece: &str, query: &str, words: &[&str]) -> u8 {
+    if piece.contains(query) {
+        3
+    } else if words.iter().all(|word| piece.contains(word)) {
+        2
+    } else {
+        u8::from(words.iter().any(|word| piece.contains(word)))
+    }
+}
+
+fn pieces(text: &str) -> Vec<&str> {
+    let mut pieces = Vec::new();
+    for paragraph in text.split("\n\n").filter(|paragraph| !paragraph.trim().is_empty()) {
+        match paragraph.len() <= PARAGRAPH_MAX_BYTES {
+            true => pieces.push(paragraph.trim_matches('\n')),
+            false => pieces.extend(paragraph.lines().filter(|line| !line.trim().is_empty())),
+        }
+    }
+    pieces
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_is_found_by_the_hash_that_is_told() {
+        let state = tempfile::tempdir().unwrap();
+        let text = "the whole of it".to_owned();
+        let hash = hash_of(&text);
+        let originals = Originals::below(state.path());
+        assert_eq!(originals.find(&hash).unwrap(), None);
+        let new = originals.keep("s", std::slice::from_ref(&text)).unwrap();
+        assert!(new.len() == 1 && new[0].starts_with(&hash) && is_hash(&hash), "{new:?}");
+        assert!(originals.keep("s", std::slice::from_ref(&text)).unwrap().is_empty());
+        assert_eq!(originals.keep("other", std::slice::from_ref(&text)).unwrap(), new);
+        let again = Originals::below(state.path());
+        assert_eq!(again.find(&hash).unwrap(), Some(text));
+        for none in ["", "0", &hash[1..], &hash.to_uppercase(), &"0".repeat(24)] {
+            assert_eq!(again.find(none).unwrap(), None, "{none}");
+        }
+    }
+
+    #[test]
+    fn a_query_narrows_to_what_says_most_of_it() {
+        let long = format!("first line\nerror: Disk full\n{}\nlast error", "x\n".repeat(600));
+        let text = format!("about disks\nand errors\n\n{long}\n\nnothing");
+        let check = |query, expected: &str| assert_eq!(narrowed(&text, query), expected, "{query}");
+        check("disk full", "error: Disk full");
+        check("full ERROR", "error: Disk full");
+        check("errors disks", "about disks\nand errors");
+        check("last first", "first line\nlast error");
+        check("giraffe", &text);
+        check("  ", &text);
+    }
+}

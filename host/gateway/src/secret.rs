@@ -1,0 +1,140 @@
+//! Secrets in files: made once, for their owner alone, and whole wherever they have their name.
+
+use std::fs::{OpenOptions, hard_link, read_to_string, remove_file};
+use std::io::{self, Write};
+use std::path::Path;
+
+use ctxhost_session::{SessionError, SessionFolder};
+
+/// A secret: which file holds it, and what is said where that cannot be.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct SecretFile {
+    /// The name of the file.
+    pub(super) name: &'static str,
+    /// What was to be done, before the path.
+    pub(super) action: &'static str,
+}
+
+impl SecretFile {
+    /// The secret in a folder, of `N` bytes; made where there is none.
+    ///
+    /// # Errors
+    ///
+    /// Where the folder or the file cannot be made or read, or the file holds something else.
+    pub(super) fn read<const N: usize>(&self, folder: &Path) -> Result<[u8; N], SessionError> {
+        SessionFolder::at(folder).make()?;
+        let path = folder.join(self.name);
+        let failed = |source| SessionError::Io { action: self.action, path: path.clone(), source };
+        if !path.exists() {
+            self.make::<N>(folder, &path).map_err(failed)?;
+        }
+        let text = read_to_string(&path).map_err(failed)?;
+        let secret = bytes(text.trim()).and_then(|secret| secret.try_into().ok());
+        let damaged = "it holds no such thing; remove it, and a new one is made";
+        secret.ok_or_else(|| failed(io::Error::new(io::ErrorKind::InvalidData, damaged)))
+    }
+
+    /// Two gateways that begin at the same time must not come to have two secrets, nor may one that is
+    /// killed leave half of one, so the file is whole before it has its name.
+    fn make<const N: usize>(&self, folder: &Path, path: &Path) -> io::Result<()> {
+        let (secret, staged) =
+            (fresh::<N>(), folder.join(format!(".{}.{}", self.name, hex(&fresh::<8>()))));
+        let put = write(&staged, &secret).and_then(|()| hard_link(&staged, path));
+        // Where this fails, a file is left that nobody reads.
+        let _ = remove_file(&staged);
+        match put {
+            Err(error) if !is_there(&error) => {}
+            _ => return Ok(()),
+        }
+        // A disk without links has one gateway, as a rule.
+        match write(path, &secret) {
+            Err(error) if !is_there(&error) => Err(error),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn is_there(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::AlreadyExists
+}
+
+fn write(path: &Path, secret: &[u8]) -> io::Result<()> {
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    let mut file = options.open(path)?;
+    writeln!(file, "{}", hex(secret))?;
+    file.sync_all()
+}
+
+/// Bytes that nobody has.
+pub(super) fn fresh<const N: usize>() -> [u8; N] {
+    let mut secret = [0; N];
+    let random = rustls::crypto::aws_lc_rs::default_provider().secure_random;
+    if random.fill(&mut secret).is_err() {
+        // A system without randomness: whoever could guess this could do anything here.
+        tracing::error!("the system has no random numbers; a secret of the gateway is a guess");
+        fastrand::fill(&mut secret);
+    }
+    secret
+}
+
+/// Bytes as hex digits.
+pub(super) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// The bytes of hex digits; `None` for anything else.
+pub(super) fn bytes(hex: &str) -> Option<Vec<u8>> {
+    if !hex.len().is_multiple_of(2) || !hex.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        return None;
+    }
+    let pairs = (0..hex.len()).step_by(2).map(|at| hex.get(at..at + 2));
+    pairs.map(|pair| u8::from_str_radix(pair?, 16).ok()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FILE: SecretFile = SecretFile { name: "key", action: "keep the key in" };
+
+    #[test]
+    fn a_secret_is_made_once_for_its_owner_alone() {
+        let state = tempfile::tempdir().unwrap();
+        let folder = state.path().join("gateway");
+        let all: Vec<[u8; 32]> = std::thread::scope(|scope| {
+            let read = || FILE.read(&folder).unwrap();
+            let readers: Vec<_> = (0..8).map(|_| scope.spawn(read)).collect();
+            readers.into_iter().map(|reader| reader.join().unwrap()).collect()
+        });
+        assert!(all.iter().all(|secret| *secret == all[0] && *secret != [0; 32]), "{all:?}");
+        assert_eq!(folder.read_dir().unwrap().count(), 1);
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::PermissionsExt;
+            let mode = |path: &Path| path.metadata().unwrap().permissions().mode() & 0o777;
+            assert_eq!((mode(&folder), mode(&folder.join("key"))), (0o700, 0o600));
+        }
+    }
+
+    #[test]
+    fn what_a_killed_gateway_left_is_in_nobodys_way() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join(".key.00ff"), "00").unwrap();
+        let secret: [u8; 8] = FILE.read(folder.path()).unwrap();
+        assert_eq!(FILE.read(folder.path()).unwrap(), secret);
+    }
+
+    #[test]
+    fn half_a_secret_is_none_and_the_way_out_is_said() {
+        let folder = tempfile::tempdir().unwrap();
+        for wrong in ["", "00ff", "no hex at all"] {
+            std::fs::write(folder.path().join("key"), wrong).unwrap();
+            let error = FILE.read::<8>(folder.path()).unwrap_err().to_string();
+            assert!(error.contains("remove it, and a new one is made"), "{error}");
+            assert!(error.contains("keep the key in"), "{error}");
+        }
+    }
+}

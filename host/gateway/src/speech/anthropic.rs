@@ -1,0 +1,350 @@
+//! Anthropic's messages, as clients write them.
+
+mod thinking;
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use serde_json::{Map, Value, json};
+
+use super::{BadBody, Before, Body, Fate, Said, Speech, Unit, listed, not_a_request};
+use ctxhost_provider::message::{AssistantMessage, ToolCall, ToolResultMessage, UserMessage};
+use ctxhost_provider::{ChatMessage, Content};
+
+const API: &str = "anthropic-messages";
+
+/// `POST /v1/messages` and `/v1/messages/count_tokens`.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct AnthropicSpeech;
+
+#[derive(Deserialize)]
+struct WireBody<'a> {
+    #[serde(borrow, default)]
+    metadata: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    model: Cow<'a, str>,
+    #[serde(default)]
+    stream: bool,
+    #[serde(default)]
+    max_tokens: Option<u64>,
+    #[serde(borrow, default)]
+    system: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    tools: Option<&'a RawValue>,
+    #[serde(borrow)]
+    messages: Vec<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct WireMessage {
+    role: String,
+    content: Value,
+}
+
+impl Speech for AnthropicSpeech {
+    fn body<'a>(&self, json: &'a str) -> Result<Body<'a>, BadBody> {
+        let wire: WireBody<'a> = serde_json::from_str(json).map_err(|e| not_a_request(&e))?;
+        let (items, list) = listed(json, &wire.messages);
+        let prompt = [wire.system, wire.tools].into_iter().flatten().map(RawValue::get).collect();
+        Ok(Body {
+            model: wire.model,
+            is_stream: wire.stream,
+            max_output_tokens: wire.max_tokens,
+            session: wire.metadata.map(RawValue::get),
+            prompt,
+            items,
+            list,
+        })
+    }
+
+    fn units(&self, items: &[&str], before: Before<'_>) -> Result<Vec<Unit>, BadBody> {
+        let mut tools = HashMap::new();
+        let mut units = Vec::with_capacity(items.len());
+        for (number, item) in items.iter().enumerate() {
+            let message: WireMessage = serde_json::from_str(item)
+                .map_err(|error| BadBody::Message { number, reason: error.to_string() })?;
+            let blocks = blocks_of(message.content);
+            let said = match message.role.as_str() {
+                "assistant" => vec![Said::Message(answer(&blocks, &mut tools))],
+                "user" => {
+                    heard(&blocks, &|id| tools.get(id).cloned().or_else(|| (before.tool_of)(id)))
+                }
+                _ => vec![Said::Note(text_of(&blocks))],
+            };
+            units.push(Unit { items: 1, said });
+        }
+        Ok(units)
+    }
+
+    fn change(&self, items: &[&str], fates: &[Fate<'_>]) -> Vec<Value> {
+        let read = |item: &&str| serde_json::from_str::<Map<String, Value>>(item).ok();
+        let Some(mut message) = items.first().and_then(read) else { return Vec::new() };
+        let blocks = blocks_of(message.remove("content").unwrap_or_default());
+        let blocks = match message.get("role").and_then(Value::as_str) {
+            Some("user") => change_heard(blocks, fates),
+            Some("assistant") => change_answer(blocks, fates.first()),
+            _ => change_rest(blocks, fates.first().unwrap_or(&Fate::Keep)),
+        };
+        if blocks.is_empty() {
+            return Vec::new();
+        }
+        message.insert("content".into(), blocks.into());
+        vec![message.into()]
+    }
+
+    fn person(&self, text: &str) -> Value {
+        json!({ "role": "user", "content": [{ "type": "text", "text": text }] })
+    }
+
+    fn missing_result(
+        &self,
+        call_id: &str,
+        _tool: &str,
+        text: &str,
+        _items: &[&str],
+    ) -> Option<Value> {
+        let result = json!({
+            "type": "tool_result", "tool_use_id": call_id, "content": text, "is_error": true,
+        });
+        Some(json!({ "role": "user", "content": [result] }))
+    }
+
+    fn binds_thinking(&self) -> bool {
+        true
+    }
+
+    fn without_thinking(&self, mut item: Value) -> Option<Value> {
+        let Some(Value::Array(blocks)) = item.get_mut("content") else { return Some(item) };
+        let before = blocks.len();
+        blocks.retain(|block| !is_thinking(block));
+        let is_gone = blocks.is_empty() && before > 0;
+        (!is_gone).then_some(item)
+    }
+
+    fn asking_no_thinking(&self, body: Vec<u8>) -> Vec<u8> {
+        thinking::turned_off(&body).unwrap_or(body)
+    }
+
+    /// Roles take turns, and all results of an answer stand in one message.
+    fn join(&self, first: &mut Value, second: Value) -> Option<Value> {
+        if first.get("role") != second.get("role") {
+            return Some(second);
+        }
+        let content =
+            |message: &Value| blocks_of(message.get("content").cloned().unwrap_or_default());
+        let mut blocks = content(first);
+        blocks.extend(content(&second));
+        if let Some(message) = first.as_object_mut() {
+            message.insert("content".into(), blocks.into());
+        }
+        None
+    }
+}
+
+/// Blocks; a plain string is one block of text.
+fn blocks_of(content: Value) -> Vec<Value> {
+    match content {
+        Value::Array(blocks) => blocks,
+        Value::String(text) => vec![json!({ "type": "text", "text": text })],
+        _ => Vec::new(),
+    }
+}
+
+fn type_of(block: &Value) -> &str {
+    block.get("type").and_then(Value::as_str).unwrap_or_default()
+}
+
+fn string(value: &Value, key: &str) -> String {
+    value.get(key).and_then(Value::as_str).unwrap_or_default().to_owned()
+}
+
+fn text_of(blocks: &[Value]) -> String {
+    let texts = blocks.iter().filter_map(|block| block.get("text")?.as_str());
+    texts.collect::<Vec<_>>().join("\n")
+}
+
+/// A message of the model; its calls are noted in `tools`.
+fn answer(blocks: &[Value], tools: &mut HashMap<String, String>) -> ChatMessage {
+    let content: Vec<Content> = blocks.iter().map(said).collect();
+    for block in &content {
+        if let Content::ToolCall(call) = block {
+            tools.insert(call.id.clone(), call.name.clone());
+        }
+    }
+    ChatMessage::Assistant(AssistantMessage {
+        content,
+        api: API.into(),
+        ..AssistantMessage::default()
+    })
+}
+
+fn said(block: &Value) -> Content {
+    match type_of(block) {
+        "tool_use" => Content::ToolCall(ToolCall {
+            id: string(block, "id"),
+            name: string(block, "name"),
+            arguments: block.get("input").cloned().unwrap_or_default(),
+            thought_signature: None,
+        }),
+        "thinking" => Content::Thinking {
+            thinking: string(block, "thinking"),
+            thinking_signature: Some(string(block, "signature")),
+            redacted: false,
+        },
+        "redacted_thinking" => Content::Thinking {
+            thinking: String::new(),
+            thinking_signature: Some(string(block, "data")),
+            redacted: true,
+        },
+        _ => shown(block),
+    }
+}
+
+/// A block that a person or a tool may show.
+fn shown(block: &Value) -> Content {
+    let source = block.get("source");
+    let data = source.and_then(|source| source.get("data")?.as_str());
+    match (type_of(block), data) {
+        ("text", _) => Content::text(string(block, "text")),
+        ("image", Some(data)) => Content::Image {
+            data: data.to_owned(),
+            mime_type: source.map(|source| string(source, "media_type")).unwrap_or_default(),
+        },
+        _ => Content::Other(block.clone()),
+    }
+}
+
+/// Results of tools, and then what the person says beside them.
+fn heard(blocks: &[Value], tool_of: &dyn Fn(&str) -> Option<String>) -> Vec<Said> {
+    let results = blocks.iter().filter(|block| is_result(block));
+    let mut said: Vec<Said> = results.map(|block| result(block, tool_of)).collect();
+    let rest: Vec<Content> = blocks.iter().filter(|block| !is_result(block)).map(shown).collect();
+    let is_beside = !said.is_empty();
+    if is_beside && !rest.is_empty() && rest.iter().all(is_reminder) {
+        said.push(Said::Note(words_of(&rest)));
+    } else if !rest.is_empty() || !is_beside {
+        said.push(Said::Message(ChatMessage::User(UserMessage { content: rest, timestamp: 0 })));
+    }
+    said
+}
+
+/// What Claude Code says by itself beside the results of tools: the turn of the person goes on.
+const REMINDER: &str = "<system-reminder>";
+
+fn is_reminder(content: &Content) -> bool {
+    matches!(content, Content::Text { text, .. } if text.trim_start().starts_with(REMINDER))
+}
+
+fn words_of(contents: &[Content]) -> String {
+    let texts = contents.iter().filter_map(|content| match content {
+        Content::Text { text, .. } => Some(text.as_str()),
+        _ => None,
+    });
+    texts.collect::<Vec<_>>().join("\n")
+}
+
+fn is_result(block: &Value) -> bool {
+    type_of(block) == "tool_result"
+}
+
+fn result(block: &Value, tool_of: &dyn Fn(&str) -> Option<String>) -> Said {
+    let id = string(block, "tool_use_id");
+    let content = blocks_of(block.get("content").cloned().unwrap_or_default());
+    Said::Message(ChatMessage::ToolResult(ToolResultMessage {
+        tool_name: tool_of(&id).unwrap_or_default(),
+        tool_call_id: id,
+        content: content.iter().map(shown).collect(),
+        is_error: block.get("is_error").and_then(Value::as_bool).unwrap_or_default(),
+        timestamp: 0,
+    }))
+}
+
+/// Results take the fates in order; the last fate is that of everything else.
+fn change_heard(blocks: Vec<Value>, fates: &[Fate<'_>]) -> Vec<Value> {
+    let (results, rest): (Vec<_>, Vec<_>) = blocks.into_iter().partition(is_result);
+    let rest_fate = fates.get(results.len()).unwrap_or(&Fate::Keep).clone();
+    let changed =
+        results.into_iter().zip(fates).filter_map(|(block, fate)| change_result(block, fate));
+    let mut blocks: Vec<Value> = changed.collect();
+    blocks.extend(change_rest(rest, &rest_fate));
+    blocks
+}
+
+/// A result keeps its call, whatever its text.
+fn change_result(mut block: Value, fate: &Fate<'_>) -> Option<Value> {
+    let content: Value = match fate {
+        Fate::Keep => return Some(block),
+        Fate::Drop => return None,
+        Fate::Retell(text) => text.clone().into_owned().into(),
+        Fate::Rewrite(message) => message.content().iter().filter_map(wire_of).collect(),
+    };
+    block.as_object_mut()?.insert("content".into(), content);
+    Some(block)
+}
+
+fn change_rest(blocks: Vec<Value>, fate: &Fate<'_>) -> Vec<Value> {
+    match fate {
+        Fate::Keep => blocks,
+        Fate::Drop => Vec::new(),
+        Fate::Retell(text) => vec![json!({ "type": "text", "text": text })],
+        Fate::Rewrite(message) => message.content().iter().filter_map(wire_of).collect(),
+    }
+}
+
+fn change_answer(blocks: Vec<Value>, fate: Option<&Fate<'_>>) -> Vec<Value> {
+    match fate {
+        None | Some(Fate::Keep) => blocks,
+        Some(Fate::Drop) => Vec::new(),
+        Some(Fate::Retell(text)) => retell(blocks, text),
+        Some(Fate::Rewrite(message)) => rewrite(blocks, message),
+    }
+}
+
+/// Another text: calls stay.
+fn retell(blocks: Vec<Value>, text: &str) -> Vec<Value> {
+    let (thought, rest): (Vec<_>, Vec<_>) = blocks.into_iter().partition(is_thinking);
+    let calls = rest.into_iter().filter(|block| type_of(block) == "tool_use");
+    let told = (!text.trim().is_empty()).then(|| json!({ "type": "text", "text": text }));
+    behind(thought, told.into_iter().chain(calls).collect())
+}
+
+/// Other words and calls.
+fn rewrite(blocks: Vec<Value>, message: &ChatMessage) -> Vec<Value> {
+    let thought = blocks.into_iter().filter(is_thinking).collect();
+    let written = message.content().iter().filter_map(wire_of);
+    behind(thought, written.filter(|block| !is_thinking(block)).collect())
+}
+
+/// The thinking stays as it came: a model that thinks refuses to go on from an answer that begins
+/// without it, and from one whose thinking was touched.
+fn behind(thought: Vec<Value>, said: Vec<Value>) -> Vec<Value> {
+    if said.is_empty() { said } else { thought.into_iter().chain(said).collect() }
+}
+
+fn is_thinking(block: &Value) -> bool {
+    matches!(type_of(block), "thinking" | "redacted_thinking")
+}
+
+/// A block as it is sent; blank texts are refused.
+fn wire_of(block: &Content) -> Option<Value> {
+    Some(match block {
+        Content::Text { text, .. } if text.trim().is_empty() => return None,
+        Content::Text { text, .. } => json!({ "type": "text", "text": text }),
+        Content::Thinking { thinking_signature, redacted: true, .. } => {
+            json!({ "type": "redacted_thinking", "data": thinking_signature })
+        }
+        Content::Thinking { thinking, thinking_signature, .. } => {
+            json!({ "type": "thinking", "thinking": thinking, "signature": thinking_signature })
+        }
+        Content::ToolCall(call) => {
+            json!({ "type": "tool_use", "id": call.id, "name": call.name, "input": call.arguments })
+        }
+        Content::Image { data, mime_type } => {
+            let source = json!({ "type": "base64", "media_type": mime_type, "data": data });
+            json!({ "type": "image", "source": source })
+        }
+        Content::ProviderItem { item, .. } | Content::Other(item) => item.clone(),
+    })
+}

@@ -1,0 +1,337 @@
+//! Gemini's contents, as clients write them.
+//!
+//! Calls seldom have ids there: a response answers the call of its name in the content before it. So
+//! calls are named by their place, `item.nth`, which stays as long as the history does.
+
+use std::borrow::Cow;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use serde_json::{Map, Value, json};
+
+use super::{BadBody, Before, Body, Fate, Said, Speech, Unit, listed, not_a_request};
+use ctxhost_provider::message::{AssistantMessage, ToolCall, ToolResultMessage, UserMessage};
+use ctxhost_provider::{ChatMessage, Content};
+
+const API: &str = "google-generative-ai";
+
+/// `POST /v1beta/models/M:generateContent`, `:streamGenerateContent` and `:countTokens`. Which model
+/// and whether to stream stands in the path, not in the body.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct GeminiSpeech;
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct WireBody<'a> {
+    #[serde(borrow, default, alias = "system_instruction")]
+    system_instruction: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    tools: Option<&'a RawValue>,
+    #[serde(default, alias = "generation_config")]
+    generation_config: Option<WireConfig>,
+    #[serde(borrow)]
+    contents: Vec<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct WireConfig {
+    #[serde(default, alias = "max_output_tokens")]
+    max_output_tokens: Option<u64>,
+}
+
+/// A call, as the responses to it find it.
+struct Asked {
+    id: String,
+    name: String,
+}
+
+impl Speech for GeminiSpeech {
+    fn body<'a>(&self, json: &'a str) -> Result<Body<'a>, BadBody> {
+        let wire: WireBody<'a> = serde_json::from_str(json).map_err(|e| not_a_request(&e))?;
+        let (items, list) = listed(json, &wire.contents);
+        let fields = [wire.system_instruction, wire.tools];
+        Ok(Body {
+            model: Cow::Borrowed(""),
+            is_stream: false,
+            max_output_tokens: wire.generation_config.and_then(|config| config.max_output_tokens),
+            session: None,
+            prompt: fields.into_iter().flatten().map(RawValue::get).collect(),
+            items,
+            list,
+        })
+    }
+
+    fn units(&self, items: &[&str], before: Before<'_>) -> Result<Vec<Unit>, BadBody> {
+        let last = before.last.and_then(read);
+        let place = before.items.saturating_sub(1);
+        let mut asked = last.map_or_else(Vec::new, |content| calls(&content, place));
+        let mut units = Vec::with_capacity(items.len());
+        for (number, item) in items.iter().enumerate() {
+            let content: Map<String, Value> = serde_json::from_str(item)
+                .map_err(|error| BadBody::Message { number, reason: error.to_string() })?;
+            let place = before.items + number;
+            let said = match is_model(&content) {
+                true => vec![Said::Message(answer(&content, place))],
+                false => heard(&content, std::mem::take(&mut asked), place),
+            };
+            asked = calls(&content, place);
+            units.push(Unit { items: 1, said });
+        }
+        Ok(units)
+    }
+
+    fn change(&self, items: &[&str], fates: &[Fate<'_>]) -> Vec<Value> {
+        let Some(mut content) = items.first().and_then(|item| read(item)) else {
+            return Vec::new();
+        };
+        let parts = match content.remove("parts") {
+            Some(Value::Array(parts)) => parts,
+            _ => Vec::new(),
+        };
+        let parts = match is_model(&content) {
+            true => change_answer(parts, fates.first()),
+            false => change_heard(parts, fates),
+        };
+        if parts.is_empty() {
+            return Vec::new();
+        }
+        content.insert("parts".into(), parts.into());
+        vec![content.into()]
+    }
+
+    fn person(&self, text: &str) -> Value {
+        json!({ "role": "user", "parts": [{ "text": text }] })
+    }
+
+    fn missing_result(
+        &self,
+        _call_id: &str,
+        tool: &str,
+        text: &str,
+        _items: &[&str],
+    ) -> Option<Value> {
+        let response = json!({ "name": tool, "response": { "error": text } });
+        Some(json!({ "role": "user", "parts": [{ "functionResponse": response }] }))
+    }
+
+    /// All responses stand in the content behind the calls (G-rules), and roles take turns.
+    fn join(&self, first: &mut Value, second: Value) -> Option<Value> {
+        let is_model = |content: &Value| content.get("role").is_some_and(|role| role == "model");
+        if is_model(first) != is_model(&second) {
+            return Some(second);
+        }
+        let more = second.get("parts").and_then(Value::as_array).cloned().unwrap_or_default();
+        match first.get_mut("parts").and_then(Value::as_array_mut) {
+            Some(parts) => {
+                parts.extend(more);
+                None
+            }
+            None => Some(second),
+        }
+    }
+}
+
+fn read(item: &str) -> Option<Map<String, Value>> {
+    serde_json::from_str(item).ok()
+}
+
+fn is_model(content: &Map<String, Value>) -> bool {
+    content.get("role").is_some_and(|role| role == "model")
+}
+
+fn parts_of(content: &Map<String, Value>) -> &[Value] {
+    content.get("parts").and_then(Value::as_array).map_or(&[], Vec::as_slice)
+}
+
+fn field<'a>(part: &'a Value, camel: &str, snake: &str) -> Option<&'a Value> {
+    part.get(camel).or_else(|| part.get(snake))
+}
+
+fn call_of(part: &Value) -> Option<&Value> {
+    field(part, "functionCall", "function_call")
+}
+
+fn response_of(part: &Value) -> Option<&Value> {
+    field(part, "functionResponse", "function_response")
+}
+
+fn string(value: &Value, key: &str) -> String {
+    value.get(key).and_then(Value::as_str).unwrap_or_default().to_owned()
+}
+
+/// The calls of a content and the ids that they have in the session.
+fn calls(content: &Map<String, Value>, place: usize) -> Vec<Asked> {
+    let calls = parts_of(content).iter().filter_map(call_of).enumerate();
+    calls
+        .map(|(nth, call)| Asked { id: id_of(call, place, nth), name: string(call, "name") })
+        .collect()
+}
+
+fn id_of(call: &Value, place: usize, nth: usize) -> String {
+    match call.get("id").and_then(Value::as_str) {
+        Some(id) if !id.is_empty() => id.to_owned(),
+        _ => format!("{place}.{nth}"),
+    }
+}
+
+fn answer(content: &Map<String, Value>, place: usize) -> ChatMessage {
+    let mut nth = 0;
+    let blocks = parts_of(content).iter().map(|part| {
+        let Some(call) = call_of(part) else { return shown(part) };
+        let id = id_of(call, place, nth);
+        nth += 1;
+        Content::ToolCall(ToolCall {
+            id,
+            name: string(call, "name"),
+            arguments: call.get("args").cloned().unwrap_or_default(),
+            thought_signature: field(part, "thoughtSignature", "thought_signature")
+                .and_then(|signature| Some(signature.as_str()?.to_owned())),
+        })
+    });
+    ChatMessage::Assistant(AssistantMessage {
+        content: blocks.collect(),
+        api: API.into(),
+        ..AssistantMessage::default()
+    })
+}
+
+fn shown(part: &Value) -> Content {
+    let inline = field(part, "inlineData", "inline_data");
+    match (part.get("text").and_then(Value::as_str), inline) {
+        (Some(text), _) if part.get("thought").is_some_and(|thought| thought == true) => {
+            let (thinking, redacted) = (text.to_owned(), false);
+            Content::Thinking { thinking, thinking_signature: None, redacted }
+        }
+        (Some(text), _) => Content::text(text),
+        (None, Some(inline)) => Content::Image {
+            data: string(inline, "data"),
+            mime_type: field(inline, "mimeType", "mime_type")
+                .and_then(Value::as_str)
+                .unwrap_or_default()
+                .to_owned(),
+        },
+        _ => Content::Other(part.clone()),
+    }
+}
+
+/// Responses in order, and then what the person says beside them. Each takes the first open call of
+/// its name.
+fn heard(content: &Map<String, Value>, mut asked: Vec<Asked>, place: usize) -> Vec<Said> {
+    let mut said = Vec::new();
+    let mut rest = Vec::new();
+    for (nth, part) in parts_of(content).iter().enumerate() {
+        let Some(response) = response_of(part) else {
+            rest.push(shown(part));
+            continue;
+        };
+        let (id, name) = (string(response, "id"), string(response, "name"));
+        let fits = |call: &Asked| if id.is_empty() { call.name == name } else { call.id == id };
+        let call = asked.iter().position(fits).map(|at| asked.remove(at));
+        // An answer to nothing is an orphan, and the law knows what to do with one.
+        let id = call.map_or_else(|| format!("{place}.{nth} unasked"), |call| call.id);
+        said.push(Said::Message(result(response, id, name)));
+    }
+    if !rest.is_empty() || said.is_empty() {
+        let user = UserMessage { content: rest, timestamp: 0 };
+        said.push(Said::Message(ChatMessage::User(user)));
+    }
+    said
+}
+
+fn result(response: &Value, id: String, name: String) -> ChatMessage {
+    let answer = response.get("response");
+    let told = answer.and_then(|answer| answer.get("output").or_else(|| answer.get("result")));
+    let text = match told.or(answer) {
+        Some(Value::String(text)) => text.clone(),
+        Some(other) => other.to_string(),
+        None => String::new(),
+    };
+    ChatMessage::ToolResult(ToolResultMessage {
+        tool_call_id: id,
+        tool_name: name,
+        content: vec![Content::text(text)],
+        is_error: answer.is_some_and(|answer| answer.get("error").is_some()),
+        timestamp: 0,
+    })
+}
+
+/// Responses take the fates in order; the last fate is that of everything else.
+fn change_heard(parts: Vec<Value>, fates: &[Fate<'_>]) -> Vec<Value> {
+    let (responses, rest): (Vec<_>, Vec<_>) =
+        parts.into_iter().partition(|part| response_of(part).is_some());
+    let rest_fate = fates.get(responses.len()).unwrap_or(&Fate::Keep).clone();
+    let changed = responses.into_iter().zip(fates);
+    let mut parts: Vec<Value> =
+        changed.filter_map(|(part, fate)| change_response(part, fate)).collect();
+    parts.extend(match &rest_fate {
+        Fate::Keep => rest,
+        Fate::Drop => Vec::new(),
+        Fate::Retell(text) => vec![json!({ "text": text })],
+        Fate::Rewrite(message) => message.content().iter().filter_map(wire_of).collect(),
+    });
+    parts
+}
+
+fn change_response(mut part: Value, fate: &Fate<'_>) -> Option<Value> {
+    let text = match fate {
+        Fate::Keep => return Some(part),
+        Fate::Drop => return None,
+        Fate::Retell(text) => text.clone().into_owned(),
+        Fate::Rewrite(message) => {
+            let text = |block: &Content| match block {
+                Content::Text { text, .. } => Some(text.clone()),
+                _ => None,
+            };
+            message.content().iter().filter_map(text).collect::<Vec<_>>().join("\n")
+        }
+    };
+    let response = ["functionResponse", "function_response"]
+        .into_iter()
+        .find(|key| part.get(key).is_some())
+        .and_then(|key| part.get_mut(key)?.as_object_mut())?;
+    response.insert("response".into(), json!({ "output": text }));
+    Some(part)
+}
+
+fn change_answer(parts: Vec<Value>, fate: Option<&Fate<'_>>) -> Vec<Value> {
+    match fate {
+        None | Some(Fate::Keep) => parts,
+        Some(Fate::Drop) => Vec::new(),
+        Some(Fate::Retell(text)) => {
+            let calls = parts.into_iter().filter(|part| call_of(part).is_some());
+            let told = (!text.trim().is_empty()).then(|| json!({ "text": text }));
+            told.into_iter().chain(calls).collect()
+        }
+        Some(Fate::Rewrite(message)) => rewrite(&parts, message),
+    }
+}
+
+/// Another answer: its calls keep the parts that they came in, signatures among them.
+fn rewrite(parts: &[Value], message: &ChatMessage) -> Vec<Value> {
+    let mut calls = parts.iter().filter(|part| call_of(part).is_some());
+    let written = |block: &Content| match block {
+        Content::ToolCall(call) => {
+            let mut part = calls
+                .find(|part| call_of(part).is_some_and(|wire| string(wire, "name") == call.name))?
+                .clone();
+            let key =
+                if part.get("functionCall").is_some() { "functionCall" } else { "function_call" };
+            part.get_mut(key)?.as_object_mut()?.insert("args".into(), call.arguments.clone());
+            Some(part)
+        }
+        other => wire_of(other),
+    };
+    message.content().iter().filter_map(written).collect()
+}
+
+fn wire_of(block: &Content) -> Option<Value> {
+    match block {
+        Content::Text { text, .. } => Some(json!({ "text": text })),
+        Content::Image { data, mime_type } => {
+            Some(json!({ "inlineData": { "mimeType": mime_type, "data": data } }))
+        }
+        Content::Other(part) => Some(part.clone()),
+        _ => None,
+    }
+}

@@ -1,0 +1,415 @@
+//! OpenAI's responses, as clients write them.
+//!
+//! One answer of the model is a run of items here: reasoning, words, calls. A run is one entry.
+
+mod input;
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+
+use memchr::memmem;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use serde_json::{Map, Value, json};
+
+use super::{BadBody, Before, Body, Fate, Said, Speech, Unit, instructed, not_a_request};
+use ctxhost_provider::message::{AssistantMessage, ToolCall, ToolResultMessage, UserMessage};
+use ctxhost_provider::{ChatMessage, Content};
+use input::Input;
+
+const API: &str = "openai-responses";
+
+/// `POST /v1/responses` and `/v1/responses/compact`.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ResponsesSpeech;
+
+#[derive(Deserialize)]
+struct WireBody<'a> {
+    #[serde(borrow, default)]
+    prompt_cache_key: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    model: Cow<'a, str>,
+    #[serde(default)]
+    stream: Option<bool>,
+    #[serde(default)]
+    max_output_tokens: Option<u64>,
+    #[serde(borrow, default)]
+    instructions: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    tools: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    previous_response_id: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    conversation: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    input: Input<'a>,
+}
+
+/// What an item is, by its type and role.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sort {
+    /// Of the person.
+    Person,
+    /// Of the client, in nobody's place.
+    Instruction,
+    /// Part of an answer.
+    Answer,
+    /// What a tool answered.
+    Result,
+    /// The name of an item that a server keeps.
+    Reference,
+    /// Nothing that is said: a trigger, an item of a newer API.
+    Other,
+}
+
+impl Speech for ResponsesSpeech {
+    /// Input that is one string is a request of one message, which no engine could shorten. Of what a
+    /// server keeps (`previous_response_id`, `conversation`, `item_reference`) nobody here knows the words.
+    fn body<'a>(&self, json: &'a str) -> Result<Body<'a>, BadBody> {
+        let wire: WireBody<'a> = serde_json::from_str(json).map_err(|e| not_a_request(&e))?;
+        let is_kept_elsewhere = wire.previous_response_id.or(wire.conversation).is_some();
+        let is_reference = |item: &&RawValue| is_reference(item.get());
+        let is_kept_elsewhere = is_kept_elsewhere || wire.input.items.iter().any(is_reference);
+        let input = if is_kept_elsewhere { Vec::new() } else { wire.input.items };
+        let is_instruction = |item: &str| read(item).is_some_and(|i| sort(&i) == Sort::Instruction);
+        let (leading, items, list) = instructed(json, &input, is_instruction);
+        let fields = [wire.instructions, wire.tools].into_iter().flatten().map(RawValue::get);
+        let prompt = fields.chain(leading).collect();
+        Ok(Body {
+            model: wire.model,
+            is_stream: wire.stream.unwrap_or_default(),
+            max_output_tokens: wire.max_output_tokens,
+            session: wire.prompt_cache_key.map(RawValue::get),
+            prompt,
+            items,
+            list,
+        })
+    }
+
+    fn units(&self, items: &[&str], before: Before<'_>) -> Result<Vec<Unit>, BadBody> {
+        let mut tools = HashMap::new();
+        let mut units: Vec<Unit> = Vec::new();
+        let mut is_begin = before.is_begin;
+        let mut answers = false;
+        for (number, item) in items.iter().enumerate() {
+            let item: Map<String, Value> = serde_json::from_str(item)
+                .map_err(|error| BadBody::Message { number, reason: error.to_string() })?;
+            let sort = sort(&item);
+            let tool_of = |id: &str| tools.get(id).cloned().or_else(|| (before.tool_of)(id));
+            let said = match sort {
+                Sort::Person => vec![Said::Message(heard(&item))],
+                Sort::Instruction if is_begin => Vec::new(),
+                Sort::Instruction => vec![Said::Note(text_of(item.get("content")))],
+                Sort::Result => vec![result(&item, &tool_of)],
+                Sort::Reference | Sort::Other => Vec::new(),
+                Sort::Answer => {
+                    let block = block(&item, &mut tools);
+                    match units.last_mut().filter(|_| answers) {
+                        Some(unit) => go_on(unit, block),
+                        None => units.push(Unit { items: 1, said: vec![begin(block)] }),
+                    }
+                    (answers, is_begin) = (true, false);
+                    continue;
+                }
+            };
+            answers = false;
+            is_begin &= said.is_empty();
+            units.push(Unit { items: 1, said });
+        }
+        Ok(units)
+    }
+
+    fn change(&self, items: &[&str], fates: &[Fate<'_>]) -> Vec<Value> {
+        let items: Vec<Map<String, Value>> = items.iter().filter_map(|item| read(item)).collect();
+        let is_answer = items.first().is_some_and(|item| sort(item) == Sort::Answer);
+        match fates.first() {
+            None | Some(Fate::Keep) => items.into_iter().map(Value::from).collect(),
+            Some(Fate::Drop) => Vec::new(),
+            Some(Fate::Retell(text)) if is_answer => retell(items, text),
+            Some(Fate::Rewrite(message)) if is_answer => rewrite(&items, message),
+            Some(fate) => items.into_iter().map(|item| change_one(item, fate)).collect(),
+        }
+    }
+
+    fn person(&self, text: &str) -> Value {
+        let content = [json!({ "type": "input_text", "text": text })];
+        json!({ "type": "message", "role": "user", "content": content })
+    }
+
+    /// Codex does the same for calls that were broken off.
+    fn missing_result(
+        &self,
+        call_id: &str,
+        _tool: &str,
+        text: &str,
+        items: &[&str],
+    ) -> Option<Value> {
+        let is_asked = |item: &Map<String, Value>| {
+            type_of(item).ends_with("_call") && call_id_of(item) == Some(call_id)
+        };
+        let named = |item: &&&str| memmem::find(item.as_bytes(), call_id.as_bytes()).is_some();
+        let mut named = items.iter().rev().filter(named).filter_map(|item| read(item));
+        let kind = match type_of(&named.find(is_asked)?) {
+            "function_call" | "local_shell_call" => "function_call_output",
+            "custom_tool_call" => "custom_tool_call_output",
+            "tool_search_call" => {
+                return Some(json!({
+                    "type": "tool_search_output", "call_id": call_id, "status": "completed",
+                    "execution": "client", "tools": [],
+                }));
+            }
+            _ => return None,
+        };
+        Some(json!({ "type": kind, "call_id": call_id, "output": text }))
+    }
+
+    /// Items of one role may follow each other.
+    fn join(&self, _first: &mut Value, second: Value) -> Option<Value> {
+        Some(second)
+    }
+}
+
+fn read(item: &str) -> Option<Map<String, Value>> {
+    serde_json::from_str(item).ok()
+}
+
+fn string(item: &Map<String, Value>, key: &str) -> String {
+    item.get(key).and_then(Value::as_str).unwrap_or_default().to_owned()
+}
+
+/// A message may leave its type out.
+fn type_of(item: &Map<String, Value>) -> &str {
+    let named = item.get("type").and_then(Value::as_str);
+    named.unwrap_or(if item.contains_key("role") { "message" } else { "" })
+}
+
+/// The call that an item asks for or answers; `None` where a provider's own tool did it.
+fn call_id_of(item: &Map<String, Value>) -> Option<&str> {
+    item.get("call_id").and_then(Value::as_str).filter(|id| !id.is_empty())
+}
+
+/// A reference holds little more than a name; its type may be left out.
+fn is_reference(item: &str) -> bool {
+    const LONGEST_BYTES: usize = 1_024;
+    let says = |word: &str| memmem::find(item.as_bytes(), word.as_bytes()).is_some();
+    item.len() <= LONGEST_BYTES
+        && (says("item_reference") || !says("\"type\""))
+        && read(item).is_some_and(|item| sort(&item) == Sort::Reference)
+}
+
+fn sort(item: &Map<String, Value>) -> Sort {
+    match (type_of(item), item.get("role").and_then(Value::as_str)) {
+        ("message", Some("user")) => Sort::Person,
+        ("message", Some("assistant")) | ("reasoning", _) => Sort::Answer,
+        ("message", _) => Sort::Instruction,
+        (other, _) if other.ends_with("_call") => Sort::Answer,
+        // What a provider's own search has found is part of the answer.
+        ("tool_search_output", _) if call_id_of(item).is_none() => Sort::Answer,
+        ("tool_search_output", _) => Sort::Result,
+        (other, _) if other.ends_with("_call_output") => Sort::Result,
+        ("item_reference", _) => Sort::Reference,
+        ("", _) if item.contains_key("id") => Sort::Reference,
+        _ => Sort::Other,
+    }
+}
+
+fn text_of(content: Option<&Value>) -> String {
+    match content {
+        Some(Value::Array(parts)) => {
+            let texts = parts.iter().filter_map(|part| part.get("text")?.as_str());
+            texts.collect::<Vec<_>>().join("\n")
+        }
+        Some(Value::String(text)) => text.clone(),
+        _ => String::new(),
+    }
+}
+
+fn shown(content: Option<&Value>) -> Vec<Content> {
+    match content {
+        Some(Value::Array(parts)) => parts.iter().map(part).collect(),
+        Some(Value::String(text)) => vec![Content::text(text.clone())],
+        _ => Vec::new(),
+    }
+}
+
+fn part(part: &Value) -> Content {
+    if let Some(text) = part.get("text").and_then(Value::as_str) {
+        return Content::text(text);
+    }
+    let url = part.get("image_url").and_then(Value::as_str);
+    let inline = url.and_then(|url| url.strip_prefix("data:")?.split_once(";base64,"));
+    match inline {
+        Some((mime_type, data)) => {
+            Content::Image { data: data.to_owned(), mime_type: mime_type.to_owned() }
+        }
+        None => Content::Other(part.clone()),
+    }
+}
+
+fn heard(item: &Map<String, Value>) -> ChatMessage {
+    let content = shown(item.get("content"));
+    ChatMessage::User(UserMessage { content, timestamp: 0 })
+}
+
+/// A result. One whose call nobody can tell is a note: the law would leave a result without a call out.
+fn result(item: &Map<String, Value>, tool_of: &dyn Fn(&str) -> Option<String>) -> Said {
+    // A local shell's output has the name of its call as its own.
+    let id = call_id_of(item).map_or_else(|| string(item, "id"), str::to_owned);
+    let Some(tool_name) = tool_of(&id) else { return Said::Note(output_text(item)) };
+    let content = match item.get("output") {
+        Some(Value::String(_) | Value::Array(_)) => shown(item.get("output")),
+        _ => vec![Content::text(output_text(item))],
+    };
+    Said::Message(ChatMessage::ToolResult(ToolResultMessage {
+        tool_name,
+        tool_call_id: id,
+        content,
+        is_error: false,
+        timestamp: 0,
+    }))
+}
+
+/// What a tool answered, as text.
+fn output_text(item: &Map<String, Value>) -> String {
+    match item.get("output").or_else(|| item.get("tools")) {
+        Some(output @ (Value::String(_) | Value::Array(_))) => {
+            let text = text_of(Some(output));
+            if text.is_empty() { output.to_string() } else { text }
+        }
+        Some(other) => other.to_string(),
+        None => String::new(),
+    }
+}
+
+/// Whether a result takes another text. What other tools answer has a form of its own.
+fn is_retellable(item: &Map<String, Value>) -> bool {
+    matches!(type_of(item), "function_call_output" | "custom_tool_call_output")
+        || item.get("output").is_some_and(Value::is_string)
+}
+
+/// One item of an answer. A call that waits for a result is one; what the provider's own tools did
+/// is not, since no result follows it.
+fn block(item: &Map<String, Value>, tools: &mut HashMap<String, String>) -> Vec<Content> {
+    let kind = type_of(item);
+    let own = || Content::ProviderItem { api: API.into(), item: Value::Object(item.clone()) };
+    match kind {
+        "message" => shown(item.get("content")),
+        _ if kind.ends_with("_call") && call_id_of(item).is_some() => {
+            let call = call(item);
+            tools.insert(call.id.clone(), call.name.clone());
+            vec![Content::ToolCall(call)]
+        }
+        _ => vec![own()],
+    }
+}
+
+fn call(item: &Map<String, Value>) -> ToolCall {
+    let written = item.get("arguments").or_else(|| item.get("input"));
+    let arguments = match written.or_else(|| item.get("action")) {
+        Some(Value::String(text)) => {
+            serde_json::from_str(text).unwrap_or_else(|_| Value::String(text.clone()))
+        }
+        Some(other) => other.clone(),
+        None => Value::Null,
+    };
+    let named = string(item, "name");
+    let name = if named.is_empty() { type_of(item).to_owned() } else { named };
+    ToolCall { id: string(item, "call_id"), name, arguments, thought_signature: None }
+}
+
+fn begin(content: Vec<Content>) -> Said {
+    Said::Message(ChatMessage::Assistant(AssistantMessage {
+        content,
+        api: API.into(),
+        ..AssistantMessage::default()
+    }))
+}
+
+fn go_on(unit: &mut Unit, block: Vec<Content>) {
+    unit.items += 1;
+    if let Some(Said::Message(ChatMessage::Assistant(answer))) = unit.said.last_mut() {
+        answer.content.extend(block);
+    }
+}
+
+/// Another text for an answer: calls stay, reasoning goes.
+fn retell(items: Vec<Map<String, Value>>, text: &str) -> Vec<Value> {
+    let calls = items.into_iter().filter(|item| call_id_of(item).is_some()).map(unnamed);
+    let told = (!text.trim().is_empty()).then(|| spoken(text));
+    told.into_iter().chain(calls).collect()
+}
+
+/// A call without the id of its item: by that the provider would ask for the reasoning that has gone.
+fn unnamed(mut item: Map<String, Value>) -> Value {
+    item.shift_remove("id");
+    item.into()
+}
+
+fn spoken(text: &str) -> Value {
+    let content = [json!({ "type": "output_text", "text": text })];
+    json!({ "type": "message", "role": "assistant", "content": content })
+}
+
+/// Another answer: its calls keep the items that they came in.
+fn rewrite(items: &[Map<String, Value>], message: &ChatMessage) -> Vec<Value> {
+    let is_reasoning = |item: &Value| item.get("type").is_some_and(|kind| kind == "reasoning");
+    let thinks = message
+        .content()
+        .iter()
+        .any(|block| matches!(block, Content::ProviderItem { item, .. } if is_reasoning(item)));
+    let written = |block: &Content| match block {
+        Content::Text { text, .. } if text.trim().is_empty() => None,
+        Content::Text { text, .. } => Some(spoken(text)),
+        Content::ToolCall(call) => {
+            let mut item = items.iter().find(|item| string(item, "call_id") == call.id)?.clone();
+            if !thinks {
+                item.shift_remove("id");
+            }
+            Some(asked(item, &call.arguments))
+        }
+        Content::ProviderItem { item, .. } => Some(item.clone()),
+        Content::Thinking { .. } | Content::Image { .. } | Content::Other(_) => None,
+    };
+    message.content().iter().filter_map(written).collect()
+}
+
+fn asked(mut item: Map<String, Value>, arguments: &Value) -> Value {
+    for key in ["arguments", "input"] {
+        if let Some(Value::String(text)) = item.get_mut(key) {
+            *text = match arguments {
+                Value::String(raw) => raw.clone(),
+                other => other.to_string(),
+            };
+        }
+    }
+    item.into()
+}
+
+/// A message of the person, an instruction or a result, with other content.
+fn change_one(mut item: Map<String, Value>, fate: &Fate<'_>) -> Value {
+    let is_result = sort(&item) == Sort::Result;
+    if is_result && !is_retellable(&item) {
+        return item.into();
+    }
+    let key = if is_result { "output" } else { "content" };
+    let content: Value = match fate {
+        Fate::Retell(text) if key == "output" => text.clone().into_owned().into(),
+        Fate::Retell(text) => json!([{ "type": "input_text", "text": text }]),
+        Fate::Rewrite(message) => message.content().iter().filter_map(wire_of).collect(),
+        Fate::Keep | Fate::Drop => return item.into(),
+    };
+    item.insert(key.into(), content);
+    item.into()
+}
+
+fn wire_of(block: &Content) -> Option<Value> {
+    match block {
+        Content::Text { text, .. } => Some(json!({ "type": "input_text", "text": text })),
+        Content::Image { data, mime_type } => {
+            let url = format!("data:{mime_type};base64,{data}");
+            Some(json!({ "type": "input_image", "image_url": url }))
+        }
+        Content::Other(part) => Some(part.clone()),
+        _ => None,
+    }
+}

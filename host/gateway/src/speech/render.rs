@@ -1,0 +1,288 @@
+//! A lawful plan as the bytes of a request: what it keeps is copied, what it changes is written anew.
+
+use std::ops::Range;
+
+use ctxhost_engine_api::{Entry, Item};
+use serde_json::Value;
+
+use super::{Body, Fate, Speech};
+use ctxhost_provider::ChatMessage;
+
+/// Where an entry stands in a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// Its unit.
+    pub unit: usize,
+    /// Which entry of the unit it is.
+    pub entry: usize,
+}
+
+/// A request as its client wrote it, and how it is made of units.
+#[derive(Clone, Copy, Debug)]
+pub struct Written<'a> {
+    /// The whole body.
+    pub json: &'a str,
+    /// The same, cut.
+    pub body: &'a Body<'a>,
+    /// The items of each unit, in order and without gaps, and how many entries they are.
+    pub units: &'a [(Range<usize>, usize)],
+    /// The units whose thinking is left out.
+    pub without_thinking: &'a [Range<usize>],
+}
+
+/// The bytes of the request that the projection makes of the one that was written.
+///
+/// `place` finds entries in it; what it does not find (summaries of compactions) is said in the
+/// person's place. `message` reads the JSON of a rewritten entry.
+pub fn render(
+    speech: &dyn Speech,
+    written: Written<'_>,
+    projection: &[Item<'_>],
+    place: &dyn Fn(&Entry<'_>) -> Option<Place>,
+    message: &dyn Fn(&str) -> Option<ChatMessage>,
+) -> Vec<u8> {
+    if written.body.items.is_empty() {
+        return written.json.as_bytes().to_vec();
+    }
+    let mut parts = Parts { speech, written, parts: Vec::new(), next: 0 };
+    let mut run: Option<Run<'_>> = None;
+    for item in projection {
+        let at = item.entry().and_then(|entry| place(&entry));
+        let Some(at) = at else {
+            parts.close(run.take());
+            parts.extend(insertion(speech, item, &written.body.items));
+            continue;
+        };
+        if run.as_ref().is_none_or(|run| !run.goes_on_with(at)) {
+            parts.close(run.take());
+            run = Some(Run::new(at.unit, written.entries(at.unit)));
+        }
+        if let Some(run) = &mut run {
+            run.set(at.entry, fate_of(item, message));
+        }
+    }
+    parts.close(run);
+    parts.pass_until(written.units.len());
+    parts.joined().bytes(written)
+}
+
+impl Written<'_> {
+    fn entries(&self, unit: usize) -> usize {
+        self.units.get(unit).map_or(0, |(_, entries)| *entries)
+    }
+
+    fn lacks_thinking(&self, unit: usize) -> bool {
+        self.without_thinking.iter().any(|units| units.contains(&unit))
+    }
+
+    fn items(&self, unit: usize) -> &[&str] {
+        let range = self.units.get(unit).map(|(range, _)| range.clone()).unwrap_or_default();
+        self.body.items.get(range).unwrap_or_default()
+    }
+}
+
+fn insertion(speech: &dyn Speech, item: &Item<'_>, items: &[&str]) -> Option<Value> {
+    match item {
+        Item::MissingResult { call_id, tool } => {
+            speech.missing_result(call_id, tool, &item.text(), items)
+        }
+        _ => Some(speech.person(&item.text())),
+    }
+}
+
+fn fate_of<'a>(item: &Item<'a>, message: &dyn Fn(&str) -> Option<ChatMessage>) -> Fate<'a> {
+    match item {
+        Item::Rewritten { raw, .. } => match message(raw) {
+            Some(message) => Fate::Rewrite(message),
+            None => Fate::Keep,
+        },
+        Item::Retold { .. } => Fate::Retell(item.text()),
+        _ => Fate::Keep,
+    }
+}
+
+/// Entries of one unit that stand beside each other in the projection.
+struct Run<'a> {
+    unit: usize,
+    last: Option<usize>,
+    fates: Vec<Fate<'a>>,
+}
+
+impl<'a> Run<'a> {
+    fn new(unit: usize, entries: usize) -> Self {
+        Run { unit, last: None, fates: vec![Fate::Drop; entries] }
+    }
+
+    fn goes_on_with(&self, at: Place) -> bool {
+        self.unit == at.unit && self.last.is_none_or(|last| last < at.entry)
+    }
+
+    fn set(&mut self, entry: usize, fate: Fate<'a>) {
+        self.last = Some(entry);
+        if let Some(slot) = self.fates.get_mut(entry) {
+            *slot = fate;
+        }
+    }
+}
+
+enum Part {
+    /// A unit, as it was written.
+    Unit(usize),
+    /// An item of ours.
+    New(Value),
+}
+
+struct Parts<'a> {
+    speech: &'a dyn Speech,
+    written: Written<'a>,
+    parts: Vec<Part>,
+    /// The first unit that was not passed yet.
+    next: usize,
+}
+
+impl Parts<'_> {
+    fn extend(&mut self, item: Option<Value>) {
+        self.parts.extend(item.map(Part::New));
+    }
+
+    fn close(&mut self, run: Option<Run<'_>>) {
+        let Some(run) = run else { return };
+        self.pass_until(run.unit);
+        self.next = self.next.max(run.unit + 1);
+        let lacks_thinking = self.written.lacks_thinking(run.unit);
+        let items = match run.fates.iter().all(|fate| *fate == Fate::Keep) {
+            true => lacks_thinking.then(|| self.unthought(run.unit)).flatten(),
+            false => Some(self.speech.change(self.written.items(run.unit), &run.fates)),
+        };
+        let Some(items) = items else {
+            self.parts.push(Part::Unit(run.unit));
+            return;
+        };
+        let speech = self.speech;
+        let left = items.into_iter().filter_map(|item| match lacks_thinking {
+            true => speech.without_thinking(item),
+            false => Some(item),
+        });
+        self.parts.extend(left.map(Part::New));
+    }
+
+    /// A unit whose thinking is left out; `None` where it has none.
+    fn unthought(&self, unit: usize) -> Option<Vec<Value>> {
+        let items = self.written.items(unit);
+        if !items.iter().any(|item| item.contains("thinking")) {
+            return None;
+        }
+        let read = |item: &&str| serde_json::from_str::<Value>(item).ok();
+        let values: Vec<Value> = items.iter().map(read).collect::<Option<_>>()?;
+        let has_any =
+            |value: &Value| self.speech.without_thinking(value.clone()).as_ref() != Some(value);
+        values.iter().any(has_any).then_some(values)
+    }
+
+    /// Units without entries are no engine's business: they stay where they are.
+    fn pass_until(&mut self, unit: usize) {
+        for passed in self.next..unit {
+            if self.written.entries(passed) == 0 {
+                self.parts.push(Part::Unit(passed));
+            }
+        }
+        self.next = self.next.max(unit);
+    }
+
+    /// Items of ours become one with their neighbours where the dialect wants that. Two units that
+    /// the client wrote beside each other stay two.
+    fn joined(mut self) -> Self {
+        let mut joined: Vec<Part> = Vec::with_capacity(self.parts.len());
+        for part in std::mem::take(&mut self.parts) {
+            let Some(last) = joined.pop() else {
+                joined.push(part);
+                continue;
+            };
+            if matches!((&last, &part), (Part::Unit(one), Part::Unit(next)) if one + 1 == *next) {
+                joined.extend([last, part]);
+                continue;
+            }
+            self.join(last, part, &mut joined);
+        }
+        self.parts = joined;
+        self
+    }
+
+    fn join(&self, last: Part, part: Part, joined: &mut Vec<Part>) {
+        let (Some(mut first), Some(second)) = (self.value(&last), self.value(&part)) else {
+            joined.extend([last, part]);
+            return;
+        };
+        match self.speech.join(&mut first, second) {
+            None => joined.push(Part::New(first)),
+            Some(_) => joined.extend([last, part]),
+        }
+    }
+
+    /// One item as a value; `None` for a unit of several.
+    fn value(&self, part: &Part) -> Option<Value> {
+        match part {
+            Part::New(value) => Some(value.clone()),
+            Part::Unit(unit) => match self.written.items(*unit) {
+                [item] => serde_json::from_str(item).ok(),
+                _ => None,
+            },
+        }
+    }
+
+    fn bytes(&self, written: Written<'_>) -> Vec<u8> {
+        let (before, after) = written.body.around(written.json, self.parts.is_empty());
+        let mut bytes = Vec::with_capacity(written.json.len());
+        bytes.extend_from_slice(before.as_bytes());
+        let mut at = 0;
+        while let Some(part) = self.parts.get(at) {
+            if at > 0 {
+                bytes.push(b',');
+            }
+            match part {
+                Part::New(value) => bytes.extend_from_slice(value.to_string().as_bytes()),
+                Part::Unit(first) => {
+                    let units = self.unbroken_from(at);
+                    bytes.extend_from_slice(self.copied(*first, units).as_bytes());
+                    at += units - 1;
+                }
+            }
+            at += 1;
+        }
+        bytes.extend_from_slice(after.as_bytes());
+        bytes
+    }
+
+    /// How many parts from `at` are units that followed each other in the request, too.
+    fn unbroken_from(&self, at: usize) -> usize {
+        let units = self.parts.iter().skip(at).map_while(|part| match part {
+            Part::Unit(unit) => Some(*unit),
+            Part::New(_) => None,
+        });
+        let mut length = 0;
+        let mut expected = None;
+        for unit in units {
+            if expected.is_some_and(|expected| expected != unit) {
+                break;
+            }
+            expected = Some(unit + 1);
+            length += 1;
+        }
+        length.max(1)
+    }
+
+    /// The bytes of `units` units, with what stands between them.
+    fn copied(&self, first: usize, units: usize) -> &str {
+        let json = self.written.json;
+        let (begin, end) =
+            (self.written.items(first).first(), self.written.items(first + units - 1).last());
+        match (begin, end) {
+            (Some(begin), Some(end)) => {
+                let from = super::offset(json, begin);
+                let to = super::offset(json, end) + end.len();
+                json.get(from..to).unwrap_or_default()
+            }
+            _ => "",
+        }
+    }
+}

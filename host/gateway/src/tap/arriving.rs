@@ -1,0 +1,313 @@
+//! The rest of an answer as its upstream sends it: what has come goes on in one piece, and nothing is
+//! waited for but the next byte.
+
+use std::future::Future as _;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use axum::body::Bytes;
+use hyper::body::{Body, Frame, Incoming, SizeHint};
+use tokio::time::{Instant, Sleep, sleep};
+
+use crate::aside;
+
+/// As much is joined before it goes on, in bytes: words of a model are some hundred, and a write takes as
+/// long for one of them as for many.
+const JOINED_BYTES: usize = 8 * 1024;
+
+/// The upstream broke off in the middle of an answer.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Broken {
+    /// The connection did.
+    #[error(transparent)]
+    Connection(#[from] hyper::Error),
+    /// It said nothing for too long.
+    #[error("the upstream stood still for {0} ms")]
+    Silent(u128),
+}
+
+type Came = Result<Frame<Bytes>, Broken>;
+
+/// The body of an upstream.
+pub(super) struct Arriving<B = Incoming> {
+    /// `None` once nothing more can come.
+    body: Option<B>,
+    held: Vec<Bytes>,
+    held_bytes: usize,
+    /// What came behind the bytes that are held, and is none.
+    behind: Option<Came>,
+    /// The turn of the client's connection in which the body had nothing more than what is held.
+    asked_in: Option<Option<u64>>,
+    patience: Patience,
+}
+
+impl<B: Body<Data = Bytes> + Unpin> Arriving<B>
+where
+    Broken: From<B::Error>,
+{
+    /// A body that is given up when nothing comes of it for `idle`; without one nothing more comes.
+    pub(super) fn new(body: Option<B>, idle: Duration) -> Arriving<B> {
+        Arriving {
+            body,
+            held: Vec::new(),
+            held_bytes: 0,
+            behind: None,
+            asked_in: None,
+            patience: Patience::new(idle),
+        }
+    }
+
+    /// What has come, else what comes next. A connection hands over one frame at a time, also when it has
+    /// read many: so it gets a turn before one of them goes on alone.
+    pub(super) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<Came>> {
+        while let Some(body) = self.unread() {
+            match Pin::new(body).poll_frame(context) {
+                Poll::Ready(frame) => self.take(frame),
+                Poll::Pending if self.held.is_empty() => {
+                    ready!(self.patience.poll(context));
+                    self.body = None;
+                    let silent = Broken::Silent(self.patience.idle.as_millis());
+                    return Poll::Ready(Some(Err(silent)));
+                }
+                Poll::Pending if self.had_its_turn() => break,
+                Poll::Pending => {
+                    context.waker().wake_by_ref();
+                    return Poll::Pending;
+                }
+            }
+        }
+        Poll::Ready(self.joined().map(Frame::data).map(Ok).or_else(|| self.behind.take()))
+    }
+
+    /// The body, where more of it has a place in what goes on next.
+    fn unread(&mut self) -> Option<&mut B> {
+        let (is_empty, is_full) = (self.held.is_empty(), self.held_bytes >= JOINED_BYTES);
+        self.body.as_mut().filter(|body| is_empty || !is_full && !body.is_end_stream())
+    }
+
+    fn take(&mut self, frame: Option<Result<Frame<Bytes>, B::Error>>) {
+        self.asked_in = None;
+        self.patience.end();
+        self.behind = match frame.map(|frame| frame.map(Frame::into_data)) {
+            Some(Ok(Ok(data))) => return self.hold(data),
+            Some(Ok(Err(trailers))) => Some(Ok(trailers)),
+            Some(Err(error)) => Some(Err(error.into())),
+            None => None,
+        };
+        self.body = None;
+    }
+
+    /// Whether the upstream's connection was able to bring more since something came.
+    fn had_its_turn(&mut self) -> bool {
+        // Whoever serves a client that speaks HTTP/1 asks several times in one turn.
+        let turn = aside::turn();
+        match self.asked_in.replace(turn) {
+            None => false,
+            Some(asked_in) => turn.is_none() || asked_in != turn,
+        }
+    }
+
+    fn hold(&mut self, data: Bytes) {
+        self.held_bytes += data.len();
+        self.held.push(data);
+    }
+
+    fn joined(&mut self) -> Option<Bytes> {
+        self.held_bytes = 0;
+        match self.held.len() {
+            0 | 1 => self.held.pop(),
+            _ => Some(std::mem::take(&mut self.held).concat().into()),
+        }
+    }
+
+    /// Whether nothing more comes.
+    pub(super) fn is_over(&self) -> bool {
+        self.held.is_empty()
+            && self.behind.is_none()
+            && self.body.as_ref().is_none_or(Body::is_end_stream)
+    }
+
+    /// How many bytes come.
+    pub(super) fn size_hint(&self) -> SizeHint {
+        let rest = self.body.as_ref().map_or(SizeHint::with_exact(0), Body::size_hint);
+        longer(&rest, self.held_bytes as u64)
+    }
+}
+
+/// The same with so many bytes before it.
+pub(super) fn longer(hint: &SizeHint, bytes: u64) -> SizeHint {
+    let mut longer = SizeHint::new();
+    longer.set_lower(bytes.saturating_add(hint.lower()));
+    if let Some(upper) = hint.upper() {
+        longer.set_upper(bytes.saturating_add(upper));
+    }
+    longer
+}
+
+/// How long nothing may come. Nobody waits while the client reads slowly.
+struct Patience {
+    idle: Duration,
+    /// When it has an end; `None` while nobody waits.
+    until: Option<Instant>,
+    /// Rings at that time or before: to set it again for each frame would cost more than it is worth.
+    alarm: Pin<Box<Sleep>>,
+}
+
+impl Patience {
+    fn new(idle: Duration) -> Patience {
+        Patience { idle, until: None, alarm: Box::pin(sleep(idle)) }
+    }
+
+    fn end(&mut self) {
+        self.until = None;
+    }
+
+    /// Ready when it is at its end.
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        let until = *self.until.get_or_insert_with(|| Instant::now() + self.idle);
+        loop {
+            ready!(self.alarm.as_mut().poll(context));
+            if self.alarm.deadline() >= until {
+                return Poll::Ready(());
+            }
+            self.alarm.as_mut().reset(until);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+    use std::future::poll_fn;
+
+    use super::*;
+
+    const IDLE: Duration = Duration::from_secs(60);
+
+    /// What a body does when it is asked.
+    #[derive(Clone, Debug)]
+    enum Step {
+        Frame(usize),
+        /// Has something the next time.
+        Turn,
+        /// Has something only after so long.
+        Rest(Duration),
+        Trailers,
+        Break,
+    }
+    use Step::{Break, Frame as Data, Rest, Trailers, Turn};
+
+    struct Script {
+        steps: VecDeque<Step>,
+        resting: Option<Pin<Box<Sleep>>>,
+    }
+
+    impl Body for Script {
+        type Data = Bytes;
+        type Error = Broken;
+
+        fn poll_frame(
+            mut self: Pin<&mut Self>,
+            context: &mut Context<'_>,
+        ) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
+            if let Some(resting) = &mut self.resting {
+                ready!(resting.as_mut().poll(context));
+                self.resting = None;
+            }
+            match self.steps.pop_front() {
+                None => Poll::Ready(None),
+                Some(Data(bytes)) => Poll::Ready(Some(Ok(Frame::data(vec![b'x'; bytes].into())))),
+                Some(Trailers) => Poll::Ready(Some(Ok(Frame::trailers(Default::default())))),
+                Some(Break) => Poll::Ready(Some(Err(Broken::Silent(1)))),
+                Some(Turn) => {
+                    context.waker().wake_by_ref();
+                    Poll::Pending
+                }
+                Some(Rest(time)) => {
+                    self.resting = Some(Box::pin(sleep(time)));
+                    self.poll_frame(context)
+                }
+            }
+        }
+    }
+
+    /// What goes on, and after how long: the bytes of a piece, `0` for trailers, `None` where it breaks.
+    async fn gone_on(steps: impl IntoIterator<Item = Step>) -> Vec<(u64, Option<usize>)> {
+        aside::attending(gone_on_unattended(steps)).await
+    }
+
+    async fn gone_on_unattended(
+        steps: impl IntoIterator<Item = Step>,
+    ) -> Vec<(u64, Option<usize>)> {
+        let script = Script { steps: steps.into_iter().collect(), resting: None };
+        let (mut arriving, began) = (Arriving::new(Some(script), IDLE), Instant::now());
+        let mut pieces = Vec::new();
+        // As hyper does, which asks again in the same turn.
+        let mut next = async || {
+            let once_more = |context: &mut Context<'_>| match arriving.poll(context) {
+                Poll::Pending => arriving.poll(context),
+                ready => ready,
+            };
+            poll_fn(once_more).await
+        };
+        while let Some(came) = next().await {
+            let bytes = came.ok().map(|frame| frame.data_ref().map_or(0, Bytes::len));
+            pieces.push((began.elapsed().as_secs(), bytes));
+        }
+        assert!(arriving.is_over());
+        pieces
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_came_together_goes_on_together() {
+        let steps = [Data(1), Turn, Data(2), Turn, Data(3), Rest(Duration::from_secs(1)), Data(4)];
+        assert_eq!(gone_on(steps).await, [(0, Some(6)), (1, Some(4))]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn where_turns_are_not_counted_each_question_is_one() {
+        let steps = [Data(1), Turn, Turn, Data(2)];
+        assert_eq!(gone_on(steps.clone()).await, [(0, Some(3))]);
+        assert_eq!(gone_on_unattended(steps).await, [(0, Some(1)), (0, Some(2))]);
+        let steps = [Data(1), Turn, Data(2)];
+        assert_eq!(gone_on_unattended(steps).await, [(0, Some(3))]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_came_before_a_break_goes_on() {
+        let steps = [Data(1), Turn, Data(1), Break];
+        assert_eq!(gone_on(steps).await, [(0, Some(2)), (0, None)]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_piece_has_a_bound() {
+        let steps = vec![Data(1_000); 20];
+        assert_eq!(gone_on(steps).await, [(0, Some(9_000)), (0, Some(9_000)), (0, Some(2_000))]);
+        assert_eq!(gone_on([Data(100_000), Data(1)]).await, [(0, Some(100_000)), (0, Some(1))]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn trailers_come_behind_the_bytes() {
+        assert_eq!(gone_on([Data(1), Turn, Data(1), Trailers]).await, [(0, Some(2)), (0, Some(0))]);
+        assert_eq!(gone_on([]).await, []);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn patience_begins_again_with_each_byte() {
+        let slow = [Data(1), Rest(IDLE * 3 / 4), Data(1), Rest(IDLE * 3 / 4), Data(1)];
+        assert_eq!(gone_on(slow).await, [(0, Some(1)), (45, Some(1)), (90, Some(1))]);
+        let silent = [Rest(IDLE / 2), Data(1), Rest(IDLE * 2), Data(1)];
+        assert_eq!(gone_on(silent).await, [(30, Some(1)), (90, None)]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_reads_slowly_spends_no_patience() {
+        let steps = [Data(1), Rest(IDLE / 2), Data(1)].into();
+        let mut arriving = Arriving::new(Some(Script { steps, resting: None }), IDLE);
+        let mut next = async || poll_fn(|context| arriving.poll(context)).await.unwrap().is_ok();
+        assert!(next().await);
+        sleep(IDLE * 3).await;
+        assert!(next().await);
+    }
+}

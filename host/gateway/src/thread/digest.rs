@@ -1,0 +1,193 @@
+//! Names of items: one of their bytes, and one of what they say, however it is written.
+
+use std::path::Path;
+
+use serde_json::{Value, json};
+use xxhash_rust::xxh3::xxh3_128_with_seed;
+
+use crate::secret::SecretFile;
+use ctxhost_session::SessionError;
+
+/// 128 bits, seeded with a secret of this machine: who does not know it cannot make up a history that
+/// has the name of another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Digest(u128);
+
+impl Digest {
+    /// Of a text.
+    pub fn of(seed: u64, text: &str) -> Digest {
+        Digest(xxh3_128_with_seed(text.as_bytes(), seed))
+    }
+
+    /// Of what an item says: marks for a cache do not count, nor the order of fields, nor whether one
+    /// text stands alone or in a block.
+    pub fn of_meaning(seed: u64, item: &str) -> Digest {
+        let Ok(mut value) = serde_json::from_str::<Value>(item) else {
+            return Digest::of(seed, item);
+        };
+        settle(&mut value);
+        value.sort_all_objects();
+        Digest::of(seed, &value.to_string())
+    }
+
+    /// As 32 hex digits.
+    pub fn to_hex(self) -> String {
+        format!("{:032x}", self.0)
+    }
+
+    /// From 32 hex digits; `None` for anything else.
+    pub fn from_hex(hex: &str) -> Option<Digest> {
+        let is_hex = hex.len() == 32 && hex.bytes().all(|byte| byte.is_ascii_hexdigit());
+        is_hex.then(|| u128::from_str_radix(hex, 16).ok()).flatten().map(Digest)
+    }
+}
+
+/// What a program or a tool gave as data: nothing in it is ours to read.
+const DATA: [&str; 5] = ["input", "arguments", "args", "response", "action"];
+
+fn settle(value: &mut Value) {
+    match value {
+        Value::Array(list) => list.iter_mut().for_each(settle),
+        Value::Object(fields) => {
+            fields.shift_remove("cache_control");
+            for (name, field) in fields.iter_mut() {
+                if let (true, Value::String(text)) = (name == "content", &mut *field) {
+                    *field = json!([{ "type": "text", "text": std::mem::take(text) }]);
+                } else if !DATA.contains(&name.as_str()) {
+                    settle(field);
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+/// The items of a request and their names, each worked out when somebody asks.
+#[derive(Debug)]
+pub struct Asked<'a> {
+    items: &'a [&'a str],
+    names: Names,
+}
+
+/// The names of a request's items, as far as they are worked out.
+#[derive(Debug, Default)]
+pub struct Names {
+    seed: u64,
+    raw: Vec<Digest>,
+    meaning: Vec<Option<Digest>>,
+}
+
+impl<'a> Asked<'a> {
+    /// Of a request.
+    pub fn new(seed: u64, items: &'a [&'a str]) -> Asked<'a> {
+        let raw = items.iter().map(|item| Digest::of(seed, item)).collect();
+        Asked { items, names: Names { seed, raw, meaning: vec![None; items.len()] } }
+    }
+
+    /// Of items that have these names.
+    pub fn named(items: &'a [&'a str], names: Names) -> Asked<'a> {
+        Asked { items, names }
+    }
+
+    /// The names. None are left: whoever asks for one from now on gets none.
+    pub fn take_names(&mut self) -> Names {
+        std::mem::take(&mut self.names)
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.items.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.items.is_empty()
+    }
+
+    /// The items.
+    pub fn items(&self) -> &'a [&'a str] {
+        self.items
+    }
+
+    /// The name of the bytes of one.
+    pub fn raw(&self, at: usize) -> Option<Digest> {
+        self.names.raw.get(at).copied()
+    }
+
+    /// The name of what one says.
+    pub fn meaning(&mut self, at: usize) -> Option<Digest> {
+        let (item, known) = (self.items.get(at)?, self.names.meaning.get_mut(at)?);
+        Some(*known.get_or_insert_with(|| Digest::of_meaning(self.names.seed, item)))
+    }
+}
+
+/// Where the secret stands.
+const SECRET: SecretFile =
+    SecretFile { name: "secret", action: "keep the secret of the gateway in" };
+
+/// The secret that names below this folder are seeded with; made where there is none.
+///
+/// # Errors
+///
+/// Where the folder or the file cannot be made or read, or the file holds something else.
+pub fn secret(folder: &Path) -> Result<u64, SessionError> {
+    SECRET.read(folder).map(u64::from_be_bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn marks_of_a_cache_do_not_count_and_words_do() {
+        let name = |item: &str| Digest::of_meaning(7, item);
+        let plain = r#"{"role":"user","content":"hello"}"#;
+        for same in [
+            r#"{"content":"hello","role":"user"}"#,
+            r#"{"role":"user","content":[{"type":"text","text":"hello"}]}"#,
+            r#"{"role":"user","content":[{"type":"text","text":"hello","cache_control":{"type":"ephemeral"}}]}"#,
+        ] {
+            assert_eq!(name(same), name(plain), "{same}");
+        }
+        for other in [
+            r#"{"role":"user","content":"hello "}"#,
+            r#"{"role":"assistant","content":"hello"}"#,
+            r#"{"role":"user","content":[{"type":"text","text":"hello"},{"type":"text","text":""}]}"#,
+        ] {
+            assert_ne!(name(other), name(plain), "{other}");
+        }
+        assert_ne!(Digest::of(8, plain), Digest::of(7, plain));
+    }
+
+    #[test]
+    fn what_a_tool_is_given_is_read_by_the_tool_alone() {
+        let with = |input: &str| {
+            let call = format!(r#"{{"type":"tool_use","id":"1","name":"put","input":{input}}}"#);
+            Digest::of_meaning(7, &format!(r#"{{"role":"assistant","content":[{call}]}}"#))
+        };
+        assert_ne!(with(r#"{"content":"a"}"#), with(r#"{"content":[{"type":"text","text":"a"}]}"#));
+        assert_ne!(with(r#"{"cache_control":1}"#), with("{}"));
+    }
+
+    #[test]
+    fn hex_there_and_back() {
+        let digest = Digest::of(7, "x");
+        assert_eq!(Digest::from_hex(&digest.to_hex()), Some(digest));
+        for wrong in ["", "0", &"g".repeat(32), &"0".repeat(33), &format!("+{}", "0".repeat(31))] {
+            assert_eq!(Digest::from_hex(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_secret_is_one_for_all_and_as_it_was_written_before() {
+        let folder = tempfile::tempdir().unwrap();
+        let inner = folder.path().join("sessions");
+        let all: Vec<u64> = std::thread::scope(|scope| {
+            let readers: Vec<_> = (0..8).map(|_| scope.spawn(|| secret(&inner).unwrap())).collect();
+            readers.into_iter().map(|reader| reader.join().unwrap()).collect()
+        });
+        assert!(all.iter().all(|secret| *secret == all[0]), "{all:?}");
+        std::fs::write(inner.join("secret"), "00000000000004d2\n").unwrap();
+        assert_eq!(secret(&inner).unwrap(), 1_234);
+    }
+}

@@ -1,0 +1,326 @@
+//! What is known of a conversation's items: their names, and which entries they have become.
+
+use std::collections::HashMap;
+use std::ops::Range;
+
+use ctxhost_engine_api::{Kind, Role, Transcript};
+use serde::{Deserialize, Serialize};
+
+use super::digest::{Asked, Digest};
+use crate::speech::{Place, Said, Unit};
+use ctxhost_history::Until;
+use ctxhost_provider::{ChatMessage, Content};
+use ctxhost_session::{Record, RecordBody, RecordKind, Session};
+
+/// The custom type of the records that say what is known of items.
+pub const RECORD: &str = "ctxhost.thread";
+
+/// One item.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Known {
+    /// The name of its bytes as they came last; `None` behind a restart.
+    raw: Option<Digest>,
+    /// The name of what it says.
+    meaning: Digest,
+}
+
+/// How a request stands to a conversation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fit {
+    /// All that is known, and so many items behind it; none for the same request once more.
+    GoesOn {
+        /// How many.
+        new: usize,
+    },
+    /// It leaves the conversation behind so many units.
+    Forks {
+        /// How many.
+        units: usize,
+    },
+    /// They have nothing in common.
+    Nothing,
+}
+
+/// The items of a conversation and the entries of its session.
+#[derive(Clone, Debug, Default)]
+pub struct Outline {
+    items: Vec<Known>,
+    units: Vec<(Range<usize>, usize)>,
+    /// The records that the items became, in order.
+    entries: Vec<String>,
+    places: HashMap<String, Place>,
+    /// The tools that calls asked for, by the ids of the calls.
+    tools: HashMap<String, String>,
+    /// What the entries take, as entries count.
+    said_tokens: u64,
+    /// The entry with which the person spoke last.
+    spoke: Option<String>,
+    /// The item that is a summary of the client's own, from which it goes on.
+    summary: Option<usize>,
+}
+
+#[derive(Deserialize, Serialize)]
+struct WireOutline {
+    /// How many items were known before.
+    from: usize,
+    /// The meanings of the items behind those.
+    items: Vec<String>,
+    /// Of each unit, how many items it is made of, and how many entries it became.
+    units: Vec<(usize, usize)>,
+    /// Which item is a summary of the client's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    summary: Option<usize>,
+}
+
+impl Outline {
+    /// How a request stands to it.
+    pub fn fit(&self, asked: &mut Asked<'_>) -> Fit {
+        let common = self.common(asked);
+        if common == self.items.len() && common > 0 {
+            return Fit::GoesOn { new: asked.len() - common };
+        }
+        let units = self.units.iter().take_while(|(items, _)| items.end <= common).count();
+        match self.entries_of(units) {
+            0 => Fit::Nothing,
+            _ => Fit::Forks { units },
+        }
+    }
+
+    /// How many items a request begins with that it begins with, too.
+    pub fn common(&self, asked: &mut Asked<'_>) -> usize {
+        let is_same = |(at, known): &(usize, &Known)| {
+            let raw = asked.raw(*at);
+            raw.is_some() && (known.raw == raw || asked.meaning(*at) == Some(known.meaning))
+        };
+        self.items.iter().enumerate().take_while(is_same).count()
+    }
+
+    /// Whether nothing is known yet.
+    pub fn is_empty(&self) -> bool {
+        self.items.is_empty()
+    }
+
+    /// How many items are known.
+    pub fn len(&self) -> usize {
+        self.items.len()
+    }
+
+    /// The items of each unit, and how many entries it became.
+    pub fn units(&self) -> &[(Range<usize>, usize)] {
+        &self.units
+    }
+
+    /// The ids of the entries, in order.
+    pub fn entries(&self) -> &[String] {
+        &self.entries
+    }
+
+    /// How many entries there are.
+    pub fn entry_count(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Where the entry of this id stands in a request.
+    pub fn place(&self, id: &str) -> Option<Place> {
+        self.places.get(id).copied()
+    }
+
+    /// The tool that a call asked for.
+    pub fn tool_of(&self, call_id: &str) -> Option<String> {
+        self.tools.get(call_id).cloned()
+    }
+
+    /// What the entries take, as they were said.
+    pub fn said_tokens(&self) -> u64 {
+        self.said_tokens
+    }
+
+    /// The entry with which the person spoke last.
+    pub fn spoke(&self) -> Option<&str> {
+        self.spoke.as_deref()
+    }
+
+    /// Whether its client goes on from a summary of its own.
+    pub fn is_summarised(&self) -> bool {
+        self.summary.is_some()
+    }
+
+    /// Its client goes on from the summary in this item.
+    pub fn summarised(&mut self, item: Option<usize>) {
+        self.summary = item.or(self.summary);
+    }
+
+    /// Known items came with these bytes now.
+    pub fn seen(&mut self, asked: &Asked<'_>) {
+        for (at, known) in self.items.iter_mut().enumerate() {
+            known.raw = asked.raw(at).or(known.raw);
+        }
+    }
+
+    /// Takes in units behind those that are known, whose entries were appended under these ids.
+    pub fn extend(&mut self, asked: &mut Asked<'_>, units: &[Unit], ids: &[String]) {
+        let mut ids = ids.iter();
+        for unit in units {
+            let from = self.items.len();
+            let place = self.units.len();
+            for at in from..from + unit.items {
+                let Some(meaning) = asked.meaning(at) else { return };
+                self.items.push(Known { raw: asked.raw(at), meaning });
+            }
+            for (entry, (said, id)) in unit.said.iter().zip(&mut ids).enumerate() {
+                self.hear(said, id);
+                self.places.insert(id.clone(), Place { unit: place, entry });
+                self.entries.push(id.clone());
+            }
+            self.units.push((from..self.items.len(), unit.said.len()));
+        }
+    }
+
+    /// Counts what the newest entries of a live transcript take.
+    pub fn count(&mut self, view: &Transcript, entries: usize) {
+        let end = view.len() as u64;
+        self.said_tokens += view.tokens(end.saturating_sub(entries as u64)..end);
+    }
+
+    /// Only the first units of it, which have entries, and where they end in the session.
+    pub fn cut(&self, units: usize, session: &Session) -> Option<(Outline, Until)> {
+        let entries = self.entries_of(units).checked_sub(1)? + 1;
+        let items = self.units.get(units.checked_sub(1)?)?.0.end;
+        let places = self.places.iter().filter(|(_, place)| place.unit < units);
+        let cut = Outline {
+            items: self.items.get(..items)?.to_vec(),
+            units: self.units.get(..units)?.to_vec(),
+            entries: self.entries.get(..entries)?.to_vec(),
+            places: places.map(|(id, place)| (id.clone(), *place)).collect(),
+            tools: self.tools.clone(),
+            said_tokens: 0,
+            spoke: None,
+            summary: self.summary.filter(|item| *item < items),
+        };
+        Some((cut, self.end_of(entries, session)?))
+    }
+
+    /// Behind so many entries of a session, and behind the compactions that were made before the next.
+    fn end_of(&self, entries: usize, session: &Session) -> Option<Until> {
+        let Some(next) = self.entries.get(entries) else { return Some(Until::Leaf) };
+        let branch = session.branch();
+        let at = branch.iter().position(|record| record.id() == next)?;
+        Some(Until::Record(branch.get(at.checked_sub(1)?)?.id().to_owned()))
+    }
+
+    /// The same, with what the records of its session say of sizes and speakers.
+    #[must_use]
+    pub fn measured(mut self, session: &Session) -> Outline {
+        let records = self.entries.iter().filter_map(|id| session.record(id));
+        let entries: Vec<_> = records.filter_map(Record::to_entry).collect();
+        self.said_tokens = entries.iter().map(|entry| entry.tokens).sum();
+        let is_user = |role: Role, kind: Kind| role == Role::User && kind == Kind::Message;
+        let spoke = entries.into_iter().rev().find(|entry| is_user(entry.role, entry.kind));
+        self.spoke = spoke.map(|entry| entry.id);
+        self
+    }
+
+    /// The record of all that is known.
+    pub fn record(&self) -> RecordBody {
+        let names = self.items.iter().map(|known| known.meaning);
+        let units = self.units.iter().map(|(items, entries)| (items.len(), *entries));
+        record(0, names, units, self.summary)
+    }
+
+    /// The record of units that come behind what is known.
+    pub fn record_of(&self, asked: &mut Asked<'_>, units: &[Unit]) -> RecordBody {
+        let from = self.items.len();
+        let items: usize = units.iter().map(|unit| unit.items).sum();
+        let names: Vec<Digest> = (from..from + items).filter_map(|at| asked.meaning(at)).collect();
+        let units = units.iter().map(|unit| (unit.items, unit.said.len()));
+        record(from, names, units, self.summary)
+    }
+
+    /// What the records of a session say, and the last record before such as nobody knows of: those of a
+    /// request that a process died over. `None` for a session that is no conversation of a gateway.
+    pub fn read(session: &Session) -> Option<(Outline, String)> {
+        let mut outline = Outline::default();
+        let (mut entries, mut written, mut last) = (Vec::new(), 0, None);
+        for record in session.branch() {
+            match record.kind() {
+                RecordKind::Message | RecordKind::CustomMessage => entries.push(record),
+                RecordKind::Custom => {
+                    if let Some(data) = record.custom_data(RECORD) {
+                        outline.take_in(serde_json::from_value(data).ok()?)?;
+                        written = entries.len();
+                        last = Some(record.id().to_owned());
+                    }
+                }
+                _ => {}
+            }
+            if last.is_some() && entries.len() == written {
+                last = Some(record.id().to_owned());
+            }
+        }
+        let last = last?;
+        if outline.entries_of(outline.units.len()) != written {
+            return None;
+        }
+        let mut ids = entries.iter().take(written);
+        for (unit, (_, count)) in outline.units.clone().into_iter().enumerate() {
+            for (entry, record) in ids.by_ref().take(count).enumerate() {
+                let id = record.id().to_owned();
+                if let Some(message) =
+                    record.message_raw().and_then(|raw| serde_json::from_str(raw).ok())
+                {
+                    outline.hear(&Said::Message(message), &id);
+                }
+                outline.places.insert(id.clone(), Place { unit, entry });
+                outline.entries.push(id);
+            }
+        }
+        Some((outline.measured(session), last))
+    }
+
+    fn take_in(&mut self, wire: WireOutline) -> Option<()> {
+        if wire.from > self.items.len() {
+            return None;
+        }
+        self.items.truncate(wire.from);
+        self.summary = wire.summary.or(self.summary.filter(|item| *item < wire.from));
+        self.units.retain(|(items, _)| items.end <= wire.from);
+        for hex in &wire.items {
+            self.items.push(Known { raw: None, meaning: Digest::from_hex(hex)? });
+        }
+        let mut from = self.units.last().map_or(0, |(items, _)| items.end);
+        for (items, entries) in wire.units {
+            self.units.push((from..from + items, entries));
+            from += items;
+        }
+        (from == self.items.len()).then_some(())
+    }
+
+    fn hear(&mut self, said: &Said, id: &str) {
+        match said {
+            Said::Message(ChatMessage::User(_)) => self.spoke = Some(id.to_owned()),
+            Said::Message(ChatMessage::Assistant(answer)) => {
+                let calls = answer.content.iter().filter_map(|block| match block {
+                    Content::ToolCall(call) => Some((call.id.clone(), call.name.clone())),
+                    _ => None,
+                });
+                self.tools.extend(calls);
+            }
+            Said::Message(ChatMessage::ToolResult(_)) | Said::Note(_) => {}
+        }
+    }
+
+    fn entries_of(&self, units: usize) -> usize {
+        self.units.iter().take(units).map(|(_, entries)| entries).sum()
+    }
+}
+
+fn record(
+    from: usize,
+    names: impl IntoIterator<Item = Digest>,
+    units: impl Iterator<Item = (usize, usize)>,
+    summary: Option<usize>,
+) -> RecordBody {
+    let items = names.into_iter().map(Digest::to_hex).collect();
+    let units = units.collect();
+    RecordBody::custom_of(RECORD, &WireOutline { from, items, units, summary })
+}

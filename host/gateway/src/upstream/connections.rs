@@ -1,0 +1,70 @@
+//! The connections to an upstream: each thread asks through its own, so that no answer wakes another one.
+
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::http::Uri;
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::client::legacy::{Client, ResponseFuture};
+use hyper_util::client::proxy::matcher::Intercept;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+use thread_local::ThreadLocal;
+
+use crate::proxy::Dialer;
+use ctxhost_provider::ProviderSettings;
+
+/// How long a connection that nobody uses is kept open: less than servers do, so that a request
+/// seldom meets one that is being closed.
+const IDLE_CONNECTION: Duration = Duration::from_secs(20);
+
+/// How an upstream is reached.
+#[derive(Debug)]
+pub(super) struct Connections {
+    connector: HttpsConnector<Dialer>,
+    of_threads: ThreadLocal<Client<HttpsConnector<Dialer>, Body>>,
+}
+
+impl Connections {
+    /// None yet.
+    pub(super) fn new(
+        settings: &ProviderSettings,
+        base: &Uri,
+        proxy: Option<&Intercept>,
+        trusted: &rustls::ClientConfig,
+    ) -> Connections {
+        let connector = connector(settings, base, proxy, trusted);
+        Connections { connector, of_threads: ThreadLocal::new() }
+    }
+
+    /// Asks through one that is free, or through a new one.
+    pub(super) fn request(&self, request: axum::http::Request<Body>) -> ResponseFuture {
+        self.of_this_thread().request(request)
+    }
+
+    fn of_this_thread(&self) -> &Client<HttpsConnector<Dialer>, Body> {
+        self.of_threads.get_or(|| {
+            Client::builder(TokioExecutor::new())
+                .pool_timer(TokioTimer::new())
+                .pool_idle_timeout(IDLE_CONNECTION)
+                .build(self.connector.clone())
+        })
+    }
+}
+
+fn connector(
+    settings: &ProviderSettings,
+    base: &Uri,
+    proxy: Option<&Intercept>,
+    trusted: &rustls::ClientConfig,
+) -> HttpsConnector<Dialer> {
+    let mut http = HttpConnector::new();
+    http.enforce_http(false);
+    http.set_nodelay(true);
+    http.set_connect_timeout(Some(Duration::from_millis(settings.connect_timeout_ms)));
+    HttpsConnectorBuilder::new()
+        .with_tls_config(trusted.clone())
+        .https_or_http()
+        .enable_all_versions()
+        .wrap_connector(Dialer::new(http, base, proxy, trusted))
+}

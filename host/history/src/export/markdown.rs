@@ -1,0 +1,60 @@
+//! A branch as a page of Markdown: turns, calls with their results, compactions with their summaries.
+
+use crate::compacted::{Compacted, compactions};
+use crate::spoken::Spoken;
+use crate::turns::turns;
+use ctxhost_session::{Record, RecordKind, Session};
+
+/// The page. Whatever was said stands in fences, so that no text can pass for a heading.
+pub(super) fn markdown(session: &Session) -> String {
+    let header = session.header();
+    let compactions = compactions(session);
+    let mut page = format!("# Session {}\n\nfolder `{}`\n", header.id(), header.cwd());
+    if let Some((provider, model)) = session.model() {
+        page.push_str(&format!("model `{provider}/{model}`\n"));
+    }
+    for turn in turns(session) {
+        page.push_str(&format!("\n## Turn {}\n", turn.number));
+        for record in turn.records {
+            page.push_str(&told(record, &compactions));
+        }
+    }
+    page
+}
+
+fn told(record: &Record, compactions: &[Compacted]) -> String {
+    if *record.kind() == RecordKind::Compaction {
+        let compaction = compactions.iter().find(|compaction| compaction.id == record.id());
+        return compaction.map(folded).unwrap_or_default();
+    }
+    let Some(entry) = record.to_entry() else { return String::new() };
+    let spoken = Spoken::from(&entry);
+    let mut text = format!("\n**{}** `{}` {}\n", spoken.speaker, record.id(), record.time());
+    if !spoken.text.is_empty() {
+        text.push_str(&fenced("text", &spoken.text));
+    }
+    for mime in &spoken.images {
+        text.push_str(&format!("\n({mime})\n"));
+    }
+    for (tool, arguments) in &spoken.calls {
+        text.push_str(&format!("\ncalls `{tool}`\n{}", fenced("json", arguments)));
+    }
+    text
+}
+
+fn folded(compaction: &Compacted) -> String {
+    let Compacted { number, id, tokens: (before, after), summary, .. } = compaction;
+    let after = if *after == 0 { String::new() } else { format!(" to {after}") };
+    format!(
+        "\n### Compaction @{number} `{id}`\n\n{}: {before}{after} tokens\n{}",
+        compaction.provenance(),
+        fenced("text", summary),
+    )
+}
+
+/// A fence longer than any run of backticks in the text.
+fn fenced(language: &str, text: &str) -> String {
+    let longest = text.split(|c| c != '`').map(str::len).max().unwrap_or(0);
+    let fence = "`".repeat(3.max(longest + 1));
+    format!("\n{fence}{language}\n{}\n{fence}\n", text.trim_end_matches('\n'))
+}

@@ -1,0 +1,56 @@
+//! A fork: the records up to a moment, in a session of their own.
+
+use super::compacted::compacted;
+use super::error::HistoryError;
+use super::turns::{TurnRange, turns};
+use ctxhost_session::{Header, Record, Session};
+
+/// Where a fork ends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Until {
+    /// Where the session stands.
+    Leaf,
+    /// With this record, of whatever branch.
+    Record(String),
+    /// With the last record of this turn.
+    Turn(usize),
+    /// Just before the compaction with this number.
+    BeforeCompaction(i64),
+}
+
+/// The fork, in memory. Its header names `parent`, its records keep their ids.
+///
+/// # Errors
+///
+/// [`HistoryError`] where there is no such moment.
+pub fn fork(
+    session: &Session,
+    until: &Until,
+    parent: &str,
+    now_ms: i64,
+) -> Result<Session, HistoryError> {
+    let header = Header::new(None, session.header().cwd(), now_ms).with_parent_session(parent);
+    let mut fork = Session::in_memory(header);
+    for record in records(session, until)? {
+        fork.adopt(record)?;
+    }
+    Ok(fork)
+}
+
+fn records<'a>(session: &'a Session, until: &Until) -> Result<Vec<&'a Record>, HistoryError> {
+    match until {
+        Until::Leaf => Ok(session.branch()),
+        Until::Record(id) => Ok(session.branch_to(id)?),
+        Until::Turn(number) => {
+            let mut turns = turns(session);
+            TurnRange { first: *number, last: *number }.of(&turns)?;
+            turns.truncate(*number);
+            Ok(turns.into_iter().flat_map(|turn| turn.records).collect())
+        }
+        Until::BeforeCompaction(number) => {
+            let compaction = compacted(session, Some(*number))?;
+            let branch = session.branch().into_iter();
+            Ok(branch.take_while(|record| record.id() != compaction.id).collect())
+        }
+    }
+}

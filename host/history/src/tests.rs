@@ -1,0 +1,94 @@
+//! Tests of histories: what is brought back is what was said, and nothing else changes.
+
+mod bisecting;
+mod exporting;
+mod forking;
+mod restoring;
+mod undoing;
+
+use ctxhost_engine_api::testing::generate;
+use ctxhost_engine_api::{Plan, Role};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use ctxhost_session::{Header, NewCompaction, RecordBody, Session};
+
+fn memory() -> Session {
+    Session::in_memory(Header::new(Some("test"), "/home/dev/app", 1_000))
+}
+
+fn say(session: &mut Session, message: Value) -> String {
+    session.append_at(RecordBody::message(&message.to_string()).unwrap(), 1_000).unwrap()
+}
+
+fn user(session: &mut Session, text: &str) -> String {
+    say(session, json!({ "role": "user", "content": text }))
+}
+
+/// A turn that calls a tool: its question, call, result and answer.
+fn turn(session: &mut Session, number: usize, result: &str) -> [String; 4] {
+    let call = json!({ "type": "toolCall", "id": format!("c{number}"), "name": "read",
+        "arguments": { "path": format!("src/file_{number}.rs") } });
+    [
+        user(session, &format!("question {number}")),
+        say(session, json!({ "role": "assistant", "content": [call] })),
+        say(
+            session,
+            json!({ "role": "toolResult", "toolCallId": format!("c{number}"), "toolName": "read",
+                "content": [{ "type": "text", "text": result }] }),
+        ),
+        say(
+            session,
+            json!({ "role": "assistant",
+                "content": [{ "type": "text", "text": format!("answer {number}") }] }),
+        ),
+    ]
+}
+
+/// Compacts all but the last `kept` entries into a summary.
+fn fold(session: &mut Session, kept: u64, summary: &str) -> String {
+    let view = session.live(0).snapshot();
+    let from = view.len() as u64 - kept;
+    let mut plan = Plan::default();
+    plan.insert(Role::User, summary, 0..from).keep(from..view.len() as u64);
+    compact(session, &plan)
+}
+
+fn compact(session: &mut Session, plan: &Plan) -> String {
+    let view = session.live(0).snapshot();
+    let compaction = NewCompaction {
+        plan,
+        view: &view,
+        tokens_before: view.total_tokens(),
+        tokens_after: 7,
+        engine: "window".to_owned(),
+        engine_version: "0.1.0".to_owned(),
+        trigger: "manual".to_owned(),
+        timestamp_ms: Some(9_000),
+        extra_details: Value::Null,
+    };
+    session.compact(compaction).unwrap()
+}
+
+fn texts(session: &Session) -> Vec<String> {
+    session.live(0).snapshot().iter().map(|entry| entry.text().to_owned()).collect()
+}
+
+/// Conversations with compactions in between: any that the contract's generator makes, folded at any
+/// place.
+fn sessions() -> impl Strategy<Value = Session> {
+    let part = (generate::transcripts(), prop::option::of(0..4_u64));
+    prop::collection::vec(part, 1..4).prop_map(|parts| {
+        let mut session = memory();
+        for (talk, kept) in parts {
+            for body in talk.entries.iter().filter_map(|e| RecordBody::message(&e.raw).ok()) {
+                session.append_at(body, 1_000).unwrap();
+            }
+            if let Some(kept) = kept.filter(|_| !session.live(0).is_empty()) {
+                let live = session.live(0).len() as u64;
+                fold(&mut session, kept.min(live), "what went before");
+            }
+        }
+        session
+    })
+}

@@ -1,0 +1,75 @@
+//! Texts that were lost, and the compaction that lost them.
+
+use super::*;
+use crate::{Fate, HistoryError, bisect, undo};
+
+#[test]
+fn the_compaction_that_lost_it_is_named() {
+    let mut session = memory();
+    turn(&mut session, 1, "The answer\n  is Forty-Two.");
+    turn(&mut session, 2, "text");
+    fold(&mut session, 4, "the answer is forty-two, they say");
+    turn(&mut session, 3, "text");
+    let second = fold(&mut session, 4, "nothing of note");
+    turn(&mut session, 4, "text");
+    fold(&mut session, 4, "nothing at all");
+
+    let found = bisect(&session, "answer IS forty-two").unwrap();
+    let first = found.first.unwrap();
+    assert_eq!((first.line, first.turn), (Some(4), Some(1)));
+    assert_eq!(first.speaker, "result of read");
+    let Fate::Lost { by, last_seen } = found.fate else { panic!("{:?}", found.fate) };
+    assert_eq!((by.number, by.id), (2, second));
+    assert_eq!((last_seen.speaker.as_str(), last_seen.line), ("summary", None));
+
+    undo(&mut session, Some(2)).unwrap();
+    let found = bisect(&session, "answer is forty-two").unwrap();
+    assert!(matches!(found.fate, Fate::InContext { at } if at.speaker == "summary"));
+}
+
+#[test]
+fn paths_in_calls_are_found_and_what_was_never_said_is_not() {
+    let mut session = memory();
+    let ids = turn(&mut session, 1, "text");
+    let found = bisect(&session, "src/file_1.rs").unwrap();
+    assert!(matches!(found.fate, Fate::InContext { at } if at.entry == ids[1]));
+    let found = bisect(&session, "src/file_9.rs").unwrap();
+    assert_eq!((found.first, found.fate), (None, Fate::NeverSaid));
+    assert!(matches!(bisect(&session, " \n"), Err(HistoryError::NoText)));
+}
+
+#[test]
+fn another_branch_and_an_edit_are_told_from_a_loss() {
+    let mut session = memory();
+    let first = user(&mut session, "one");
+    let slip = user(&mut session, "a slip");
+    let edit = json!({ "type": "context_edit", "targetId": slip, "replacement": null });
+    session.append(RecordBody::from_value(&edit).unwrap()).unwrap();
+    assert_eq!(bisect(&session, "slip").unwrap().fate, Fate::LeftOut);
+    session.set_leaf(&first).unwrap();
+    let found = bisect(&session, "slip").unwrap();
+    assert_eq!(found.fate, Fate::OnAnotherBranch);
+    assert_eq!(found.first.unwrap().entry, slip);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 60, failure_persistence: None, ..Default::default() })]
+
+    #[test]
+    fn whatever_was_folded_away_is_found_and_undo_brings_it_back(
+        mut session in sessions(), folded in 1..4_u64, number in 100_000..999_999_u32,
+    ) {
+        let needle = format!("number {number}");
+        user(&mut session, &format!("remember the  NUMBER\n{number}"));
+        for _ in 0..folded {
+            fold(&mut session, 0, "gone");
+            user(&mut session, "go on");
+        }
+        let Fate::Lost { by, .. } = bisect(&session, &needle).unwrap().fate else {
+            return Err(TestCaseError::fail("not lost"));
+        };
+        undo(&mut session, Some(by.number as i64)).unwrap();
+        let found = bisect(&session, &needle).unwrap();
+        prop_assert!(matches!(found.fate, Fate::InContext { .. }), "{found:?}");
+    }
+}

@@ -1,0 +1,48 @@
+//! Forks: sessions of their own that say what the original said up to a moment.
+
+use super::*;
+use crate::{HistoryError, Until, compacted, fork};
+
+#[test]
+fn a_fork_ends_where_it_is_told_to() {
+    let mut session = memory();
+    let first = turn(&mut session, 1, "text");
+    turn(&mut session, 2, "text");
+    fold(&mut session, 0, "short");
+    turn(&mut session, 3, "text");
+    let length = |until| fork(&session, &until, "s.jsonl", 5).unwrap().records().len();
+    assert_eq!(length(Until::Leaf), 13);
+    assert_eq!(length(Until::Record(first[1].clone())), 2);
+    assert_eq!(length(Until::Turn(1)), 4);
+    assert_eq!(length(Until::Turn(2)), 9, "a compaction belongs to the turn before it");
+    assert_eq!(length(Until::Turn(3)), 13);
+    assert_eq!(length(Until::BeforeCompaction(1)), 8);
+    let fails = |until| fork(&session, &until, "s.jsonl", 5).unwrap_err();
+    assert!(matches!(fails(Until::Turn(4)), HistoryError::UnknownTurn { .. }));
+    assert!(matches!(fails(Until::Turn(0)), HistoryError::UnknownTurn { .. }));
+    assert!(matches!(fails(Until::BeforeCompaction(2)), HistoryError::UnknownCompaction { .. }));
+    assert!(matches!(fails(Until::Record("no".into())), HistoryError::Session(_)));
+
+    let fork = fork(&session, &Until::Leaf, "s.jsonl", 5).unwrap();
+    assert_eq!(fork.header().parent_session(), Some("s.jsonl"));
+    assert_eq!(fork.header().cwd(), "/home/dev/app");
+    assert_ne!(fork.header().id(), session.header().id());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 60, failure_persistence: None, ..Default::default() })]
+
+    #[test]
+    fn a_fork_is_live_as_the_original_was(session in sessions()) {
+        let whole = fork(&session, &Until::Leaf, "s", 5).unwrap();
+        prop_assert_eq!(whole.digest(), session.digest());
+        let again = Session::parse("fork", &whole.to_bytes()).unwrap();
+        prop_assert_eq!(again.problems(), []);
+        prop_assert_eq!(again.digest(), session.digest());
+        if let Ok(first) = compacted(&session, Some(1)) {
+            let before = fork(&session, &Until::BeforeCompaction(1), "s", 5).unwrap();
+            let expected = session.live_before(&first.id).unwrap().snapshot();
+            prop_assert_eq!(before.digest(), ctxhost_session::digest(&expected));
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! The turns of a branch: each begins with a message of the person.
+
+use std::fmt;
+use std::str::FromStr;
+
+use ctxhost_engine_api::{Kind, Role};
+
+use super::HistoryError;
+use ctxhost_session::{Record, Session};
+
+/// One turn.
+#[derive(Clone, Debug)]
+pub struct Turn<'a> {
+    /// Which of the branch it is, from 1.
+    pub number: usize,
+    /// Its records, oldest first. What stands before the first message of the person belongs to turn 1.
+    pub records: Vec<&'a Record>,
+}
+
+/// The turns of the branch, whatever was compacted since.
+pub fn turns(session: &Session) -> Vec<Turn<'_>> {
+    let mut turns: Vec<Turn<'_>> = Vec::new();
+    let mut has_begun = false;
+    for record in session.branch() {
+        let begins = is_of_person(record);
+        match turns.last_mut().filter(|_| !(begins && has_begun)) {
+            Some(turn) => turn.records.push(record),
+            None => turns.push(Turn { number: turns.len() + 1, records: vec![record] }),
+        }
+        has_begun |= begins;
+    }
+    turns
+}
+
+/// The turn that a record of the branch belongs to.
+pub fn turn_of(session: &Session, id: &str) -> Option<usize> {
+    let turns = turns(session);
+    let holds = |turn: &&Turn<'_>| turn.records.iter().any(|record| record.id() == id);
+    turns.iter().find(holds).map(|turn| turn.number)
+}
+
+fn is_of_person(record: &Record) -> bool {
+    record.to_entry().is_some_and(|e| e.role == Role::User && e.kind == Kind::Message)
+}
+
+/// Turns from the first to the last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TurnRange {
+    /// The first.
+    pub first: usize,
+    /// The last.
+    pub last: usize,
+}
+
+impl TurnRange {
+    /// The turns of a branch that it names.
+    ///
+    /// # Errors
+    ///
+    /// [`HistoryError::UnknownTurn`] where the branch has not all of them.
+    pub fn of<'a>(self, turns: &'a [Turn<'a>]) -> Result<&'a [Turn<'a>], HistoryError> {
+        let found = self.first.checked_sub(1).and_then(|from| turns.get(from..self.last));
+        found
+            .ok_or_else(|| HistoryError::UnknownTurn { asked: self.to_string(), last: turns.len() })
+    }
+}
+
+impl fmt::Display for TurnRange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.first == self.last {
+            true => write!(f, "{}", self.first),
+            false => write!(f, "{}..{}", self.first, self.last),
+        }
+    }
+}
+
+impl FromStr for TurnRange {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<TurnRange, String> {
+        let (first, last) = text.split_once("..").unwrap_or((text, text));
+        let number = |text: &str| text.trim().parse::<usize>().ok().filter(|number| *number > 0);
+        match (number(first), number(last)) {
+            (Some(first), Some(last)) if first <= last => Ok(TurnRange { first, last }),
+            _ => Err(format!("{text:?} names no turns; write 3 or 3..5, counted from 1")),
+        }
+    }
+}

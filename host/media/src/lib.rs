@@ -1,0 +1,93 @@
+//! Media: large results and images, each kept once under the hash of its bytes.
+//!
+//! ```text
+//!  <state>/sessions/--folder--/s.jsonl          names abcdef…
+//!  <state>/blobs/ab/abcdef…                     the bytes, for all sessions below the state folder
+//!  elsewhere/s.jsonl.blobs/abcdef…              the bytes beside a session that stands alone
+//! ```
+//!
+//! This room knows files and JSON of messages. Sessions, engines and settings are above it or beside it.
+
+#![cfg_attr(
+    test,
+    allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)
+)]
+
+mod disk;
+mod folder;
+mod garbage;
+mod home;
+mod images;
+mod mention;
+mod trash;
+mod usage;
+
+#[cfg(test)]
+mod tests;
+
+use std::path::{Path, PathBuf};
+
+use sha2::{Digest as _, Sha256};
+
+pub use folder::{Blob, BlobFolder};
+pub use garbage::{Collection, GRACE, Garbage};
+pub use home::{Blobs, MediaHome};
+pub use images::{BLOB_FIELD, Images};
+pub use mention::mentioned;
+pub use trash::{OldSession, TRASH_DAYS, Trash};
+pub use usage::{SessionUsage, Usage};
+
+pub use disk::replace_file;
+
+/// Why bytes could not be put away, found or removed.
+#[derive(Debug, thiserror::Error)]
+pub enum MediaError {
+    /// A file holds other bytes than those it is named after.
+    #[error("{} was changed: its bytes are not those of its name", path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The disk failed.
+    #[error("cannot {action} {}: {source}", path.display())]
+    Disk {
+        /// What was tried.
+        action: &'static str,
+        /// Where.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// Without a lock nobody knows what is put there meanwhile.
+    #[error("cannot lock {}: {source}; nothing in it is removed without a lock", path.display())]
+    NoLock {
+        /// The lock file.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// A session was moved while all were read, so what it names is not known.
+    #[error("{} went away while sessions were read; nothing was removed, try again", path.display())]
+    Vanished {
+        /// The file.
+        path: PathBuf,
+    },
+}
+
+pub fn disk_error(action: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> MediaError {
+    let path = path.to_owned();
+    move |source| MediaError::Disk { action, path, source }
+}
+
+/// The handle of bytes: their SHA-256 in hex.
+pub fn hash(bytes: &[u8]) -> String {
+    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// How long a handle is, in hex digits.
+const HANDLE_CHARS: usize = 64;
+
+fn is_handle(name: &str) -> bool {
+    let is_digit = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+    name.len() == HANDLE_CHARS && name.bytes().all(is_digit)
+}

@@ -1,0 +1,287 @@
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::conversations::conversations;
+use crate::dialect::{Answer, Frame, StreamFault};
+use crate::failure::Refusal;
+use crate::message::{
+    AssistantMessage, ChatMessage, Content, StopReason, ToolCall, ToolResultMessage, UserMessage,
+};
+use crate::request::{StreamPart, ThinkingLevel};
+use ctxhost_engine_api::ToolSpec;
+
+fn request(messages: Vec<ChatMessage>) -> ModelRequest {
+    ModelRequest { model: "qwen3:8b".into(), messages, ..ModelRequest::default() }
+}
+
+fn messages(request: &ModelRequest) -> Vec<Value> {
+    Ollama.encode(request)["messages"].as_array().unwrap().clone()
+}
+
+fn decoded(lines: &[&str]) -> (Result<Answer, StreamFault>, String) {
+    let mut decoder = Ollama.decoder();
+    let mut heard = String::new();
+    let mut parts = |part: StreamPart<'_>| match part {
+        StreamPart::Text(text) => heard.push_str(text),
+        StreamPart::Thinking(text) => heard.push_str(&format!("<{text}>")),
+        StreamPart::ToolCall { name } => heard.push_str(&format!("[{name}]")),
+    };
+    for data in lines {
+        if let Err(fault) = decoder.push(Frame { event: "", data }, &mut parts) {
+            return (Err(fault), heard);
+        }
+    }
+    (decoder.finish(), heard)
+}
+
+#[test]
+fn a_request_tells_the_window_and_forbids_to_cut() {
+    let asked = ModelRequest {
+        system: "Be brief.".into(),
+        window_tokens: 32_768,
+        max_output_tokens: 2_000,
+        temperature: Some(0.7),
+        thinking: ThinkingLevel::Medium,
+        tools: vec![ToolSpec {
+            name: "read_file".into(),
+            description: "Reads.".into(),
+            input_schema: json!({ "type": "object" }),
+        }],
+        ..request(vec![ChatMessage::user("hi")])
+    };
+    let body = Ollama.encode(&asked);
+    assert_eq!(
+        body,
+        json!({
+            "model": "qwen3:8b",
+            "messages": [
+                { "role": "system", "content": "Be brief." },
+                { "role": "user", "content": "hi" },
+            ],
+            "stream": true,
+            "truncate": false,
+            "think": true,
+            "tools": [{ "type": "function", "function": {
+                "name": "read_file", "description": "Reads.", "parameters": { "type": "object" },
+            }}],
+            "options": { "num_ctx": 32_768, "num_predict": 2_000, "temperature": 0.7 },
+        })
+    );
+}
+
+#[test]
+fn ol_1_a_conversation_of_nothing_still_asks() {
+    let asked = ModelRequest { system: "Be brief.".into(), ..request(Vec::new()) };
+    let written = messages(&asked);
+    assert_eq!((written.len(), &written[1]["role"]), (2, &json!("user")));
+}
+
+#[test]
+fn an_unknown_window_is_not_sent() {
+    let body = Ollama.encode(&request(vec![ChatMessage::user("hi")]));
+    assert_eq!((body.get("options"), body.get("tools")), (None, None));
+    assert_eq!(body["think"], json!(false));
+}
+
+#[test]
+fn only_gpt_oss_hears_how_much_to_think() {
+    let levels = [ThinkingLevel::Low, ThinkingLevel::High, ThinkingLevel::Off];
+    let think = |model: &str| {
+        levels.map(|thinking| {
+            let request = ModelRequest { model: model.into(), thinking, ..request(Vec::new()) };
+            Ollama.encode(&request)["think"].clone()
+        })
+    };
+    assert_eq!(think("gpt-oss:20b"), [json!("low"), json!("high"), json!(false)]);
+    assert_eq!(think("qwen3:8b"), [json!(true), json!(true), json!(false)]);
+}
+
+#[test]
+fn results_name_their_tool_and_their_images_follow_them() {
+    let image = Content::Image { data: "AAAA".into(), mime_type: "image/png".into() };
+    let call = |id: &str, name: &str| {
+        Content::ToolCall(ToolCall {
+            id: id.into(),
+            name: name.into(),
+            arguments: json!({ "n": 1 }),
+            thought_signature: None,
+        })
+    };
+    let result = |id: &str, content: Vec<Content>| {
+        ChatMessage::ToolResult(ToolResultMessage {
+            tool_call_id: id.into(),
+            content,
+            ..ToolResultMessage::default()
+        })
+    };
+    let answer = AssistantMessage {
+        content: vec![
+            Content::Thinking { thinking: "hm".into(), thinking_signature: None, redacted: false },
+            Content::text("let me see"),
+            call("c1", "look"),
+            call("c2", "list"),
+        ],
+        api: API.into(),
+        ..AssistantMessage::default()
+    };
+    let user = UserMessage { content: vec![Content::text("what?"), image.clone()], timestamp: 0 };
+    let written = messages(&request(vec![
+        ChatMessage::User(user),
+        ChatMessage::Assistant(answer),
+        result("c1", vec![image]),
+        result("c2", vec![Content::text("a\nb")]),
+    ]));
+    let call = |id: &str, name: &str| json!({ "id": id, "function": { "name": name, "arguments": { "n": 1 } } });
+    assert_eq!(
+        Value::from(written),
+        json!([
+            { "role": "user", "content": "what?", "images": ["AAAA"] },
+            { "role": "assistant", "content": "let me see", "thinking": "hm",
+              "tool_calls": [call("c1", "look"), call("c2", "list")] },
+            { "role": "tool", "content": "(the images follow below)", "tool_name": "look",
+              "tool_call_id": "c1" },
+            { "role": "tool", "content": "a\nb", "tool_name": "list", "tool_call_id": "c2" },
+            { "role": "user", "content": "(images of the results)", "images": ["AAAA"] },
+        ])
+    );
+}
+
+#[test]
+fn a_stream_becomes_an_answer() {
+    let (answer, heard) = decoded(&[
+        r#"{"model":"qwen3:8b","created_at":"2026-01-01T00:00:00.1Z","message":{"role":"assistant","content":"","thinking":"Hm"},"done":false}"#,
+        r#"{"model":"qwen3:8b","created_at":"2026-01-01T00:00:00.2Z","message":{"role":"assistant","content":"Hel"},"done":false}"#,
+        "",
+        r#"{"model":"qwen3:8b","created_at":"2026-01-01T00:00:00.3Z","message":{"role":"assistant","content":"lo"},"done":false}"#,
+        r#"{"model":"qwen3:8b","created_at":"2026-01-01T00:00:00.4Z","message":{"role":"assistant","content":""},"done_reason":"stop","done":true,"total_duration":5,"load_duration":1,"prompt_eval_count":26,"prompt_eval_cached_count":20,"prompt_eval_duration":1,"eval_count":9,"eval_duration":2}"#,
+    ]);
+    let answer = answer.unwrap();
+    assert_eq!(heard, "<Hm>Hello");
+    assert_eq!(
+        answer.content,
+        [
+            Content::Thinking { thinking: "Hm".into(), thinking_signature: None, redacted: false },
+            Content::text("Hello"),
+        ]
+    );
+    let usage = answer.usage;
+    assert_eq!((usage.input, usage.cache_read, usage.output, usage.total_tokens), (6, 20, 9, 35));
+    assert_eq!((answer.stop_reason, answer.raw_stop_reason.as_str()), (StopReason::Stop, "stop"));
+    assert_eq!(answer.model, "qwen3:8b");
+}
+
+#[test]
+fn calls_without_ids_get_the_same_ones_at_every_reading() {
+    let lines = [
+        r#"{"model":"m","created_at":"t1","message":{"role":"assistant","content":"","tool_calls":[{"function":{"name":"read","arguments":{"path":"a"}}},{"function":{"name":"read","arguments":{"path":"a"}}}]},"done":false}"#,
+        r#"{"model":"m","created_at":"t2","message":{"role":"assistant","content":"","tool_calls":[{"id":"given","function":{"index":2,"name":"list"}}]},"done":false}"#,
+        r#"{"model":"m","created_at":"t3","message":{"role":"assistant","content":""},"done":true,"done_reason":"stop","eval_count":4}"#,
+    ];
+    let read = |lines: &[&str]| {
+        let (answer, heard) = decoded(lines);
+        let answer = answer.unwrap();
+        assert_eq!(
+            (answer.stop_reason, heard.as_str()),
+            (StopReason::ToolUse, "[read][read][list]")
+        );
+        let id = |block| match block {
+            Content::ToolCall(call) => Some(call.id),
+            _ => None,
+        };
+        answer.content.into_iter().filter_map(id).collect::<Vec<_>>()
+    };
+    let ids = read(&lines);
+    assert_eq!(ids, read(&lines));
+    assert!(ids[0] != ids[1] && ids[0].starts_with("call_") && ids[2] == "given", "{ids:?}");
+    let later: Vec<_> = lines.iter().map(|line| line.replace("t1", "t9")).collect();
+    let later: Vec<_> = later.iter().map(String::as_str).collect();
+    assert_ne!(ids[0], read(&later)[0]);
+}
+
+#[test]
+fn the_last_line_says_how_it_ended() {
+    let end = |reason: &str| {
+        decoded(&[&format!(r#"{{"model":"m","done":true,"done_reason":"{reason}"}}"#)]).0
+    };
+    assert_eq!(end("length").unwrap().stop_reason, StopReason::Length);
+    for word in ["load", "unload"] {
+        let fault = end(word).unwrap_err();
+        assert!(matches!(fault, StreamFault::Refused(Refusal { code, .. }) if code == word));
+    }
+}
+
+#[test]
+fn faults_are_told_apart() {
+    let begun = r#"{"model":"m","message":{"role":"assistant","content":"x"},"done":false}"#;
+    assert_eq!(decoded(&[begun]).0, Err(StreamFault::Cut));
+    assert_eq!(decoded(&[]).0, Err(StreamFault::Cut));
+    let error = r#"{"error":"model runner has unexpectedly stopped"}"#;
+    let said = |code: &str, message: &str| {
+        Err(StreamFault::Refused(Refusal {
+            status: None,
+            code: code.into(),
+            message: message.into(),
+        }))
+    };
+    assert_eq!(decoded(&[begun, error]).0, said("", "model runner has unexpectedly stopped"));
+    let error = r#"{"error":{"message":"too long","type":"invalid_request_error","code":null}}"#;
+    assert_eq!(decoded(&[error]).0, said("invalid_request_error", "too long"));
+    let html = decoded(&["<html>502</html>"]).0;
+    assert!(matches!(html, Err(StreamFault::Nonsense { .. })));
+}
+
+/// What Ollama refuses, or answers nonsense to: found without the encoder's help.
+fn check(body: &Value, asked: &[ChatMessage]) -> Result<(), String> {
+    let messages = body["messages"].as_array().ok_or("no messages")?;
+    let mut waiting = Vec::new();
+    for message in messages {
+        let role = message["role"].as_str().ok_or("no role")?;
+        let content = message["content"].as_str().ok_or("content is no string")?;
+        if role == "tool" {
+            let at = waiting.iter().position(|id| *id == message["tool_call_id"]);
+            waiting.remove(at.ok_or("a result without a call")?);
+            let name = message["tool_name"].as_str().filter(|name| !name.is_empty());
+            name.ok_or("a result without the name of its tool")?;
+            continue;
+        }
+        if !waiting.is_empty() {
+            return Err(format!("{role} stands between calls and results: {waiting:?}"));
+        }
+        let images = message.get("images").map(|images| images.as_array().ok_or("images"));
+        let images = images.transpose()?.map_or(0, Vec::len);
+        let calls = message.get("tool_calls").and_then(Value::as_array);
+        for call in calls.into_iter().flatten() {
+            call["function"]["arguments"].as_object().ok_or("arguments are no object")?;
+            waiting.push(call["id"].clone());
+        }
+        if content.is_empty() && images == 0 && calls.is_none_or(Vec::is_empty) {
+            return Err(format!("an empty message of {role}"));
+        }
+    }
+    let all = body.to_string();
+    for block in asked.iter().flat_map(ChatMessage::content) {
+        let lost = match block {
+            Content::Text { text, .. } => {
+                let written = Value::from(text.as_str()).to_string();
+                !all.contains(written.trim_matches('"'))
+            }
+            Content::Image { data, .. } => !all.contains(data.as_str()),
+            _ => false,
+        };
+        if lost {
+            return Err(format!("lost: {block:?}"));
+        }
+    }
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(128))]
+
+    #[test]
+    fn whatever_the_law_lets_through_is_written_well(asked in conversations(API)) {
+        let body = Ollama.encode(&request(asked.clone()));
+        prop_assert_eq!(check(&body, &asked), Ok(()), "{:#}", body);
+    }
+}

@@ -1,0 +1,76 @@
+use super::*;
+use crate::failure::Refusal;
+
+fn compacted() -> Value {
+    json!({
+        "id": "resp_1", "object": "response.compaction", "created_at": 1,
+        "output": [
+            { "id": "msg_1", "type": "message", "status": "completed", "role": "user",
+              "content": [{ "type": "input_text", "text": "build it — 作って" }] },
+            { "id": "cmp_1", "type": "compaction", "encrypted_content": "gAAAAABp==", "created_by": null },
+        ],
+        "usage": { "input_tokens": 9000, "output_tokens": 300, "total_tokens": 9300 },
+    })
+}
+
+#[test]
+fn a_history_is_sent_with_what_the_model_was_told() {
+    let asked = ModelRequest {
+        system: "s".into(),
+        cache_key: "k".into(),
+        max_output_tokens: 5,
+        ..request(vec![ChatMessage::user("hi")])
+    };
+    let (path, body) = OpenAiResponses.compact(&asked).unwrap();
+    assert_eq!(path, "/responses/compact");
+    assert_eq!(
+        body,
+        json!({
+            "model": "gpt-5.1", "instructions": "s",
+            "input": [{ "type": "message", "role": "user",
+                "content": [{ "type": "input_text", "text": "hi" }] }],
+            "prompt_cache_key": "k",
+        })
+    );
+}
+
+#[test]
+fn what_comes_back_goes_back_word_for_word_after_it_was_stored() {
+    let answer = compacted();
+    let history = OpenAiResponses.compacted(&answer).unwrap();
+    let stored = serde_json::to_string(&history).unwrap();
+    let mut messages: Vec<ChatMessage> = serde_json::from_str(&stored).unwrap();
+    assert_eq!(messages, history);
+    messages.push(ChatMessage::user("go on"));
+    let body = OpenAiResponses.encode(&request(messages));
+    let items = body["input"].as_array().unwrap();
+    let output = answer["output"].as_array().unwrap();
+    assert_eq!(items.len(), 3);
+    for (sent, received) in items.iter().zip(output) {
+        assert_eq!(sent.to_string(), received.to_string());
+    }
+}
+
+#[test]
+fn a_second_compaction_holds_the_first() {
+    let history = OpenAiResponses.compacted(&compacted()).unwrap();
+    let (_, body) = OpenAiResponses.compact(&request(history)).unwrap();
+    assert_eq!(body["input"], compacted()["output"]);
+}
+
+#[test]
+fn an_answer_without_a_compaction_replaces_nothing() {
+    let mut without = compacted();
+    without["output"].as_array_mut().unwrap().pop();
+    for answer in [without, json!({}), json!({ "output": [] }), json!([]), json!(null)] {
+        let fault = OpenAiResponses.compacted(&answer).unwrap_err();
+        assert!(matches!(fault, StreamFault::Nonsense { .. }), "{answer}");
+    }
+    let refused = json!({ "error": { "code": "context_length_exceeded", "message": "too long" } });
+    let refusal = Refusal {
+        status: None,
+        code: "context_length_exceeded".into(),
+        message: "too long".into(),
+    };
+    assert_eq!(OpenAiResponses.compacted(&refused), Err(StreamFault::Refused(refusal)));
+}

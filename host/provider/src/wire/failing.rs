@@ -1,0 +1,168 @@
+//! Errors of a request, told without the key.
+
+use std::error::Error;
+
+use reqwest::header::HeaderMap;
+use secrecy::{ExposeSecret, SecretString};
+
+use super::frames::Trouble;
+use super::retry::retry_after_ms;
+use crate::dialect::{Answer, StreamFault};
+use crate::failure::{Classified, Classifier, ProviderError, Reason, Refusal};
+
+/// The longest text of a provider that is shown where nothing else is known of it, in characters.
+const EXCERPT_MAX_CHARS: usize = 300;
+
+/// The shortest secret that is looked for in texts: anything shorter is a word of its own.
+const SECRET_MIN_CHARS: usize = 4;
+
+/// The start of a text, on one line.
+pub(crate) fn excerpt(text: &str) -> String {
+    let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let mut shown: String = words.chars().take(EXCERPT_MAX_CHARS).collect();
+    if shown.len() < words.len() {
+        shown.push('…');
+    }
+    shown
+}
+
+/// Who was asked, and what must not be told of it.
+#[derive(Debug)]
+pub(super) struct Failing<'a> {
+    pub(super) provider: &'a str,
+    pub(super) model: &'a str,
+    /// Host and port; the rest of an address may hold a key.
+    pub(super) host: &'a str,
+    pub(super) secrets: Vec<SecretString>,
+    /// What its refusals mean.
+    pub(super) classifier: &'a Classifier,
+}
+
+impl Failing<'_> {
+    /// A failure for a reason.
+    pub(super) fn error(&self, reason: Reason, message: &str) -> ProviderError {
+        ProviderError {
+            reason,
+            provider: self.provider.to_owned(),
+            model: self.model.to_owned(),
+            status: None,
+            code: String::new(),
+            message: self.redacted(message),
+            retry_after_ms: None,
+            observed_tokens: None,
+            limit_tokens: None,
+            began: false,
+        }
+    }
+
+    /// The provider refused.
+    pub(super) fn refused(&self, refusal: &Refusal, headers: Option<&HeaderMap>) -> ProviderError {
+        let Classified { reason, observed_tokens, limit_tokens } =
+            self.classifier.classify_of(self.provider, refusal);
+        let now = std::time::SystemTime::now();
+        let said = match (refusal.message.trim(), refusal.status) {
+            ("", Some(status)) => format!("refused with status {status} and no word more"),
+            ("", None) => "the provider ended the answer with an error and no word more".to_owned(),
+            (said, _) => said.to_owned(),
+        };
+        ProviderError {
+            status: refusal.status,
+            code: self.redacted(&refusal.code),
+            retry_after_ms: headers.and_then(|headers| retry_after_ms(headers, now)),
+            observed_tokens,
+            limit_tokens,
+            ..self.error(reason, &said)
+        }
+    }
+
+    /// Nobody answered.
+    pub(super) fn unreachable(&self, error: &reqwest::Error) -> ProviderError {
+        let causes = causes(error);
+        let is_certificate = causes.to_lowercase().contains("certificate");
+        let (reason, advice) = match is_certificate {
+            true => (Reason::TlsCertificate, "check the certificate of the server or of the proxy"),
+            false => (Reason::Connection, "check base_url, the proxy and the network"),
+        };
+        self.error(reason, &format!("{} did not answer: {causes}; {advice}", self.host))
+    }
+
+    /// The bytes stopped.
+    pub(super) fn troubled(&self, trouble: &Trouble, idle_ms: u128) -> ProviderError {
+        match trouble {
+            Trouble::Silent => {
+                let message = format!(
+                    "the answer stood still for {idle_ms} ms; raise idle_timeout_ms if the model needs longer"
+                );
+                self.error(Reason::Timeout, &message)
+            }
+            Trouble::Broken(error) => {
+                let message = format!("the answer broke off: {}", causes(error));
+                self.error(Reason::StreamCut, &message)
+            }
+            Trouble::NoText => self.error(Reason::Nonsense, "the answer is no text in UTF-8"),
+        }
+    }
+
+    /// The provider did not begin in time.
+    pub(super) fn too_slow(&self, first_byte_ms: u128) -> ProviderError {
+        let message = format!(
+            "no answer began within {first_byte_ms} ms; raise first_byte_timeout_ms if the model needs longer"
+        );
+        self.error(Reason::Timeout, &message)
+    }
+
+    /// The frames made no answer.
+    pub(super) fn faulty(&self, fault: &StreamFault) -> ProviderError {
+        match fault {
+            StreamFault::Refused(refusal) => self.refused(refusal, None),
+            StreamFault::Nonsense { reason } => self.error(Reason::Nonsense, &excerpt(reason)),
+            StreamFault::Cut => self.error(
+                Reason::StreamCut,
+                "the answer ended before the provider said that it was whole",
+            ),
+        }
+    }
+
+    /// What came is not what the dialect says.
+    pub(super) fn nonsense(&self, head: &str) -> ProviderError {
+        let message = format!(
+            "the answer is none of this dialect: {}; check dialect and base_url",
+            excerpt(&self.redacted(head))
+        );
+        self.error(Reason::Nonsense, &message)
+    }
+
+    /// An answer came, with nothing in it.
+    pub(super) fn empty(&self, answer: &Answer) -> ProviderError {
+        let why = match answer.raw_stop_reason.as_str() {
+            "" => String::new(),
+            reason => format!(" (it stopped for `{reason}`)"),
+        };
+        let prompt_tokens = answer.usage.prompt_tokens();
+        ProviderError {
+            observed_tokens: (prompt_tokens > 0).then_some(prompt_tokens),
+            ..self.error(Reason::EmptyResponse, &format!("the answer holds nothing{why}"))
+        }
+    }
+
+    /// A text without the key, whoever repeated it.
+    fn redacted(&self, text: &str) -> String {
+        let secrets = self.secrets.iter().map(ExposeSecret::expose_secret);
+        let is_long = |secret: &&str| secret.chars().count() >= SECRET_MIN_CHARS;
+        secrets.filter(is_long).fold(text.to_owned(), |text, secret| text.replace(secret, "[key]"))
+    }
+}
+
+/// An error and what caused it, the innermost last, without its address.
+fn causes(error: &reqwest::Error) -> String {
+    let mut told: Vec<String> = Vec::new();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let words = error.to_string();
+        if told.last() != Some(&words) {
+            told.push(words);
+        }
+        cause = error.source();
+    }
+    if told.is_empty() { "the request failed".to_owned() } else { told.join(": ") }
+}

@@ -1,0 +1,370 @@
+//! An agent's runtime: sessions are opened, words are sent, compactions asked for, events heard.
+//!
+//! ```no_run
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! use ctxhost::config::Config;
+//! use ctxhost::runtime::RuntimeBuilder;
+//!
+//! let runtime = RuntimeBuilder::of(&Config::load("ctxhost.toml")?).build().await?;
+//! let session = runtime.create_session("notes.jsonl".as_ref(), ".".as_ref())?;
+//! let reply = runtime.send(&session, "What is in this folder?").await?;
+//! println!("{}", reply.message.text());
+//! runtime.finish().await;
+//! # Ok(())
+//! # }
+//! ```
+
+mod builder;
+mod housekeeping;
+mod sessions;
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use ctxhost_engine_api::{ModelRef, Transcript, Trigger};
+use futures_util::future::BoxFuture;
+use tokio::sync::broadcast;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::compaction::CompactionOutcome;
+use super::event::{Event, What};
+use super::failover::Failover;
+use super::guest_windows::GuestWindows;
+use super::hook::CompactionHook;
+use super::known_session::KnownSessions;
+use super::lane::Lanes;
+use super::listeners::{Listener, Listeners};
+use super::live_prefix::LivePrefixes;
+use super::memory::Notes;
+use super::model_name::ModelName;
+use super::request::Shaper;
+use super::setup::Setup;
+use super::shadow::Shadows;
+use super::stack::Stack;
+use super::subagent::Running;
+use super::swap::{Followed, Slots};
+use super::turn::{self, Budget, Letter, Reply, Turn, TurnError};
+use super::workspace::WorkspaceRules;
+use ctxhost_config::{
+    AccountingSettings, AgentSettings, BudgetSettings, CompactionSettings, SessionSettings,
+};
+use ctxhost_engine::{Clock, OnEngineError, QuarantineRecord};
+use ctxhost_history::{HistoryError, Undone};
+use ctxhost_law::LawSettings;
+use ctxhost_provider::Client;
+use ctxhost_provider::Content;
+use ctxhost_provider::message::UserMessage;
+use ctxhost_store::SessionStore;
+use ctxhost_tool::Toolbox;
+
+pub use builder::{BuildError, RuntimeBuilder};
+pub(super) use sessions::HeldSession;
+pub(super) use sessions::OpenSession;
+pub use sessions::SessionId;
+
+/// An agent's runtime. Cheap to clone; all clones are the same.
+#[derive(Clone)]
+pub struct Runtime {
+    shared: Arc<Shared>,
+}
+
+/// What a session's window is filled with.
+#[derive(Clone, Debug)]
+pub struct Occupancy {
+    /// The live transcript: what the next request is made of.
+    pub view: Transcript,
+    /// What it may take, as entries count.
+    pub budget_tokens: u64,
+    /// The window, in provider tokens.
+    pub window_tokens: u64,
+    /// What is held free for the answer, in provider tokens.
+    pub reserve_tokens: u64,
+    /// The engine that would shape it.
+    pub engine: String,
+    /// The model that would read it, as `provider/id`.
+    pub model: String,
+}
+
+/// What all sessions of a runtime share.
+pub(super) struct Shared {
+    pub(super) clients: BTreeMap<String, Arc<dyn Client>>,
+    pub(super) settings: AgentSettings,
+    pub(super) session: SessionSettings,
+    pub(super) compaction: CompactionSettings,
+    pub(super) budget: BudgetSettings,
+    pub(super) tool_timeout: Duration,
+    /// The windows of the models, in provider tokens.
+    windows: Mutex<HashMap<ModelName, u64>>,
+    /// Those of models that guests ask.
+    pub(super) guest_windows: GuestWindows,
+    pub(super) law: LawSettings,
+    pub(super) hooks: Vec<Arc<dyn CompactionHook>>,
+    pub(super) toolbox: Toolbox,
+    pub(super) lanes: Lanes,
+    pub(super) known: Arc<KnownSessions>,
+    pub(super) prefixes: Arc<LivePrefixes>,
+    pub(super) clock: Clock,
+    pub(super) listeners: Listeners,
+    failover: Mutex<Failover>,
+    accounting: AccountingSettings,
+    pub(super) slots: Slots,
+    /// Engines that run beside that of the slot.
+    pub(super) shadows: Option<Shadows>,
+    /// What another slot is opened with.
+    pub(super) setup: Setup,
+    /// The config that is followed.
+    pub(super) followed: Option<Followed>,
+    /// The rules of the workspace, for engines that take them.
+    pub(super) rules: Option<WorkspaceRules>,
+    sessions: Mutex<HashMap<SessionId, Arc<HeldSession>>>,
+    /// Where sessions are kept that are opened by their ids.
+    store: Option<Arc<dyn SessionStore>>,
+    /// The program ends.
+    pub(super) closing: CancellationToken,
+    /// Who remembers across sessions.
+    pub(super) notes: Option<Notes>,
+    /// The sub-agents that work.
+    pub(super) running: Running,
+    pub(super) background: TaskTracker,
+}
+
+impl Runtime {
+    /// Says something in a session and waits for the final answer.
+    ///
+    /// Turns of one session follow each other. Words that have to wait are written down first, so that
+    /// a process that dies meanwhile delivers them later, once and in order. Dropping the future breaks
+    /// the turn off; the session stays valid.
+    ///
+    /// # Errors
+    ///
+    /// [`TurnError`]; the words are in the session, unless it could not be written.
+    pub async fn send(&self, session: &SessionId, text: &str) -> Result<Reply, TurnError> {
+        self.send_message(session, vec![Content::text(text)]).await
+    }
+
+    /// [`send`](Self::send) with images beside the text.
+    ///
+    /// # Errors
+    ///
+    /// As [`send`](Self::send).
+    pub async fn send_message(
+        &self,
+        session: &SessionId,
+        content: Vec<Content>,
+    ) -> Result<Reply, TurnError> {
+        let outcome = self.shared.converse(session, content).await;
+        if outcome.is_ok() {
+            self.housekeep(session);
+        }
+        outcome
+    }
+
+    /// Compacts a session by hand. The last outcome says how it ended.
+    ///
+    /// # Errors
+    ///
+    /// [`TurnError`]; the session is as it was.
+    pub async fn compact(
+        &self,
+        session: &SessionId,
+        focus: Option<&str>,
+    ) -> Result<Vec<CompactionOutcome>, TurnError> {
+        let shared = &*self.shared;
+        let held = shared.session(session)?;
+        let lane = shared.enter(session, &held).await?;
+        let mut open = held.open.lock().await;
+        let mut turn = Turn::new(shared, &lane, &mut open)?;
+        let outcomes = turn.compact(Trigger::Manual, focus).await;
+        turn.report();
+        outcomes
+    }
+
+    /// Takes the newest compaction of a session back: the model sees again what it folded away. What was
+    /// said since stays. Answers whether there was one.
+    ///
+    /// # Errors
+    ///
+    /// [`TurnError`]; the session is as it was.
+    pub async fn undo(&self, session: &SessionId) -> Result<bool, TurnError> {
+        match self.undo_at(session, -1).await {
+            Ok(_) => Ok(true),
+            Err(TurnError::History(HistoryError::NothingCompacted)) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Takes a compaction of a session back by its number on the branch, from 1 or, below 0, from the
+    /// newest; and every newer one with it.
+    ///
+    /// # Errors
+    ///
+    /// [`TurnError`]; the session is as it was.
+    pub async fn undo_at(&self, session: &SessionId, number: i64) -> Result<Undone, TurnError> {
+        let shared = &*self.shared;
+        let held = shared.session(session)?;
+        let _lane = shared.enter(session, &held).await?;
+        let mut open = held.open.lock().await;
+        let undone = open.conversation.undo_compaction(Some(number))?;
+        open.accounting.compacted();
+        Ok(undone)
+    }
+
+    /// Hears all that happens from now on. A listener that lags by more than a thousand events misses
+    /// the oldest.
+    pub fn subscribe(&self) -> broadcast::Receiver<Event> {
+        self.shared.listeners.subscribe()
+    }
+
+    /// Has somebody hear all that happens from now on, while it happens. Nothing is missed, and everything
+    /// waits for it.
+    pub fn listen(&self, listener: Listener) {
+        self.shared.listeners.listen(listener);
+    }
+
+    /// What a session's window is filled with.
+    ///
+    /// # Errors
+    ///
+    /// [`TurnError`].
+    pub async fn occupancy(&self, session: &SessionId) -> Result<Occupancy, TurnError> {
+        let shared = &*self.shared;
+        let held = shared.session(session)?;
+        let lane = shared.enter(session, &held).await?;
+        let mut open = held.open.lock().await;
+        let mut turn = Turn::new(shared, &lane, &mut open)?;
+        let budget = turn.budget().await;
+        Ok(Occupancy {
+            budget_tokens: budget.tokens,
+            reserve_tokens: budget.reserve_tokens,
+            window_tokens: turn.window_tokens(),
+            engine: turn.slot.effective().id,
+            model: turn.walk.model().to_string(),
+            view: turn.conversation.view(),
+        })
+    }
+
+    pub(super) fn of(shared: Arc<Shared>) -> Runtime {
+        Runtime { shared }
+    }
+
+    pub(super) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
+    /// The engine that serves now, where no canary does.
+    pub fn engine(&self) -> String {
+        self.shared.slots.current().effective().id
+    }
+
+    /// What is done when the engine of the slot fails, as the config says now.
+    pub fn on_engine_error(&self) -> OnEngineError {
+        self.shared.slots.current().on_error()
+    }
+
+    /// Why the engine of the slot does not serve; `None` where it does.
+    pub fn quarantined(&self) -> Option<QuarantineRecord> {
+        self.shared.slots.current().quarantined()
+    }
+
+    /// Waits for what runs in the background, as long as it makes progress. What only waits for a pause
+    /// of the person is given up.
+    pub async fn finish(&self) {
+        self.shared.closing.cancel();
+        self.shared.background.close();
+        let wait = Duration::from_millis(self.shared.compaction.wait_ms);
+        if tokio::time::timeout(wait, self.shared.background.wait()).await.is_err() {
+            tracing::warn!("housekeeping was still under way after {} ms", wait.as_millis());
+        }
+        if tokio::time::timeout(wait, self.shadows_settled()).await.is_err() {
+            tracing::warn!("engines in the shadow were at work after {} ms", wait.as_millis());
+        }
+    }
+
+    /// Waits until the engines in the shadow have looked at every request so far and it is written down.
+    pub async fn shadows_settled(&self) {
+        if let Some(shadows) = &self.shared.shadows {
+            shadows.settled().await;
+        }
+    }
+}
+
+impl Shared {
+    /// One turn of a session, from what is said to the final answer. Boxed, because a turn may wait for
+    /// that of a sub-agent.
+    pub(super) fn converse<'a>(
+        &'a self,
+        session: &'a SessionId,
+        content: Vec<Content>,
+    ) -> BoxFuture<'a, Result<Reply, TurnError>> {
+        Box::pin(async move {
+            let held = self.session(session)?;
+            // Words that nobody could answer are not kept: they would be said by a later turn.
+            self.failover().begin(self.now_ms()).ok_or(TurnError::NoModel)?;
+            let message = UserMessage { content, timestamp: self.clock.now_ms() };
+            let (id, lane) = held.queue(&self.lanes, session, &message).await?;
+            let waiting = held.waiting.begin();
+            let lane = lane.await;
+            drop(waiting);
+            let lane = self.hold(session, &held, lane).await?;
+            if !held.inbox.waits(&id) {
+                return Err(TurnError::AnsweredElsewhere);
+            }
+            let mut open = held.open.lock().await;
+            let mut turn = Turn::new(self, &lane, &mut open)?;
+            let outcome = turn::run(&mut turn, Letter { inbox: &held.inbox, id: &id }).await;
+            if let Err(error) = &outcome {
+                turn.tell(What::TurnFailed { message: error.to_string() });
+            }
+            turn.ended(outcome.is_err());
+            outcome
+        })
+    }
+
+    pub(super) fn failover(&self) -> MutexGuard<'_, Failover> {
+        self.failover.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The windows of the models, in provider tokens: as configured, until a provider says otherwise.
+    pub(super) fn windows(&self) -> MutexGuard<'_, HashMap<ModelName, u64>> {
+        self.windows.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The window of a model, in provider tokens; 0 for an unknown one.
+    pub(super) fn window_tokens(&self, model: &ModelName) -> u64 {
+        self.windows().get(model).copied().unwrap_or_default()
+    }
+
+    /// Now, in milliseconds since 1970.
+    pub(super) fn now_ms(&self) -> u64 {
+        u64::try_from(self.clock.now_ms()).unwrap_or(0)
+    }
+
+    /// What requests and compactions of a turn are shaped with.
+    pub(super) fn shaper<'a>(
+        &'a self,
+        slot: &'a Stack,
+        model: &'a ModelRef,
+        budget: Budget,
+    ) -> Shaper<'a> {
+        Shaper {
+            slot,
+            law: &self.law,
+            budget_tokens: budget.tokens,
+            reserve_tokens: budget.reserve_tokens,
+            model,
+            gate: &self.compaction.gate,
+            hooks: &self.hooks,
+        }
+    }
+}
+
+impl std::fmt::Debug for Runtime {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Runtime")
+            .field("engine", &self.engine())
+            .field("settings", &self.shared.settings)
+            .finish_non_exhaustive()
+    }
+}

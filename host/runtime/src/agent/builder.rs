@@ -1,0 +1,409 @@
+//! A runtime put together: from a config, from a program's own parts, or from both.
+
+mod error;
+mod shadows;
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use ctxhost_engine_api::ModelRef;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+pub use self::error::BuildError;
+use super::{Runtime, Shared};
+use crate::failover::Failover;
+use crate::guest_windows::GuestWindows;
+use crate::hook::CompactionHook;
+use crate::known_session::KnownSessions;
+use crate::lane::Lanes;
+use crate::listeners::Listeners;
+use crate::live_prefix::LivePrefixes;
+use crate::memory::{NOTES, Notes};
+use crate::model_name::ModelName;
+use crate::setup::{Setup, summariser};
+use crate::subagent::Running;
+use crate::swap::{Followed, Slots, Wanted, engines_of, legacy_of};
+use crate::workspace::WorkspaceRules;
+use ctxhost_config::Config;
+use ctxhost_engine::store::MemoryStores;
+use ctxhost_engine::{Clock, EngineSpec, EngineStores, FailureBook, state_folder};
+use ctxhost_media::MediaHome;
+use ctxhost_provider::{Client, Completer, connect};
+use ctxhost_store::SessionStore;
+use ctxhost_tool::{Tool, Toolbox};
+
+/// Puts a runtime together. What is not said comes from the config.
+#[derive(Debug)]
+pub struct RuntimeBuilder {
+    config: Config,
+    models: Option<Vec<String>>,
+    window_tokens: Option<u64>,
+    engine: Option<String>,
+    spec: Option<EngineSpec>,
+    clients: BTreeMap<String, Arc<dyn Client>>,
+    completer: Option<Arc<dyn Completer>>,
+    hooks: Vec<Arc<dyn CompactionHook>>,
+    tools: Vec<Arc<dyn Tool>>,
+    builtin_tools: bool,
+    media: MediaHome,
+    store_folder: Option<PathBuf>,
+    store: Option<Arc<dyn SessionStore>>,
+    failures: Option<Arc<FailureBook>>,
+    memory_folder: Option<PathBuf>,
+    shadow_ledger: Option<PathBuf>,
+    workspace: Option<PathBuf>,
+    clock: Clock,
+    followed: Option<(PathBuf, PathBuf)>,
+}
+
+impl RuntimeBuilder {
+    /// As the config says.
+    pub fn of(config: &Config) -> RuntimeBuilder {
+        RuntimeBuilder {
+            config: config.clone(),
+            models: None,
+            window_tokens: None,
+            engine: None,
+            spec: None,
+            clients: BTreeMap::new(),
+            completer: None,
+            hooks: Vec::new(),
+            tools: Vec::new(),
+            builtin_tools: true,
+            media: MediaHome::default(),
+            store_folder: None,
+            store: None,
+            failures: None,
+            memory_folder: None,
+            shadow_ledger: None,
+            workspace: None,
+            clock: Clock::default(),
+            followed: None,
+        }
+    }
+
+    /// This model, as `provider/id`, instead of that of `[agent]`; nobody stands in for it.
+    #[must_use]
+    pub fn model(mut self, name: &str) -> Self {
+        self.models = Some(vec![name.to_owned()]);
+        self
+    }
+
+    /// This window for all models, in provider tokens.
+    #[must_use]
+    pub fn window_tokens(mut self, window_tokens: u64) -> Self {
+        self.window_tokens = Some(window_tokens);
+        self
+    }
+
+    /// This engine of the config's, by id or by the path of its library, instead of that of the slot;
+    /// several in a row as `mask+legacy`.
+    #[must_use]
+    pub fn engine(mut self, name: &str) -> Self {
+        self.engine = Some(name.to_owned());
+        self
+    }
+
+    /// An engine that the program brings along.
+    #[must_use]
+    pub fn engine_spec(mut self, spec: EngineSpec) -> Self {
+        self.spec = Some(spec);
+        self
+    }
+
+    /// A provider that the program brings along, under its own name.
+    #[must_use]
+    pub fn client(mut self, client: Arc<dyn Client>) -> Self {
+        self.clients.insert(client.name().to_owned(), client);
+        self
+    }
+
+    /// Who writes summaries, instead of `[summariser]`.
+    #[must_use]
+    pub fn completer(mut self, completer: Arc<dyn Completer>) -> Self {
+        self.completer = Some(completer);
+        self
+    }
+
+    /// Somebody who wants to know of compactions; asked in the order in which they were named.
+    #[must_use]
+    pub fn hook(mut self, hook: Arc<dyn CompactionHook>) -> Self {
+        self.hooks.push(hook);
+        self
+    }
+
+    /// A tool beside the built-in ones.
+    #[must_use]
+    pub fn tool(mut self, tool: Arc<dyn Tool>) -> Self {
+        self.tools.push(tool);
+        self
+    }
+
+    /// No built-in tool, and no MCP server.
+    #[must_use]
+    pub fn without_builtin_tools(mut self) -> Self {
+        self.builtin_tools = false;
+        self
+    }
+
+    /// The folder below which engines keep what they store; without it they forget it with the process.
+    #[must_use]
+    pub fn store_folder(mut self, folder: impl Into<PathBuf>) -> Self {
+        self.store_folder = Some(folder.into());
+        self
+    }
+
+    /// Where sessions are kept that are opened by their ids, and what engines keep if it takes that too.
+    #[must_use]
+    pub fn store(mut self, store: Arc<dyn SessionStore>) -> Self {
+        self.store = Some(store);
+        self
+    }
+
+    /// The book in which failures of engines outlive this process; without it, they do not.
+    #[must_use]
+    pub fn failures(mut self, book: FailureBook) -> Self {
+        self.failures = Some(Arc::new(book));
+        self
+    }
+
+    /// Where sessions put away large results and images; without it, each in a folder beside its file.
+    #[must_use]
+    pub fn media(mut self, home: MediaHome) -> Self {
+        self.media = home;
+        self
+    }
+
+    /// The folder that sessions work in: its AGENTS.md closes the summaries of `legacy`.
+    #[must_use]
+    pub fn workspace(mut self, folder: impl Into<PathBuf>) -> Self {
+        self.workspace = Some(folder.into());
+        self
+    }
+
+    /// The folder for the notes of the memory, instead of one in the user's state folder.
+    #[must_use]
+    pub fn memory_folder(mut self, folder: impl Into<PathBuf>) -> Self {
+        self.memory_folder = Some(folder.into());
+        self
+    }
+
+    /// The file in which it is written down what engines in the shadow saw, instead of the one in the
+    /// user's state folder.
+    #[must_use]
+    pub fn shadow_ledger(mut self, path: impl Into<PathBuf>) -> Self {
+        self.shadow_ledger = Some(path.into());
+        self
+    }
+
+    /// Another clock than the system's.
+    #[must_use]
+    pub fn clock(mut self, clock: Clock) -> Self {
+        self.clock = clock;
+        self
+    }
+
+    /// Follows a config file while it runs: what changes of the slot there becomes a swap, and a canary that
+    /// is told of below `state`, the state folder of the host, gets its share of new sessions.
+    #[must_use]
+    pub fn follow(mut self, config: impl Into<PathBuf>, state: impl Into<PathBuf>) -> Self {
+        self.followed = Some((config.into(), state.into()));
+        self
+    }
+
+    /// Puts it together. Connects MCP servers; nothing is sent to a model yet.
+    ///
+    /// # Errors
+    ///
+    /// [`BuildError`].
+    pub async fn build(self) -> Result<Runtime, BuildError> {
+        let toolbox = self.toolbox().await?;
+        let config = &self.config;
+        let chain = self.chain()?;
+        let clients = self.clients(&chain)?;
+        let window = |model: &ModelName| {
+            let known = || config.window_for(&model.provider, &model.id).0;
+            (model.clone(), self.window_tokens.unwrap_or_else(known))
+        };
+        let windows: HashMap<ModelName, u64> = chain.iter().map(window).collect();
+        let prefixes = Arc::new(LivePrefixes::default());
+        let setup = self.setup(&chain, &windows, &prefixes)?;
+        let known = Arc::new(KnownSessions::new(self.media.clone()));
+        let rules = self.workspace_rules();
+        let engines = self.engines(rules.as_ref())?;
+        let slot = setup.open_slot(&engines, &self.clock, known.clone())?;
+        let shadows = self.shadows(&setup, &known, rules.as_ref())?;
+        let (listeners, background) = (Listeners::new(), TaskTracker::new());
+        let closing = CancellationToken::new();
+        // What the slot names need not be there where the program has named another engine.
+        let applied = self.followed.as_ref().and_then(|_| Wanted::of(config, rules.as_ref()).ok());
+        let around = (&listeners, &background, &closing);
+        let slots = Slots::new(slot, &engines, applied, config.swap.clone(), around);
+        let followed = self.followed.as_ref().map(|(path, state)| Followed::new(path, state));
+        let shared = Shared {
+            clients,
+            settings: config.agent.clone(),
+            session: config.session.clone(),
+            compaction: config.compaction.clone(),
+            budget: config.budget.clone(),
+            tool_timeout: Duration::from_millis(config.tools.timeout_ms),
+            windows: Mutex::new(windows),
+            guest_windows: GuestWindows::new(&config.gateway),
+            law: config.law.clone(),
+            hooks: self.hooks.clone(),
+            toolbox,
+            lanes: Lanes::new(config.agent.concurrent_turns),
+            known,
+            prefixes,
+            clock: self.clock.clone(),
+            listeners,
+            failover: Mutex::new(Failover::new(config.failover.clone(), chain)),
+            accounting: config.accounting.clone(),
+            slots,
+            shadows,
+            setup,
+            followed,
+            rules,
+            sessions: Mutex::default(),
+            notes: self.notes()?,
+            store: self.store.clone(),
+            running: Running::default(),
+            background,
+            closing,
+        };
+        let runtime = Runtime { shared: Arc::new(shared) };
+        // A canary that is on has its sessions from the first turn on. What is wrong with it is logged.
+        let _ = runtime.reload().await;
+        runtime.watch();
+        Ok(runtime)
+    }
+
+    /// Who fills the memory slot.
+    fn notes(&self) -> Result<Option<Notes>, BuildError> {
+        let folder = || self.memory_folder.clone().unwrap_or_else(|| state_folder().join("memory"));
+        match self.config.memory() {
+            Some(id) if id == NOTES => Ok(Some(Notes::within(folder()))),
+            Some(id) => Err(BuildError::NoMemory { id }),
+            None => {
+                if self.config.compaction.memory_flush {
+                    tracing::warn!(
+                        "compaction.memory_flush is true, and plugins.slots.memory is empty"
+                    );
+                }
+                Ok(None)
+            }
+        }
+    }
+
+    async fn toolbox(&self) -> Result<Toolbox, BuildError> {
+        let settings = self.config.tools.clone();
+        let mut toolbox = match self.builtin_tools {
+            true => Toolbox::with_builtins(settings),
+            false => Toolbox::empty(settings),
+        };
+        if self.builtin_tools {
+            for error in toolbox.connect(&self.config.mcp).await {
+                tracing::error!(%error, "an MCP server does not serve");
+            }
+        }
+        for tool in &self.tools {
+            toolbox.add(tool.clone())?;
+        }
+        Ok(toolbox)
+    }
+
+    fn chain(&self) -> Result<Vec<ModelName>, BuildError> {
+        let agent = &self.config.agent;
+        let configured = || agent.model.iter().chain(&agent.fallbacks).cloned().collect();
+        let names: Vec<String> = self.models.clone().unwrap_or_else(configured);
+        names.iter().map(|name| model_name(name)).collect()
+    }
+
+    fn clients(
+        &self,
+        chain: &[ModelName],
+    ) -> Result<BTreeMap<String, Arc<dyn Client>>, BuildError> {
+        let mut clients = self.clients.clone();
+        for model in chain {
+            let provider = &model.provider;
+            if clients.contains_key(provider) {
+                continue;
+            }
+            let settings = self.config.provider(provider).ok_or_else(|| {
+                BuildError::NoProvider { provider: provider.clone(), model: model.to_string() }
+            })?;
+            clients.insert(provider.clone(), connect(provider, settings)?);
+        }
+        Ok(clients)
+    }
+
+    /// The budget in it is never asked for: each turn works its own out.
+    fn setup(
+        &self,
+        chain: &[ModelName],
+        windows: &HashMap<ModelName, u64>,
+        prefixes: &Arc<LivePrefixes>,
+    ) -> Result<Setup, BuildError> {
+        let config = &self.config;
+        let first = chain.first().cloned().unwrap_or_default();
+        let window_tokens = windows.get(&first).copied().unwrap_or_default();
+        let completer = match &self.completer {
+            Some(completer) => Some(completer.clone()),
+            None => summariser(config, Some(prefixes.clone()))?,
+        };
+        let (reserve_tokens, budget_tokens) = config.budget.budget(window_tokens, 0);
+        Ok(Setup {
+            budget_tokens,
+            reserve_tokens,
+            model: ModelRef { provider: first.provider, id: first.id, window_tokens },
+            law: config.law.clone(),
+            on_error: config.plugins.on_engine_error,
+            must_open: false,
+            legacy: legacy_of(config, self.workspace_rules().as_ref()),
+            timeouts: config.timeouts.clone(),
+            completer,
+            media: self.media.clone(),
+            store_folder: self.store_folder.clone(),
+            gate: config.compaction.gate.clone(),
+            stores: self.stores(),
+            failures: self.failures.clone(),
+            hooks: self.hooks.clone(),
+        })
+    }
+
+    fn workspace_rules(&self) -> Option<WorkspaceRules> {
+        WorkspaceRules::near(self.workspace.as_ref()?.to_str()?)
+    }
+
+    /// Where engines keep what they store, where that is not in files. What is kept in memory outlives each
+    /// engine too, so that the next one finds it.
+    fn stores(&self) -> Option<Arc<dyn EngineStores>> {
+        let shared = self.store.as_ref().and_then(|store| store.engines());
+        let in_memory = || -> Option<Arc<dyn EngineStores>> {
+            self.store_folder.is_none().then(|| Arc::new(MemoryStores::default()) as _)
+        };
+        shared.or_else(in_memory)
+    }
+
+    /// The engines of the slot.
+    fn engines(&self, rules: Option<&WorkspaceRules>) -> Result<Vec<EngineSpec>, BuildError> {
+        if let Some(spec) = &self.spec {
+            return Ok(vec![spec.clone()]);
+        }
+        let slot = self.config.slot();
+        let name = self.engine.as_deref().unwrap_or(&slot.engine);
+        Ok(engines_of(&self.config, name, rules)?)
+    }
+}
+
+fn model_name(name: &str) -> Result<ModelName, BuildError> {
+    let bad = || BuildError::BadModel { name: name.to_owned() };
+    let (provider, id) = name.split_once('/').ok_or_else(bad)?;
+    match provider.is_empty() || id.is_empty() {
+        true => Err(bad()),
+        false => Ok(ModelName::new(provider, id)),
+    }
+}

@@ -1,0 +1,181 @@
+//! What refusals teach of windows to all sessions of guests: more than one of them must say it, or a code.
+//!
+//! A refusal is known by its text, and a text may quote what a client wrote. So a session believes its own
+//! refusals and no others ([`Accounting::learned_window`](super::accounting::Accounting::learned_window)),
+//! until there is more than words.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::model_name::ModelName;
+use ctxhost_config::GatewaySettings;
+use ctxhost_provider::ProviderError;
+
+/// What was learned of windows.
+#[derive(Debug)]
+pub(super) struct GuestWindows {
+    min_tokens: u64,
+    min_share: f64,
+    most_models: usize,
+    models: Mutex<HashMap<ModelName, Model>>,
+}
+
+/// What was heard of one model, in provider tokens.
+#[derive(Debug, Default)]
+struct Model {
+    /// What counts for all.
+    window_tokens: Option<u64>,
+    /// What one session was told, and which.
+    told: Option<(u64, String)>,
+    /// The largest window that it was thought to have.
+    thought_tokens: u64,
+    /// The largest prompt that was answered.
+    answered_tokens: u64,
+}
+
+impl GuestWindows {
+    pub(super) fn new(settings: &GatewaySettings) -> GuestWindows {
+        GuestWindows {
+            min_tokens: settings.learned_min_tokens,
+            min_share: settings.learned_min_share,
+            most_models: settings.learned_models,
+            models: Mutex::default(),
+        }
+    }
+
+    /// The smallest window that is believed at all, in provider tokens.
+    pub(super) fn least_tokens(&self) -> u64 {
+        self.min_tokens
+    }
+
+    /// The window of a model that counts for all, in provider tokens.
+    pub(super) fn window_tokens(&self, model: &ModelName) -> Option<u64> {
+        self.models().get(model)?.window_tokens
+    }
+
+    /// A session was told that a request is too large; the model was thought to have `thought_tokens`.
+    pub(super) fn refused(
+        &self,
+        (model, thought_tokens): (&ModelName, u64),
+        session: &str,
+        failure: &ProviderError,
+    ) {
+        let Some(tokens) = failure.limit_tokens.filter(|tokens| *tokens >= self.min_tokens) else {
+            return;
+        };
+        let is_code = failure.has_overflow_code();
+        let is_shown = failure.observed_tokens.is_some_and(|observed| observed > tokens);
+        if !is_code && !is_shown {
+            return;
+        }
+        self.note(model, |known| {
+            known.thought_tokens = known.thought_tokens.max(thought_tokens);
+            let least_tokens = (known.thought_tokens as f64 * self.min_share) as u64;
+            if tokens < least_tokens.max(known.answered_tokens) {
+                return;
+            }
+            let told = known.told.replace((tokens, session.to_owned()));
+            if is_code || told.is_some_and(|(said, of)| said == tokens && of != session) {
+                known.window_tokens = Some(tokens);
+            }
+        });
+    }
+
+    /// A prompt of so many provider tokens was answered: no window is smaller.
+    pub(super) fn answered(&self, model: &ModelName, counted_tokens: u64) {
+        self.note(model, |known| {
+            known.answered_tokens = known.answered_tokens.max(counted_tokens);
+            known.window_tokens = known.window_tokens.filter(|tokens| *tokens >= counted_tokens);
+        });
+    }
+
+    /// The names of models are the clients', and there is no end of them. Where all places are taken,
+    /// those go that have taught nothing; where none has, nothing more is learned.
+    fn note(&self, model: &ModelName, note: impl FnOnce(&mut Model)) {
+        let mut models = self.models();
+        if let Some(known) = models.get_mut(model) {
+            return note(known);
+        }
+        if models.len() >= self.most_models {
+            models.retain(|_, known| known.window_tokens.is_some());
+        }
+        if models.len() < self.most_models {
+            note(models.entry(model.clone()).or_default());
+        }
+    }
+
+    fn models(&self) -> MutexGuard<'_, HashMap<ModelName, Model>> {
+        self.models.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ctxhost_provider::failure::{Classifier, refusal_of};
+
+    const CODE: &str = "context_length_exceeded";
+
+    fn windows() -> GuestWindows {
+        GuestWindows::new(&GatewaySettings { learned_models: 3, ..GatewaySettings::default() })
+    }
+
+    fn model() -> ModelName {
+        ModelName::new("openai", "m")
+    }
+
+    /// What is known after sessions were told a limit, of a model that is thought to have 200,000.
+    fn after(windows: &GuestWindows, told: &[(&str, u64)], code: &str, words: &str) -> Option<u64> {
+        for (session, limit) in told {
+            let message = format!("maximum context length is {limit} tokens{words}");
+            let body = serde_json::json!({"error": {"message": message, "code": code}}).to_string();
+            let refusal = refusal_of(Some(400), &body);
+            let classified = Classifier::shared(&[]).unwrap().classify(&refusal);
+            let failure = classified.into_error("openai", "m", refusal, None);
+            windows.refused((&model(), 200_000), session, &failure);
+        }
+        windows.window_tokens(&model())
+    }
+
+    #[test]
+    fn words_count_when_two_sessions_hear_them_and_codes_at_once() {
+        let check = |told: &[(&str, u64)], code, words| after(&windows(), told, code, words);
+        let shown = ". However, your messages resulted in 90000 tokens.";
+        let other = "invalid_value";
+        assert_eq!(check(&[("a", 32_000)], other, shown), None);
+        assert_eq!(check(&[("a", 32_000), ("a", 32_000)], other, shown), None);
+        assert_eq!(check(&[("a", 32_000), ("b", 31_000)], other, shown), None);
+        assert_eq!(check(&[("a", 32_000), ("b", 32_000)], other, shown), Some(32_000));
+        assert_eq!(check(&[("a", 32_000), ("b", 32_000)], other, ""), None);
+        assert_eq!(check(&[("a", 32_000)], CODE, ""), Some(32_000));
+    }
+
+    #[test]
+    fn what_can_hardly_be_is_not_believed() {
+        for limit in [5, 1_000, 12_000] {
+            assert_eq!(after(&windows(), &[("a", limit)], CODE, ""), None, "{limit}");
+        }
+        assert_eq!(after(&windows(), &[("a", 13_000)], CODE, ""), Some(13_000));
+    }
+
+    #[test]
+    fn an_answer_to_a_larger_prompt_is_a_proof() {
+        let windows = windows();
+        windows.answered(&model(), 40_000);
+        assert_eq!(after(&windows, &[("a", 32_000)], CODE, ""), None);
+        assert_eq!(after(&windows, &[("a", 64_000)], CODE, ""), Some(64_000));
+        windows.answered(&model(), 65_000);
+        assert_eq!(windows.window_tokens(&model()), None);
+    }
+
+    #[test]
+    fn names_that_somebody_makes_up_take_no_room() {
+        let windows = windows();
+        assert_eq!(after(&windows, &[("a", 64_000)], CODE, ""), Some(64_000));
+        for n in 0..100 {
+            windows.answered(&ModelName::new("openai", n.to_string()), 1);
+            assert!(windows.models().len() <= 3);
+        }
+        assert_eq!(windows.window_tokens(&model()), Some(64_000));
+    }
+}

@@ -1,0 +1,215 @@
+//! What engines may know of a session beside its live transcript: its history, and when the
+//! provider's cache was last touched.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use ctxhost_engine_api::transcript::log::NewEntry;
+use ctxhost_engine_api::{
+    Entry, HistoryEntry, HistoryPage, HistoryRequest, Kind, PromptCache, SessionRef,
+};
+
+use super::conversation::Conversation;
+use ctxhost_engine::SessionView;
+use ctxhost_media::{Blobs, MediaHome};
+use ctxhost_session::{Session, SessionError};
+
+/// The most entries a page holds, whatever is asked for.
+const MAX_PAGE_ENTRIES: usize = 1_000;
+
+/// How long a provider keeps a prefix after its last use, in milliseconds: five minutes, the
+/// shortest time to live in common use (facts, other agents 1.4).
+const CACHE_TTL_MS: i64 = 300_000;
+
+/// One session, as engines may ask about it.
+#[derive(Default)]
+pub(super) struct KnownSession {
+    known: Mutex<Known>,
+    blobs: Option<Blobs>,
+}
+
+#[derive(Default)]
+struct Known {
+    /// What was said before `entries`, while nobody has asked for it.
+    unread: Option<Unread>,
+    entries: Vec<HistoryEntry>,
+    last_touch_ms: Option<i64>,
+}
+
+/// The branch of a session file up to a record.
+struct Unread {
+    file: PathBuf,
+    leaf: String,
+}
+
+impl Unread {
+    /// Of a session of which only what the next turn needs was read.
+    fn of(session: &Session) -> Option<Unread> {
+        let file = session.path().filter(|_| session.has_unread())?;
+        Some(Unread { file: file.to_owned(), leaf: session.leaf()?.id().to_owned() })
+    }
+
+    fn read(&self) -> Result<Vec<HistoryEntry>, SessionError> {
+        let mut session = Session::read(&self.file)?;
+        session.set_leaf(&self.leaf)?;
+        Ok(said(&session))
+    }
+}
+
+impl Known {
+    /// All entries. They are read when an engine asks for them the first time: most never do, and a long
+    /// session takes seconds.
+    fn entries(&mut self) -> &[HistoryEntry] {
+        match self.unread.as_ref().map(Unread::read) {
+            None => {}
+            Some(Ok(older)) => {
+                self.entries.splice(..0, older);
+                self.unread = None;
+            }
+            Some(Err(error)) => tracing::warn!(%error, "the history of a session cannot be read"),
+        }
+        &self.entries
+    }
+}
+
+impl KnownSession {
+    /// All that was ever said on the branch where a session stands, folded away or not.
+    pub(super) fn of(session: &Session, home: &MediaHome) -> KnownSession {
+        let blobs = session.path().map(|path| home.of_session(path));
+        let known = KnownSession { blobs, ..KnownSession::default() };
+        match Unread::of(session) {
+            Some(unread) => known.known().unread = Some(unread),
+            None => known.known().entries = said(session),
+        }
+        known
+    }
+
+    /// A request began.
+    pub(super) fn touched(&self, now_ms: i64) {
+        self.known().last_touch_ms = Some(now_ms);
+    }
+
+    /// The session has one more entry.
+    pub(super) fn grew(&self, entry: &Entry<'_>) {
+        self.known().entries.push(HistoryEntry {
+            id: entry.id().into(),
+            role: entry.role().name().into(),
+            text: entry.text().into(),
+            timestamp_ms: entry.timestamp_ms(),
+            tokens: entry.tokens(),
+        });
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+}
+
+impl SessionView for KnownSession {
+    fn history(&self, request: &HistoryRequest) -> HistoryPage {
+        let mut known = self.known();
+        let entries = known.entries();
+        let after = entries.iter().position(|entry| entry.id == request.after_id);
+        let rest = entries.get(after.map_or(0, |at| at + 1)..).unwrap_or(&[]);
+        let limit = usize::try_from(request.limit).unwrap_or(MAX_PAGE_ENTRIES);
+        let page = rest.iter().take(limit.min(MAX_PAGE_ENTRIES)).cloned().collect::<Vec<_>>();
+        HistoryPage { more: page.len() < rest.len(), entries: page }
+    }
+
+    fn prompt_cache(&self, _session: &SessionRef) -> PromptCache {
+        let last_touch_ms = self.known().last_touch_ms;
+        let expires_ms = last_touch_ms.map(|touch| touch + CACHE_TTL_MS);
+        PromptCache { last_touch_ms, expires_ms, ..PromptCache::default() }
+    }
+
+    fn blobs(&self, _session: &str) -> Option<Blobs> {
+        self.blobs.clone()
+    }
+}
+
+/// What was said on the branch where a session stands.
+fn said(session: &Session) -> Vec<HistoryEntry> {
+    let entries = session.branch().into_iter().filter_map(|record| record.to_entry());
+    entries.filter(|entry| entry.kind != Kind::CompactionSummary).map(remembered).collect()
+}
+
+fn remembered(entry: NewEntry) -> HistoryEntry {
+    HistoryEntry {
+        id: entry.id,
+        role: entry.role.name().into(),
+        text: entry.text,
+        timestamp_ms: entry.timestamp_ms,
+        tokens: entry.tokens,
+    }
+}
+
+/// The sessions of a runtime, by id.
+pub(super) struct KnownSessions {
+    home: MediaHome,
+    sessions: Mutex<HashMap<String, Arc<KnownSession>>>,
+}
+
+impl KnownSessions {
+    /// None yet; each will put bytes away where its home says.
+    pub(super) fn new(home: MediaHome) -> KnownSessions {
+        KnownSessions { home, sessions: Mutex::default() }
+    }
+
+    /// A session is opened.
+    pub(super) fn opened(&self, session: &Session) {
+        let known = Arc::new(KnownSession::of(session, &self.home));
+        self.sessions().insert(session.header().id().to_owned(), known);
+    }
+
+    /// A session is closed.
+    pub(super) fn closed(&self, id: &str) {
+        self.sessions().remove(id);
+    }
+
+    /// Something was said: the newest entry of the live transcript.
+    pub(super) fn grew(&self, conversation: &Conversation) {
+        if let (Some(known), Some(entry)) =
+            (self.get(&conversation.reference().id), conversation.view().last())
+        {
+            known.grew(&entry);
+        }
+    }
+
+    /// Something was said: the entries from this one on.
+    pub(super) fn grew_from(&self, conversation: &Conversation, first: u64) {
+        let Some(known) = self.get(&conversation.reference().id) else { return };
+        let view = conversation.view();
+        view.range(first..view.len() as u64).for_each(|entry| known.grew(&entry));
+    }
+
+    /// A request began.
+    pub(super) fn touched(&self, id: &str, now_ms: i64) {
+        if let Some(known) = self.get(id) {
+            known.touched(now_ms);
+        }
+    }
+
+    fn get(&self, id: &str) -> Option<Arc<KnownSession>> {
+        self.sessions().get(id).cloned()
+    }
+
+    fn sessions(&self) -> MutexGuard<'_, HashMap<String, Arc<KnownSession>>> {
+        self.sessions.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+}
+
+impl SessionView for KnownSessions {
+    fn history(&self, request: &HistoryRequest) -> HistoryPage {
+        let known = self.get(&request.session.id);
+        known.map(|known| known.history(request)).unwrap_or_default()
+    }
+
+    fn prompt_cache(&self, session: &SessionRef) -> PromptCache {
+        self.get(&session.id).map(|known| known.prompt_cache(session)).unwrap_or_default()
+    }
+
+    fn blobs(&self, session: &str) -> Option<Blobs> {
+        self.get(session)?.blobs(session)
+    }
+}

@@ -1,0 +1,125 @@
+//! A silent turn before a compaction: the model says what should outlive it.
+
+use std::time::Duration;
+
+use ctxhost_engine_api::Plan;
+use ctxhost_engine_api::transcript::tokens;
+
+use crate::event::What;
+use crate::projection::Projection;
+use crate::turn::Turn;
+use ctxhost_law as law;
+use ctxhost_provider::message::Usage;
+use ctxhost_provider::{ChatMessage, ModelRequest, ThinkingLevel};
+
+/// Failures in a row after which a session asks for notes no more.
+const MAX_FAILURES: u32 = 3;
+
+/// How long an answer may take: somebody may be waiting for the compaction behind it.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The longest answer, in provider tokens: a page of notes.
+const MAX_OUTPUT_TOKENS: u64 = 1_024;
+
+/// What the model says when there is nothing to note.
+const NOTHING: &str = "NONE";
+
+/// What it is asked, behind the conversation as it is.
+const QUESTION: &str = "This conversation is about to be shortened. Do not answer it and do not go on \
+    with the task now. Write down what a later session in this folder should know: decisions and their \
+    reasons, what the person wants, facts that were hard to find, what is left to do. Short points, \
+    names and paths exact, no passwords, no keys. If there is nothing worth it, say NONE.";
+
+/// What was noted.
+struct Noted {
+    chars: usize,
+    usage: Usage,
+}
+
+impl Turn<'_> {
+    /// Whether notes are to be saved before the next compaction.
+    pub(crate) fn owes_notes(&self) -> bool {
+        self.guest.is_none()
+            && self.shared.compaction.memory_flush
+            && self.shared.notes.is_some()
+            && self.memory.failures < MAX_FAILURES
+            && self.memory.asked_in != Some(self.conversation.view().epoch())
+    }
+
+    /// Saves notes, where that is owed. Whatever goes wrong, the compaction goes on.
+    pub(crate) async fn save_notes(&mut self) {
+        if !self.owes_notes() {
+            return;
+        }
+        self.memory.asked_in = Some(self.conversation.view().epoch());
+        let what = match self.note_down().await {
+            Ok(Noted { chars, usage }) => {
+                self.memory.failures = 0;
+                What::NotesSaved { chars, usage }
+            }
+            Err(why) => {
+                self.memory.failures += 1;
+                What::NotesFailed { why, is_last: self.memory.failures >= MAX_FAILURES }
+            }
+        };
+        self.tell(what);
+    }
+
+    async fn note_down(&mut self) -> Result<Noted, String> {
+        let shared = self.shared;
+        let notes = shared.notes.as_ref().ok_or("there is no memory")?;
+        let request = self.question()?;
+        let provider = &self.walk.model().provider;
+        let client = shared.clients.get(provider).ok_or("there is no provider")?;
+        // Nobody hears this answer while it comes.
+        let mut unheard = |_: ctxhost_provider::StreamPart<'_>| {};
+        let asking = tokio::time::timeout(PATIENCE, client.answer(&request, &mut unheard));
+        let answer = self.lane.during_model_call(asking).await;
+        let answer = answer.map_err(|_| "the model took too long")?.map_err(|e| e.to_string())?;
+        let text = answer.text();
+        let is_nothing = text.trim().trim_end_matches('.').eq_ignore_ascii_case(NOTHING);
+        if is_nothing || text.trim().is_empty() {
+            return Ok(Noted { chars: 0, usage: answer.usage });
+        }
+        let cwd = self.conversation.session().header().cwd();
+        let written = notes.remember(cwd, &text, shared.clock.now_ms());
+        let written =
+            written.map_err(|error| format!("the notes could not be written: {error}"))?;
+        Ok(Noted { chars: written.chars().count(), usage: answer.usage })
+    }
+
+    /// The conversation word for word, so that the provider knows its beginning already, or what fits of
+    /// it; then the question. No tools: nothing is done now.
+    fn question(&self) -> Result<ModelRequest, String> {
+        let (view, model) = (self.conversation.view(), self.model_ref());
+        let system = self.system_prompt();
+        let free_tokens = model.window_tokens.saturating_sub(MAX_OUTPUT_TOKENS);
+        let beside_tokens = tokens::estimate(&system) + tokens::estimate(QUESTION);
+        let room_tokens = self.room_tokens(free_tokens).saturating_sub(beside_tokens);
+        let plan = match view.total_tokens() <= room_tokens {
+            true => Plan::keep_all(view.len()),
+            false => law::last_rung(&view, room_tokens).map_err(|error| error.to_string())?,
+        };
+        let lawful = law::enforce(&view, plan, room_tokens, &self.shared.law)
+            .map_err(|violation| violation.to_string())?;
+        let projection = Projection::of(&lawful.items(&view), self.conversation.images());
+        let mut messages = projection.messages;
+        if self.pressure.plain {
+            messages.iter_mut().for_each(ChatMessage::make_plain);
+        }
+        messages.push(ChatMessage::user(QUESTION));
+        let system = std::iter::once(system).chain(projection.system);
+        let system: Vec<String> = system.filter(|text| !text.is_empty()).collect();
+        Ok(ModelRequest {
+            model: model.id,
+            system: system.join("\n\n"),
+            messages,
+            tools: Vec::new(),
+            max_output_tokens: MAX_OUTPUT_TOKENS,
+            window_tokens: model.window_tokens,
+            thinking: ThinkingLevel::Off,
+            temperature: None,
+            cache_key: self.conversation.reference().id.clone(),
+        })
+    }
+}

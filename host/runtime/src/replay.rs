@@ -1,0 +1,112 @@
+//! The walk of a recorded session through an engine: every request it once made is shaped again.
+//!
+//! A request is due before each assistant message. The recording's own compactions are left out:
+//! they were another engine's decisions. Time is the recording's, nothing is sent anywhere, and the
+//! recorded file is never written.
+
+mod identifiers;
+mod observer;
+mod prefix;
+pub mod report;
+
+use std::sync::Arc;
+
+use ctxhost_engine_api::{Kind, Role};
+
+use self::observer::Observer;
+use self::report::{EngineFacts, Run};
+use super::conversation::Conversation;
+use super::known_session::KnownSession;
+use super::request::{Ask, RuntimeError};
+use super::setup::Setup;
+use super::stack::Stack;
+use ctxhost_engine::{Clock, EngineSpec};
+use ctxhost_session::{Record, RecordKind, Session};
+
+/// How far a replay has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// Requests shaped.
+    pub requests: u64,
+    /// Requests in all.
+    pub total: u64,
+}
+
+/// Replays a session through one engine, or through several in a row.
+///
+/// # Errors
+///
+/// [`RuntimeError`]: the engine could not be opened or failed under `on_error = fail`, or what must
+/// stay does not fit into the window.
+pub async fn replay(
+    recorded: &Session,
+    engines: &(impl AsRef<[EngineSpec]> + ?Sized),
+    setup: &Setup,
+    mut on_progress: impl FnMut(Progress),
+) -> Result<Run, RuntimeError> {
+    let clock = Clock::recorded();
+    clock.set(recorded.branch().first().map_or(0, |record| record.timestamp_ms()));
+    let sessions = Arc::new(KnownSession::default());
+    let slot = setup.open_slot(engines, &clock, sessions.clone())?;
+    let shaper = setup.shaper(&slot);
+    let branch: Vec<&Record> = recorded.branch().into_iter().filter(|r| is_history(r)).collect();
+    let total = branch.iter().filter(|record| is_answer(record)).count() as u64;
+    let mut conversation =
+        Conversation::new(Session::in_memory(recorded.header().clone()), &setup.law);
+    let mut observer = Observer::new(setup.budget_tokens);
+    shaper.bootstrap(&mut conversation).await?;
+    for record in branch {
+        let now_ms = record.timestamp_ms();
+        clock.set(now_ms);
+        let mut answered = None;
+        if is_answer(record) {
+            let prompt = conversation.prompt();
+            let ask = Ask { prompt, now_ms, ..Ask::default() };
+            let shaped = shaper.shape(&mut conversation, &ask).await?;
+            observer.request(&shaped);
+            sessions.touched(now_ms);
+            on_progress(Progress { requests: observer.requests(), total });
+            answered = Some(shaped);
+        }
+        conversation.adopt(record)?;
+        let view = conversation.view();
+        if let Some(entry) = view.last().filter(|entry| entry.id() == record.id()) {
+            sessions.grew(&entry);
+            observer.grew(&entry, answered.as_ref());
+        }
+    }
+    let effective = slot.quarantined().map(|record| record.reason).unwrap_or_default();
+    Ok(observer.finish(facts(&slot, engines.as_ref()), effective))
+}
+
+/// Counts what a session holds: context-bearing entries, turns, requests.
+pub fn count(recorded: &Session) -> (u64, u64, u64) {
+    let branch = recorded.branch();
+    let history = branch.iter().filter(|record| is_history(record));
+    let entries: Vec<_> = history.filter_map(|record| record.to_entry()).collect();
+    let is_message = |kind, role, entry: &&ctxhost_engine_api::transcript::log::NewEntry| {
+        entry.kind == kind && entry.role == role
+    };
+    let turns = entries.iter().filter(|entry| is_message(Kind::Message, Role::User, entry));
+    let requests = entries.iter().filter(|entry| is_message(Kind::Message, Role::Assistant, entry));
+    (entries.len() as u64, turns.count() as u64, requests.count() as u64)
+}
+
+/// Whether a record is part of what was said, rather than of how it was once compacted.
+fn is_history(record: &Record) -> bool {
+    !matches!(record.kind(), RecordKind::Compaction)
+}
+
+/// Whether a record is the answer to a request.
+fn is_answer(record: &Record) -> bool {
+    let entry = record.to_entry();
+    entry.is_some_and(|entry| entry.role == Role::Assistant && entry.kind == Kind::Message)
+}
+
+fn facts(slot: &Stack, engines: &[EngineSpec]) -> EngineFacts {
+    let (id, effective) = (slot.configured(), slot.effective());
+    let version = if effective.id == id { effective.version } else { String::new() };
+    let mut sources: Vec<String> = engines.iter().map(|it| it.source.to_string()).collect();
+    sources.dedup();
+    EngineFacts { id, version, source: sources.join(", ") }
+}

@@ -1,0 +1,157 @@
+//! What requests and compactions run with: a model's budget, the law, the engines' limits.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use ctxhost_engine_api::ModelRef;
+
+use super::hook::CompactionHook;
+use super::request::Shaper;
+use super::stack::Stack;
+use ctxhost_config::Config;
+use ctxhost_engine::{
+    Clock, EngineSpec, EngineStores, Environment, FailureBook, OnEngineError, SessionView,
+    SlotError, Timeouts,
+};
+use ctxhost_law::LawSettings;
+use ctxhost_media::MediaHome;
+use ctxhost_provider::{
+    Completer, CompleterSettings, ConnectError, ModelCompleter, Prefixes, connect,
+};
+use ctxhost_survival::Gate;
+
+/// What a run needs beside a session and an engine.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    /// What a request must fit into, in tokens as entries count them.
+    pub budget_tokens: u64,
+    /// What is held free for the answer, in provider tokens.
+    pub reserve_tokens: u64,
+    /// The model, with its window.
+    pub model: ModelRef,
+    /// The numbers of the law.
+    pub law: LawSettings,
+    /// What to do when the engine fails.
+    pub on_error: OnEngineError,
+    /// Whether a run ends where the engine does not even open, whatever `on_error` says of later
+    /// failures: somebody asked for this very engine.
+    pub must_open: bool,
+    /// The engine that serves where the asked one cannot.
+    pub legacy: EngineSpec,
+    /// How long engine calls may take.
+    pub timeouts: Timeouts,
+    /// The model for summaries; `None` for the offline summariser.
+    pub completer: Option<Arc<dyn Completer>>,
+    /// Where sessions put away large results.
+    pub media: MediaHome,
+    /// The folder below which engines keep what they store; `None` forgets it with the process.
+    pub store_folder: Option<PathBuf>,
+    /// The least that a compaction has to keep.
+    pub gate: Gate,
+    /// Where engines keep what they store, instead of that folder.
+    pub stores: Option<Arc<dyn EngineStores>>,
+    /// What engines did to hosts of this machine; `None` remembers nothing beyond the run.
+    pub failures: Option<Arc<FailureBook>>,
+    /// Who wants to know of compactions, in the order they are asked.
+    pub hooks: Vec<Arc<dyn CompactionHook>>,
+}
+
+/// The book of failures below a state folder, with the rules of a config.
+pub fn failure_book(config: &Config, state: &Path) -> FailureBook {
+    FailureBook::below(state, config.plugins.quarantine_rules(), Clock::default())
+}
+
+impl Setup {
+    /// Opens an engine, or several in a row, in a slot of its own.
+    ///
+    /// # Errors
+    ///
+    /// [`SlotError`].
+    pub fn open_slot(
+        &self,
+        engines: &(impl AsRef<[EngineSpec]> + ?Sized),
+        clock: &Clock,
+        sessions: Arc<dyn SessionView>,
+    ) -> Result<Stack, SlotError> {
+        if self.must_open {
+            return self.open_successor(engines, clock, sessions);
+        }
+        let environment = self.environment(clock, sessions);
+        Stack::open(engines.as_ref(), &self.legacy, self.on_error, &environment)
+    }
+
+    /// Opens engines that are to follow others, which go on where one of these does not open.
+    ///
+    /// # Errors
+    ///
+    /// [`SlotError`].
+    pub fn open_successor(
+        &self,
+        engines: &(impl AsRef<[EngineSpec]> + ?Sized),
+        clock: &Clock,
+        sessions: Arc<dyn SessionView>,
+    ) -> Result<Stack, SlotError> {
+        let environment = self.environment(clock, sessions);
+        Stack::open_successor(engines.as_ref(), &self.legacy, self.on_error, &environment)
+    }
+
+    /// What the engines of a slot share.
+    pub(super) fn environment(&self, clock: &Clock, sessions: Arc<dyn SessionView>) -> Environment {
+        let mut environment = Environment::new(self.timeouts.clone(), clock.clone());
+        environment.sessions = Some(sessions);
+        environment.completer = self.completer.clone();
+        environment.store_folder = self.store_folder.clone();
+        environment.stores = self.stores.clone();
+        environment.failures = self.failures.clone();
+        environment
+    }
+
+    /// Somebody swaps an engine in: its failures hold it no longer.
+    pub fn excuse(&self, id: &str) {
+        if let Some(Err(error)) = self.failures.as_ref().map(|book| book.excuse(id)) {
+            tracing::warn!(engine = id, %error, "still in quarantine: its record cannot be struck out");
+        }
+    }
+
+    /// Shapes requests with a slot.
+    pub fn shaper<'a>(&'a self, slot: &'a Stack) -> Shaper<'a> {
+        Shaper {
+            slot,
+            law: &self.law,
+            budget_tokens: self.budget_tokens,
+            reserve_tokens: self.reserve_tokens,
+            model: &self.model,
+            gate: &self.gate,
+            hooks: &self.hooks,
+        }
+    }
+}
+
+/// The model for summaries, on the current tokio runtime; `None` where the config names none. It may go
+/// on from what sessions' models have read.
+///
+/// # Errors
+///
+/// [`ConnectError`].
+pub fn summariser(
+    config: &Config,
+    prefixes: Option<Arc<dyn Prefixes>>,
+) -> Result<Option<Arc<dyn Completer>>, ConnectError> {
+    let (Some(summariser), Some((name, provider))) =
+        (&config.summariser, config.summariser_provider())
+    else {
+        return Ok(None);
+    };
+    let settings = CompleterSettings {
+        model: summariser.model.clone(),
+        timeout_ms: summariser.timeout_ms,
+        max_output_tokens: summariser.max_output_tokens,
+    };
+    let client = connect(&name, &provider)?;
+    let runtime = tokio::runtime::Handle::current();
+    let completer = ModelCompleter::new(client, settings, runtime);
+    Ok(Some(Arc::new(match prefixes {
+        Some(prefixes) => completer.behind(prefixes),
+        None => completer,
+    })))
+}

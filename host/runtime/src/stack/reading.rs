@@ -1,0 +1,225 @@
+//! What one stage of a stack reads in one session: what the stages before it show, as a transcript of
+//! its own.
+//!
+//! Entries keep their ids, so that what an engine remembers of them holds; positions are those of the
+//! view. Where the stages before show something else than they did, the view begins a new epoch, as it
+//! does after a compaction: whatever was kept by position is stale then. Texts that nobody changed are
+//! borrowed from the session's snapshot, and changed ones are worked out once.
+
+use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use ctxhost_engine_api::transcript::log::NewEntry;
+use ctxhost_engine_api::transcript::projected::{Projected, SharedEntry};
+use ctxhost_engine_api::transcript::tokens;
+use ctxhost_engine_api::{Action, Entry, Flags, Kind, Plan, Role, Transcript};
+use serde_json::json;
+
+use super::compose::{Run, Shown};
+use ctxhost_session::{retold, rewritten};
+
+/// Epochs of views, above those that a session's own transcript ever reaches.
+#[derive(Debug)]
+pub(super) struct Epochs(AtomicU64);
+
+impl Default for Epochs {
+    fn default() -> Self {
+        Epochs(AtomicU64::new(1 << 32))
+    }
+}
+
+impl Epochs {
+    fn next(&self) -> u64 {
+        self.0.fetch_add(1, Ordering::Relaxed)
+    }
+}
+
+/// What one stage has read of one session.
+#[derive(Debug, Default)]
+pub(super) struct Reading {
+    /// What the stages before show of the session's transcript.
+    plan: Plan,
+    /// Epoch and length of that transcript.
+    base: (u64, u64),
+    epoch: u64,
+    /// What each entry of the view was, as a number.
+    marks: Vec<u64>,
+    /// Entries of the view that the engine has been told of.
+    told: u64,
+    /// The entries that are shown in other words, by their ids.
+    words: HashMap<String, Words>,
+}
+
+/// An entry in other words, with how it came to them.
+#[derive(Clone, Debug)]
+struct Words {
+    is_raw: bool,
+    entry: SharedEntry,
+}
+
+impl Reading {
+    /// The view through a plan over the session's transcript.
+    pub(super) fn through(&mut self, plan: Plan, base: &Transcript, epochs: &Epochs) -> Transcript {
+        self.base = (base.epoch(), base.len() as u64);
+        self.plan = plan;
+        let shown = Shown::by(&self.plan);
+        let marks = marks(&shown, base);
+        if self.epoch == 0 || !marks.starts_with(&self.marks) {
+            (self.epoch, self.told) = (epochs.next(), 0);
+        }
+        self.marks = marks;
+        let mut scribe = Scribe {
+            base,
+            known: std::mem::take(&mut self.words),
+            used: HashMap::new(),
+            after: HashMap::new(),
+            view: Projected::over(base, self.epoch),
+        };
+        shown.runs().iter().for_each(|run| scribe.show(run));
+        self.words = scribe.used;
+        scribe.view.finish()
+    }
+
+    /// The view through the plan of the last request, with all that has been said since.
+    pub(super) fn carried(&mut self, base: &Transcript, epochs: &Epochs) -> Transcript {
+        let (epoch, len) = self.base;
+        let now = base.len() as u64;
+        let plan = match self.epoch > 0 && epoch == base.epoch() && len <= now {
+            true => {
+                let mut plan = std::mem::take(&mut self.plan);
+                plan.keep(len..now);
+                plan
+            }
+            false => Plan::keep_all(base.len()),
+        };
+        self.through(plan, base, epochs)
+    }
+
+    /// Entries of a view that the engine has not been told of; it counts as told of them from now on.
+    pub(super) fn news(&mut self, view: &Transcript) -> Range<u64> {
+        let news = self.told..view.len() as u64;
+        self.told = news.end;
+        news
+    }
+
+    /// The positions in the view of a range of the session's transcript.
+    pub(super) fn positions(&self, range: &Range<u64>) -> Range<u64> {
+        Shown::by(&self.plan).positions(range)
+    }
+}
+
+/// What each entry of a view is: which one, in which words.
+fn marks(shown: &Shown<'_>, base: &Transcript) -> Vec<u64> {
+    let mut marks = Vec::new();
+    for run in shown.runs() {
+        let entries = base.range(run.origin.clone());
+        match &run.op.action {
+            Action::Keep(_) => marks.extend(entries.map(|entry| mark(("kept", entry.id())))),
+            Action::ReplaceText { seq, text } => {
+                marks.push(mark(("text", base.get(*seq).map(|entry| entry.id()), text)));
+            }
+            Action::ReplaceRaw { seq, raw } => {
+                marks.push(mark(("raw", base.get(*seq).map(|entry| entry.id()), raw)));
+            }
+            Action::Insert { role, text, .. } => {
+                marks.push(mark(("new", before(base, run).map(|entry| entry.id()), role, text)));
+            }
+            _ => {}
+        }
+    }
+    marks
+}
+
+fn mark(of: impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    of.hash(&mut hasher);
+    hasher.finish()
+}
+
+/// The entry before the place of what was put in.
+fn before<'b>(base: &'b Transcript, run: &Run<'_>) -> Option<Entry<'b>> {
+    base.get(run.origin.start.checked_sub(1)?)
+}
+
+/// Writes a view.
+struct Scribe<'b> {
+    base: &'b Transcript,
+    known: HashMap<String, Words>,
+    used: HashMap<String, Words>,
+    /// How many entries were put in behind each entry.
+    after: HashMap<String, usize>,
+    view: Projected,
+}
+
+impl Scribe<'_> {
+    fn show(&mut self, run: &Run<'_>) {
+        match &run.op.action {
+            Action::Keep(_) => run.origin.clone().for_each(|seq| self.view.keep(seq)),
+            Action::ReplaceText { seq, text } => self.change(*seq, text, false),
+            Action::ReplaceRaw { seq, raw } => self.change(*seq, raw, true),
+            Action::Insert { role, text, .. } => self.insert(run, *role, text),
+            _ => {}
+        }
+    }
+
+    fn change(&mut self, seq: u64, words: &str, is_raw: bool) {
+        let Some(entry) = self.base.get(seq) else { return };
+        let told = |known: &Words| match is_raw {
+            true => known.is_raw && known.entry.raw() == words,
+            false => !known.is_raw && known.entry.text() == words,
+        };
+        let known = self.known.remove(entry.id()).filter(told);
+        let known = known.unwrap_or_else(|| Words {
+            is_raw,
+            entry: match is_raw {
+                true => rewritten(copy(&entry), words).into(),
+                false => retold(copy(&entry), words).into(),
+            },
+        });
+        self.view.change(seq, &known.entry);
+        self.used.insert(entry.id().to_owned(), known);
+    }
+
+    /// Named after the entry before it, so that it has the same id as long as it stands there.
+    fn insert(&mut self, run: &Run<'_>, role: Role, text: &str) {
+        let before = before(self.base, run);
+        let parent_id = before.map_or("", |entry| entry.id());
+        let number = self.after.entry(parent_id.to_owned()).or_default();
+        *number += 1;
+        let timestamp_ms = before.map_or(0, |entry| entry.timestamp_ms());
+        let content = json!([{ "type": "text", "text": text }]);
+        let raw = json!({ "role": role.name(), "content": content, "timestamp": timestamp_ms });
+        let entry = NewEntry {
+            id: format!("{parent_id}+{number}"),
+            parent_id: parent_id.to_owned(),
+            timestamp_ms,
+            role,
+            kind: Kind::CompactionSummary,
+            flags: Flags::SYNTHETIC,
+            tokens: tokens::estimate(text),
+            text: text.to_owned(),
+            raw: raw.to_string(),
+            calls: Vec::new(),
+            answers: None,
+        };
+        self.view.insert(&entry.into());
+    }
+}
+
+fn copy(entry: &Entry<'_>) -> NewEntry {
+    NewEntry {
+        id: entry.id().to_owned(),
+        parent_id: entry.parent_id().to_owned(),
+        timestamp_ms: entry.timestamp_ms(),
+        role: entry.role(),
+        kind: entry.kind(),
+        flags: entry.flags(),
+        tokens: entry.tokens(),
+        text: String::new(),
+        raw: entry.raw().to_owned(),
+        calls: Vec::new(),
+        answers: None,
+    }
+}

@@ -1,0 +1,261 @@
+//! A sub-agent is started, and its end recorded: both in the parent's session, by whoever has its lane.
+
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use ctxhost_engine_api::transcript::log::NewEntry;
+use ctxhost_engine_api::{
+    ContextMode, SessionRef, SpawnPrepared, SubagentEnd, SubagentRollbackRequest,
+    SubagentSpawnRequest,
+};
+
+use super::registry::{self, Birth, ChildState, Children, Spawned, Told};
+use super::run::{Begun, Status};
+use super::{SpawnError, SpawnOptions};
+use crate::agent::{OpenSession, SessionId, Shared};
+use crate::canary::Family;
+use crate::conversation::Conversation;
+use crate::event::What;
+use crate::model_name::ModelName;
+use crate::stack::Stack;
+use crate::turn::TurnError;
+use ctxhost_session::{Header, Record, Session, SessionError};
+
+/// The least share of the budget that a child may be given: a tenth of most windows holds a task.
+const MIN_BUDGET_SHARE: f64 = 0.1;
+
+/// A session that has sub-agents, for whoever has its lane.
+pub(crate) struct Parent<'a> {
+    pub(super) shared: &'a Shared,
+    pub(super) slot: &'a Arc<Stack>,
+    pub(super) family: &'a Family,
+    pub(super) conversation: &'a mut Conversation,
+    pub(super) children: &'a mut Children,
+}
+
+impl<'a> Parent<'a> {
+    /// The parent in an open session.
+    pub(super) fn of(
+        shared: &'a Shared,
+        slot: &'a Arc<Stack>,
+        open: &'a mut OpenSession,
+    ) -> Parent<'a> {
+        let OpenSession { conversation, children, family, .. } = open;
+        Parent { shared, slot, family, conversation, children }
+    }
+
+    /// Starts a child; it has not begun to work.
+    pub(super) async fn begin(
+        &mut self,
+        task: &str,
+        options: &SpawnOptions,
+    ) -> Result<Begun, SpawnError> {
+        let birth = self.birth(options)?;
+        let now_ms = self.shared.clock.now_ms();
+        let session = self.conversation.session();
+        let family = session.path().map(|path| path.display().to_string());
+        let family = family.unwrap_or_else(|| session.header().id().to_owned());
+        let header = Header::new(None, session.header().cwd(), now_ms).with_parent_session(&family);
+        let prepared = self.prepare(header.id(), options.context).await?;
+        match self.start(header, birth, task, options) {
+            Ok(begun) => Ok(begun),
+            Err(error) => {
+                self.roll_back(prepared).await;
+                Err(error)
+            }
+        }
+    }
+
+    /// What a child is born with, where the parent may have one more.
+    fn birth(&self, options: &SpawnOptions) -> Result<Birth, SpawnError> {
+        let settings = &self.shared.settings;
+        let depth = self.children.depth();
+        if depth >= settings.subagent_depth {
+            return Err(SpawnError::TooDeep { depth });
+        }
+        let live = self.children.live(&self.shared.running).count();
+        if live >= settings.subagents_live {
+            return Err(SpawnError::TooMany { live });
+        }
+        let model = options.model.as_deref().map(|name| self.model(name)).transpose()?;
+        let budget_share = options.budget_share.unwrap_or(1.0).clamp(MIN_BUDGET_SHARE, 1.0);
+        Ok(Birth { depth: depth + 1, model, budget_share })
+    }
+
+    fn model(&self, name: &str) -> Result<ModelName, SpawnError> {
+        let model = name.split_once('/').map(|(provider, id)| ModelName::new(provider, id));
+        let known = model.filter(|model| self.shared.failover().knows(model));
+        known.ok_or_else(|| SpawnError::UnknownModel { name: name.to_owned() })
+    }
+
+    async fn prepare(
+        &self,
+        child: &str,
+        context_mode: ContextMode,
+    ) -> Result<SpawnPrepared, SpawnError> {
+        let request = SubagentSpawnRequest {
+            parent: self.conversation.reference().clone(),
+            child: SessionRef { id: child.to_owned(), ..SessionRef::default() },
+            context_mode,
+            ttl_ms: self.shared.settings.subagent_ttl_ms,
+            ..SubagentSpawnRequest::default()
+        };
+        let engine = self.slot.effective().id;
+        let prepared = self.slot.prepare_subagent_spawn(&self.conversation.view(), request).await;
+        prepared.map_err(|error| SpawnError::Refused { engine, error: Box::new(error) })
+    }
+
+    async fn roll_back(&self, prepared: SpawnPrepared) {
+        if prepared.token.is_empty() {
+            return;
+        }
+        let request = SubagentRollbackRequest { token: prepared.token, ..Default::default() };
+        if let Err(error) = self.slot.rollback_subagent_spawn(request).await {
+            tracing::warn!(%error, "the engine could not roll back the preparation of a sub-agent");
+        }
+    }
+
+    fn start(
+        &mut self,
+        header: Header,
+        birth: Birth,
+        task: &str,
+        options: &SpawnOptions,
+    ) -> Result<Begun, SpawnError> {
+        let file = self.file_of(header.id(), options)?;
+        let session = self.child_session(header, birth, options.context)?;
+        let session = match &file {
+            Some(path) => session.kept_in(path)?,
+            None => session.kept_beside(self.conversation.session())?,
+        };
+        let child = self.shared.take_in(session, Some(self.family))?;
+        let spawned = Spawned {
+            child: child.to_string(),
+            task: task.to_owned(),
+            context: options.context,
+            file,
+        };
+        if let Err(error) = self.record_spawned(spawned) {
+            self.shared.close(child.as_str());
+            return Err(error.into());
+        }
+        self.tell(What::SubagentSpawned {
+            child: child.to_string(),
+            task: task.to_owned(),
+            context: options.context,
+        });
+        let parent = self.conversation.reference().id.clone();
+        Ok(Begun::new(self.shared, self.slot, parent, child, task))
+    }
+
+    fn record_spawned(&mut self, spawned: Spawned) -> Result<(), SessionError> {
+        let now_ms = self.shared.clock.now_ms();
+        self.conversation.hear(Told::Spawned(spawned.clone()).body(), now_ms)?;
+        self.children.add(spawned, now_ms, ChildState::Running);
+        Ok(())
+    }
+
+    /// Where the child is written: in a folder beside the parent's file, so that nobody takes it for a
+    /// conversation of the person's. In memory where the parent is.
+    fn file_of(&self, id: &str, options: &SpawnOptions) -> Result<Option<PathBuf>, SpawnError> {
+        if options.path.is_some() {
+            return Ok(options.path.clone());
+        }
+        let Some(parent) = self.conversation.session().path() else { return Ok(None) };
+        let folder = parent.with_extension("agents");
+        private_folder(&folder)
+            .map_err(|source| SpawnError::Folder { path: folder.clone(), source })?;
+        Ok(Some(folder.join(format!("{id}.jsonl"))))
+    }
+
+    fn child_session(
+        &self,
+        header: Header,
+        birth: Birth,
+        context: ContextMode,
+    ) -> Result<Session, SessionError> {
+        let mut session = Session::in_memory(header);
+        session.append_at(Told::Begun(birth).body(), self.shared.clock.now_ms())?;
+        if context == ContextMode::Fork {
+            for record in settled(&self.conversation.session().branch()) {
+                if !registry::is_told(record) {
+                    session.adopt(record)?;
+                }
+            }
+        }
+        Ok(session)
+    }
+
+    /// Records how a child ended that is at work no more.
+    pub(super) async fn end(&mut self, child: &str, end: SubagentEnd) -> Result<(), TurnError> {
+        self.shared.child_ended(self.slot, child, end).await;
+        self.shared.close(child);
+        self.tell(What::SubagentEnded { child: child.to_owned(), end, failure: None });
+        Ok(self.record_ended(child, end)?)
+    }
+
+    fn record_ended(&mut self, child: &str, end: SubagentEnd) -> Result<(), SessionError> {
+        let reason = serde_json::to_value(end).unwrap_or_default();
+        let reason = reason.as_str().unwrap_or_default().to_owned();
+        let told = Told::Ended { child: child.to_owned(), reason };
+        self.conversation.hear(told.body(), self.shared.clock.now_ms())?;
+        self.children.remove(child);
+        self.shared.running.forget(child);
+        Ok(())
+    }
+
+    /// Records the ends that nobody has recorded yet: of children that ended while the parent was busy,
+    /// that were dropped with a turn of the parent, or whose time was up when the process ended.
+    pub(crate) async fn tidy(&mut self) -> Result<(), TurnError> {
+        let ttl_ms = i64::try_from(self.shared.settings.subagent_ttl_ms).unwrap_or(i64::MAX);
+        let now_ms = self.shared.clock.now_ms();
+        for child in self.children.recorded().to_vec() {
+            match self.shared.running.status(&child.id) {
+                Status::Running => {}
+                Status::Ended(end) => self.record_ended(&child.id, end)?,
+                Status::Unknown if child.state == ChildState::Running => {
+                    self.end(&child.id, SubagentEnd::Released).await?;
+                }
+                Status::Unknown if child.spawned_ms.saturating_add(ttl_ms) <= now_ms => {
+                    self.end(&child.id, SubagentEnd::Swept).await?;
+                }
+                Status::Unknown => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn tell(&self, what: What) {
+        self.shared.tell(&self.conversation.reference().id, what);
+    }
+}
+
+impl Shared {
+    /// Records the ends of the children of a session, between two of its turns.
+    pub(super) async fn tidy_children(&self, parent: &SessionId) -> Result<(), TurnError> {
+        let held = self.session(parent)?;
+        let _lane = self.enter(parent, &held).await?;
+        let mut open = held.open.lock().await;
+        let slot = self.slots.lease(&open.family).slot;
+        Parent::of(self, &slot, &mut open).tidy().await
+    }
+}
+
+/// The branch up to the calls that wait for their results: a fork cannot answer them.
+fn settled<'a, 'b>(branch: &'b [&'a Record]) -> &'b [&'a Record] {
+    let entries: Vec<_> = branch.iter().map(|record| record.to_entry()).collect();
+    let calls = |entry: &Option<NewEntry>| entry.as_ref().is_some_and(|it| !it.calls.is_empty());
+    let Some(last) = entries.iter().rposition(calls) else { return branch };
+    let mut behind = entries.iter().skip(last).flatten();
+    let Some(calling) = behind.next() else { return branch };
+    let answered: Vec<&String> = behind.filter_map(|entry| entry.answers.as_ref()).collect();
+    match calling.calls.iter().all(|call| answered.contains(&call)) {
+        true => branch,
+        false => branch.get(..last).unwrap_or(branch),
+    }
+}
+
+fn private_folder(path: &Path) -> std::io::Result<()> {
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path)
+}

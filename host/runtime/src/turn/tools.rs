@@ -1,0 +1,103 @@
+//! The tools of a turn: what the model may call, and what becomes of its calls.
+
+use ctxhost_engine_api::{ToolCallRequest, ToolSpec};
+
+use super::{Turn, TurnError};
+use crate::event::What;
+use crate::subagent::{self, SPAWN_AGENT};
+use ctxhost_provider::message::{ToolCall, ToolResultMessage};
+use ctxhost_provider::{AssistantMessage, ChatMessage, Content};
+use ctxhost_tool::{CallContext, ToolBlock, ToolOutput};
+
+impl Turn<'_> {
+    /// What the model may call: the host's tools first, then the engine's, always in the same order.
+    pub(super) async fn tools(&mut self) -> Vec<ToolSpec> {
+        let mut tools = self.shared.toolbox.specs();
+        tools.extend(self.may_spawn().then(subagent::spec));
+        let session = self.conversation.reference().clone();
+        let offered = self.slot.tools(session).await.map(|served| served.value);
+        for tool in offered.unwrap_or_default() {
+            if !tools.iter().any(|known| known.name == tool.name) {
+                self.offered.insert(tool.name.clone());
+                tools.push(tool);
+            }
+        }
+        tools
+    }
+
+    /// Runs the calls of an answer, one after the other: two of them may want the same file. Each result
+    /// is in the session before the next call begins.
+    pub(super) async fn use_tools(&mut self, reply: &AssistantMessage) -> Result<(), TurnError> {
+        let rounds = self.shared.settings.max_rounds;
+        if self.requests >= rounds {
+            return Err(TurnError::TooManyRounds { rounds });
+        }
+        for call in reply.tool_calls() {
+            let arguments = call.arguments.clone();
+            let (call_id, tool) = (call.id.clone(), call.name.clone());
+            self.tell(What::ToolCalled { call_id, tool, arguments });
+            let output = match call.name == SPAWN_AGENT && self.may_spawn() {
+                true => self.spawn_agent(&call.arguments).await?,
+                false => self.call(call).await,
+            };
+            let now_ms = self.shared.clock.now_ms();
+            let result = result_of(call, output, now_ms);
+            self.tell(ended(&result));
+            self.conversation.say(&ChatMessage::ToolResult(result), now_ms)?;
+            self.shared.known.grew(self.conversation);
+        }
+        Ok(())
+    }
+
+    async fn call(&self, call: &ToolCall) -> ToolOutput {
+        let shared = self.shared;
+        let is_ours = shared.toolbox.names().any(|name| name == call.name);
+        if is_ours || !self.offered.contains(&call.name) {
+            let context = CallContext {
+                cwd: self.conversation.session().header().cwd().into(),
+                session_id: self.conversation.reference().id.clone(),
+                call_id: call.id.clone(),
+                timeout: shared.tool_timeout,
+            };
+            return shared.toolbox.call(&call.name, &call.arguments, &context).await;
+        }
+        let request = ToolCallRequest {
+            session: self.conversation.reference().clone(),
+            name: call.name.clone(),
+            arguments: call.arguments.clone(),
+            ..ToolCallRequest::default()
+        };
+        match self.slot.call_tool(&self.conversation.view(), request).await {
+            Ok(answer) if answer.is_error => ToolOutput::error(answer.text),
+            Ok(answer) => ToolOutput::text(answer.text),
+            Err(error) => ToolOutput::error(error.to_string()),
+        }
+    }
+}
+
+fn result_of(call: &ToolCall, output: ToolOutput, now_ms: i64) -> ToolResultMessage {
+    let block = |block| match block {
+        ToolBlock::Text(text) => Content::text(text),
+        ToolBlock::Image { data, mime_type } => Content::Image { data, mime_type },
+    };
+    ToolResultMessage {
+        tool_call_id: call.id.clone(),
+        tool_name: call.name.clone(),
+        content: output.blocks.into_iter().map(block).collect(),
+        is_error: output.is_error,
+        timestamp: now_ms,
+    }
+}
+
+fn ended(result: &ToolResultMessage) -> What {
+    let chars = |block: &Content| match block {
+        Content::Text { text, .. } => text.chars().count(),
+        _ => 0,
+    };
+    What::ToolEnded {
+        call_id: result.tool_call_id.clone(),
+        tool: result.tool_name.clone(),
+        is_error: result.is_error,
+        chars: result.content.iter().map(chars).sum(),
+    }
+}

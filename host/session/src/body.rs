@@ -1,0 +1,196 @@
+//! What a record says, before it has an id, a parent and a time.
+
+use std::collections::HashMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use super::clock;
+use super::error::SessionError;
+use super::fields::{Fields, json_string, json_string_or_null, on_one_line};
+use super::record::{Record, RecordKind};
+
+/// The content of a record that is about to be appended.
+#[derive(Clone, Debug)]
+pub struct RecordBody {
+    kind: RecordKind,
+    fields: Fields,
+}
+
+impl RecordBody {
+    /// A message from its JSON, which is kept byte for byte (line breaks of its layout excepted).
+    ///
+    /// # Errors
+    ///
+    /// [`SessionError::Body`] where it is no JSON object with a `role`.
+    pub fn message(json: &str) -> Result<RecordBody, SessionError> {
+        #[derive(Deserialize)]
+        struct WireRole<'a> {
+            #[serde(borrow)]
+            role: &'a RawValue,
+        }
+        let is_named = |wire: WireRole<'_>| wire.role.get().starts_with('"');
+        // A list is read like an object by position.
+        let is_object = json.trim_start().starts_with('{');
+        if !is_object || !serde_json::from_str(json).is_ok_and(is_named) {
+            return Err(body_error("a message is a JSON object with a role"));
+        }
+        Ok(RecordBody::of(RecordKind::Message).with("message", on_one_line(json)))
+    }
+
+    /// The same with another message, where it has one and `change` answers one.
+    ///
+    /// # Errors
+    ///
+    /// As [`message`](Self::message).
+    pub fn with_message(
+        self,
+        change: impl FnOnce(&str) -> Option<String>,
+    ) -> Result<RecordBody, SessionError> {
+        match self.fields.get("message").and_then(change) {
+            Some(json) => RecordBody::message(&json),
+            None => Ok(self),
+        }
+    }
+
+    /// The JSON of its message, where it has one.
+    pub fn message_raw(&self) -> Option<&str> {
+        self.fields.get("message")
+    }
+
+    /// Any record from an object with its `type` and its own fields.
+    ///
+    /// # Errors
+    ///
+    /// [`SessionError::Body`] where it is no such object, is a header, or brings an id, a parent or a
+    /// time: the session gives these.
+    pub fn from_value(value: &Value) -> Result<RecordBody, SessionError> {
+        let object = value.as_object().ok_or_else(|| body_error("it is no JSON object"))?;
+        let kind = object.get("type").and_then(Value::as_str);
+        let kind = kind.ok_or_else(|| body_error("it has no type"))?;
+        if kind == "session" {
+            return Err(body_error("a session has one header only"));
+        }
+        if kind == "message" {
+            return RecordBody::message(&object.get("message").unwrap_or(&Value::Null).to_string());
+        }
+        let mut body = RecordBody::of(RecordKind::from_name(kind));
+        for (name, value) in object.iter().filter(|(name, _)| *name != "type") {
+            if matches!(name.as_str(), "id" | "parentId" | "timestamp") {
+                return Err(body_error(format!("the session gives `{name}`, leave it out")));
+            }
+            body = body.with(name, value.to_string());
+        }
+        Ok(body)
+    }
+
+    /// What another record says, its fields byte for byte.
+    pub(super) fn of_record(record: &Record) -> Result<RecordBody, SessionError> {
+        let unreadable = || body_error("its line is no JSON object");
+        let mut fields = Fields::parse(record.line()).ok_or_else(unreadable)?;
+        for given in ["type", "id", "parentId", "timestamp"] {
+            fields.remove(given);
+        }
+        Ok(RecordBody { kind: record.kind().clone(), fields })
+    }
+
+    /// The same body with the record it names under its new id, where that has one.
+    pub(super) fn naming(mut self, renamed: &HashMap<String, String>) -> RecordBody {
+        let target = self.fields.get("targetId").and_then(|json| serde_json::from_str(json).ok());
+        if let Some(id) = target.and_then(|old: String| renamed.get(&old)) {
+            self.fields.set("targetId", json_string(id));
+        }
+        self
+    }
+
+    /// Another model answers from here on.
+    pub fn model_change(provider: &str, model_id: &str) -> RecordBody {
+        RecordBody::of(RecordKind::ModelChange)
+            .with("provider", json_string(provider))
+            .with("modelId", json_string(model_id))
+    }
+
+    /// Another thinking level from here on.
+    pub fn thinking_level_change(level: &str) -> RecordBody {
+        RecordBody::of(RecordKind::ThinkingLevelChange).with("thinkingLevel", json_string(level))
+    }
+
+    /// State of an extension; never in context.
+    pub fn custom(custom_type: &str, data: &Value) -> RecordBody {
+        RecordBody::custom_of(custom_type, data)
+    }
+
+    /// State of ctxhost, which can always be written.
+    pub fn custom_of(custom_type: &str, data: &impl Serialize) -> RecordBody {
+        let data = serde_json::to_string(data).unwrap_or_else(|_| "null".to_owned());
+        RecordBody::of(RecordKind::Custom)
+            .with("customType", json_string(custom_type))
+            .with("data", data)
+    }
+
+    /// A message of an extension, in context as a user message.
+    pub fn custom_message(custom_type: &str, content: &str, display: bool) -> RecordBody {
+        RecordBody::of(RecordKind::CustomMessage)
+            .with("customType", json_string(custom_type))
+            .with("content", json_string(content))
+            .with("display", display.to_string())
+    }
+
+    /// The summary of a branch that was left at `from_id`.
+    pub fn branch_summary(from_id: &str, summary: &str) -> RecordBody {
+        RecordBody::of(RecordKind::BranchSummary)
+            .with("fromId", json_string(from_id))
+            .with("summary", json_string(summary))
+    }
+
+    /// A name for an earlier record; `None` takes the name away.
+    pub fn label(target_id: &str, label: Option<&str>) -> RecordBody {
+        let body = RecordBody::of(RecordKind::Label).with("targetId", json_string(target_id));
+        match label {
+            Some(label) => body.with("label", json_string(label)),
+            None => body,
+        }
+    }
+
+    /// A name for the session.
+    pub fn session_info(name: &str) -> RecordBody {
+        RecordBody::of(RecordKind::SessionInfo).with("name", json_string(name))
+    }
+
+    /// A body of a kind, without fields of its own.
+    pub(super) fn of(kind: RecordKind) -> RecordBody {
+        RecordBody { kind, fields: Fields::default() }
+    }
+
+    /// Adds a field.
+    pub(super) fn with(mut self, name: &str, json: String) -> RecordBody {
+        self.fields.set(name, json);
+        self
+    }
+
+    /// All it says, as the seed of an id.
+    pub(super) fn seed(&self) -> String {
+        format!("{}{}", self.kind.name(), self.fields.to_line())
+    }
+
+    /// The record that it becomes.
+    pub(super) fn into_record(
+        self,
+        id: &str,
+        parent_id: Option<&str>,
+        timestamp_ms: i64,
+    ) -> Record {
+        let mut line = Fields::default();
+        line.set("type", json_string(self.kind.name()));
+        line.set("id", json_string(id));
+        line.set("parentId", json_string_or_null(parent_id));
+        line.set("timestamp", json_string(&clock::iso(timestamp_ms)));
+        line.extend(self.fields);
+        Record::of_line(line.to_line(), id, parent_id, self.kind, timestamp_ms)
+    }
+}
+
+fn body_error(reason: impl Into<String>) -> SessionError {
+    SessionError::Body { reason: reason.into() }
+}

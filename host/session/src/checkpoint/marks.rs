@@ -1,0 +1,123 @@
+//! The fingerprints of all ids of a session, so that one that is taken is known without reading the record
+//! that has it: of its records, and of the letters that were delivered to it.
+
+use std::io;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Older, Sealed, fingerprint};
+use crate::contents::Contents;
+use crate::journal::aside::beside;
+use crate::journal::disk::{Disk as _, Opening, RealDisk};
+use crate::record::Record;
+
+/// Bytes of a fingerprint in the file.
+const MARK_BYTES: usize = size_of::<u64>();
+
+/// The fingerprints of the part of a session that was not read.
+#[derive(Debug, Default)]
+pub(crate) struct Marks {
+    sorted: Vec<u64>,
+}
+
+/// How many there are and what they add up to, so that others are not taken for them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Seal {
+    count: u64,
+    sum: u64,
+}
+
+impl Seal {
+    fn with(self, marks: &[u64]) -> Seal {
+        let sum = marks.iter().fold(self.sum, |sum, mark| sum.wrapping_add(*mark));
+        Seal { count: self.count + marks.len() as u64, sum }
+    }
+
+    fn bytes(self) -> u64 {
+        self.count * MARK_BYTES as u64
+    }
+}
+
+impl Marks {
+    /// Those beside a session up to a seal; `None` where they are other ones.
+    pub(super) fn read(session: &Path, seal: Seal) -> Option<Marks> {
+        let mut bytes = std::fs::read(beside(session, "ids")).ok()?;
+        let whole_bytes = usize::try_from(seal.bytes()).ok()?;
+        if bytes.len() < whole_bytes {
+            return None;
+        }
+        bytes.truncate(whole_bytes);
+        let (chunks, _) = bytes.as_chunks::<MARK_BYTES>();
+        let mut sorted: Vec<u64> = chunks.iter().map(|chunk| u64::from_le_bytes(*chunk)).collect();
+        sorted.sort_unstable();
+        (Seal::default().with(&sorted) == seal).then_some(Marks { sorted })
+    }
+
+    /// Whether a record has this id. Two ids have the same fingerprint once in 2^64: then one is
+    /// taken for the other, and a new record gets the next id.
+    pub(crate) fn has_record(&self, id: &str) -> bool {
+        self.sorted.binary_search(&of_record(id)).is_ok()
+    }
+
+    /// Whether a letter with this id was delivered.
+    pub(crate) fn has_letter(&self, id: &str) -> bool {
+        self.sorted.binary_search(&of_letter(id)).is_ok()
+    }
+}
+
+fn of_record(id: &str) -> u64 {
+    fingerprint(id.as_bytes())
+}
+
+/// A letter may have the id of a record.
+fn of_letter(id: &str) -> u64 {
+    fingerprint(format!("letter {id}").as_bytes())
+}
+
+fn of(record: &Record) -> impl Iterator<Item = u64> {
+    let letter = record.letter_id().map(|id| of_letter(&id));
+    std::iter::once(of_record(record.id())).chain(letter)
+}
+
+/// Brings the fingerprints on the disk up to the record at `last`; answers what they add up to.
+pub(super) fn extend(
+    session: &Path,
+    contents: &Contents,
+    last: usize,
+    sealed: Option<Sealed>,
+) -> io::Result<Seal> {
+    let left_out = contents.left_out_records();
+    let covers = |sealed: &Sealed| {
+        (left_out..=left_out + last + 1).contains(&sealed.records)
+            && is_long_enough(session, sealed.seal)
+    };
+    let (seal, mut new, first) = match sealed.filter(covers) {
+        Some(sealed) => (sealed.seal, Vec::new(), sealed.records - left_out),
+        None => (
+            Seal::default(),
+            older(contents),
+            contents.older.as_ref().map_or(0, Older::held_records),
+        ),
+    };
+    let records = contents.records.get(first..=last).unwrap_or_default();
+    new.extend(records.iter().flat_map(of));
+    write(session, seal, &new)?;
+    Ok(seal.with(&new))
+}
+
+fn older(contents: &Contents) -> Vec<u64> {
+    contents.older.as_ref().map_or_else(Vec::new, |older| older.marks.sorted.clone())
+}
+
+fn is_long_enough(session: &Path, seal: Seal) -> bool {
+    beside(session, "ids").metadata().is_ok_and(|found| found.len() >= seal.bytes())
+}
+
+/// Puts new fingerprints behind those that are sealed. What a crash left behind them goes.
+fn write(session: &Path, seal: Seal, new: &[u64]) -> io::Result<()> {
+    let bytes: Vec<u8> = new.iter().flat_map(|mark| mark.to_le_bytes()).collect();
+    let mut file = RealDisk.open(&beside(session, "ids"), Opening::Any)?;
+    file.truncate(seal.bytes())?;
+    file.append(&bytes)
+}

@@ -1,0 +1,97 @@
+//! What can be put right without losing anything.
+
+use std::fs::{self, Permissions};
+use std::io;
+use std::os::unix::fs::PermissionsExt as _;
+use std::sync::Arc;
+
+use super::fault::{FaultKind, Note, NoteKind};
+use super::{Checkup, journal};
+use crate::error::SessionError;
+use crate::journal::Journal;
+use crate::journal::checksums::{self, path_beside};
+use crate::journal::disk::{Disk as _, FILE_MODE, FOLDER_MODE, RealDisk};
+use crate::parse;
+
+/// Repairs what was found; answers what was done and what could not be.
+pub(super) fn repair(found: &Checkup) -> Vec<String> {
+    let mut said = Vec::new();
+    let has = |kind| found.faults.iter().any(|fault| fault.kind == kind);
+    if has(FaultKind::TornTail) {
+        said.push(set_tail_aside(found));
+    }
+    for note in &found.notes {
+        said.push(match note.kind {
+            NoteKind::Mode => set_mode(note),
+            NoteKind::LeftOver => remove(note),
+            NoteKind::Checksums => rebuild(found),
+        });
+    }
+    let lost = [FaultKind::Changed, FaultKind::MissingLine, FaultKind::Reordered];
+    if found.faults.iter().any(|fault| fault.kind != FaultKind::TornTail) {
+        let mut told =
+            "not repaired: the other lines keep their bytes, only a backup knows better".to_owned();
+        if lost.into_iter().any(has) {
+            let checksums = path_beside(&found.path);
+            told += &format!("; if they were changed on purpose, remove {}", checksums.display());
+        }
+        said.push(told);
+    }
+    said
+}
+
+fn set_tail_aside(found: &Checkup) -> String {
+    let done = || -> Result<Option<std::path::PathBuf>, SessionError> {
+        let mut journal = Journal::open(&found.path)?;
+        let bytes = journal.read()?;
+        let mut contents = parse::contents(&found.path.display().to_string(), &bytes)?;
+        journal.set_torn_aside(&mut contents)
+    };
+    match done() {
+        Ok(Some(aside)) => format!("the torn line was moved to {}", aside.display()),
+        Ok(None) => "the torn line is whole by now".to_owned(),
+        Err(error) => format!("not repaired: {error}"),
+    }
+}
+
+/// The checksums of what is there; not where they prove that something was changed.
+fn rebuild(found: &Checkup) -> String {
+    let proves =
+        [FaultKind::Changed, FaultKind::MissingLine, FaultKind::Reordered, FaultKind::Header];
+    let path = path_beside(&found.path);
+    if found.faults.iter().any(|fault| proves.contains(&fault.kind)) {
+        return format!("not repaired: {} stays, it says what was written", path.display());
+    }
+    let done = || -> Result<(), SessionError> {
+        // Opened for its lock: nobody adds lines meanwhile.
+        let mut journal = Journal::open(&found.path)?;
+        let bytes = journal.read()?;
+        checksums::rebuild(Arc::new(RealDisk), &found.path, &bytes)
+            .map_err(journal::io_error("write", &path))
+    };
+    told(done().map_err(|error| error.to_string()), format!("{} was written anew", path.display()))
+}
+
+/// Makes a file or folder its owner's alone again.
+pub(super) fn set_mode(note: &Note) -> String {
+    let mode = if note.path.is_dir() { FOLDER_MODE } else { FILE_MODE };
+    let set = fs::set_permissions(&note.path, Permissions::from_mode(mode));
+    told(words(set, note), format!("{} has mode {mode:04o} now", note.path.display()))
+}
+
+fn remove(note: &Note) -> String {
+    // Its own lock note goes when a repair has had the session open.
+    let removed = RealDisk.remove(&note.path);
+    told(words(removed, note), format!("{} was removed", note.path.display()))
+}
+
+fn words(result: io::Result<()>, note: &Note) -> Result<(), String> {
+    result.map_err(|error| format!("{}: {error}", note.path.display()))
+}
+
+fn told(result: Result<(), String>, done: String) -> String {
+    match result {
+        Ok(()) => done,
+        Err(error) => format!("not repaired: {error}"),
+    }
+}

@@ -1,0 +1,288 @@
+//! Records as entries of the live transcript.
+
+use ctxhost_engine_api::transcript::log::NewEntry;
+use ctxhost_engine_api::transcript::tokens;
+use ctxhost_engine_api::{Block, Flags, Item, Kind, Message, Role};
+use serde::Deserialize;
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use super::fields::Fields;
+use super::record::{Record, RecordKind};
+use super::wording;
+
+/// Results that a host made up for calls without one. They are no results: a real one may follow, and
+/// where none does the law puts its own in, always the same.
+const MADE_UP_RESULTS: [&str; 2] = [
+    Item::MISSING_RESULT,
+    "[openclaw] missing tool result in session history; inserted synthetic error result for transcript repair.",
+];
+
+/// What a record puts into the context.
+pub(super) fn of(record: &Record) -> Option<NewEntry> {
+    match record.kind() {
+        RecordKind::Message => of_message(record, record.message_raw()?),
+        RecordKind::CustomMessage => of_custom_message(record),
+        RecordKind::BranchSummary => of_branch_summary(record),
+        RecordKind::Compaction => of_compaction(record),
+        RecordKind::Custom
+        | RecordKind::ContextEdit
+        | RecordKind::ModelChange
+        | RecordKind::ThinkingLevelChange
+        | RecordKind::Usage
+        | RecordKind::Label
+        | RecordKind::SessionInfo
+        | RecordKind::Unknown(_) => None,
+    }
+}
+
+/// The entry of a record whose message has the JSON `raw`.
+pub(super) fn of_message(record: &Record, raw: &str) -> Option<NewEntry> {
+    let wire: WireMessage = serde_json::from_str(raw).ok()?;
+    if wire.exclude_from_context == Value::Bool(true) {
+        return None;
+    }
+    let (role, kind) = match wire.role.as_str() {
+        "user" => (Role::User, Kind::Message),
+        "assistant" => (Role::Assistant, Kind::Message),
+        "toolResult" => (Role::Tool, Kind::Message),
+        "system" => (Role::System, Kind::Message),
+        "custom" | "hookMessage" => (Role::User, Kind::Custom),
+        "bashExecution" => return of_bash(record, raw),
+        _ => return None,
+    };
+    let message = Message::parse(raw, "");
+    let mut entry = plain(record, role, kind);
+    entry.flags = flags_of(role, &wire, &message);
+    entry.tokens = tokens::message(&message);
+    entry.text = message.text();
+    if role == Role::Tool && MADE_UP_RESULTS.contains(&entry.text.as_str()) {
+        return None;
+    }
+    if role == Role::System {
+        add_sections(&mut entry, raw);
+    }
+    entry.raw = raw.to_owned();
+    if role == Role::Assistant {
+        entry.calls = message.tool_calls().into_iter().map(|call| call.id.into_owned()).collect();
+    } else if role == Role::Tool {
+        entry.answers = wire.tool_call_id;
+    }
+    Some(entry)
+}
+
+/// Whether a record is a message of the person.
+pub(super) fn is_user_message(record: &Record) -> bool {
+    let role = |raw| serde_json::from_str::<WireMessage>(raw).ok().map(|wire| wire.role);
+    *record.kind() == RecordKind::Message
+        && record.message_raw().and_then(role).is_some_and(|role| role == "user")
+}
+
+/// The entry of a message of the host's or an engine's own: `role` and `text` are all it has.
+pub(super) fn inserted(record: &Record, id: String, role: Role, text: String) -> NewEntry {
+    let raw = serde_json::json!({
+        "role": role.name(),
+        "content": [{ "type": "text", "text": text }],
+        "timestamp": record.timestamp_ms(),
+    });
+    NewEntry {
+        id,
+        flags: Flags::SYNTHETIC,
+        tokens: tokens::estimate(&text),
+        text,
+        raw: raw.to_string(),
+        ..plain(record, role, Kind::CompactionSummary)
+    }
+}
+
+/// The entry with other text: calls stay, thinking and images go.
+pub fn retold(mut entry: NewEntry, text: &str) -> NewEntry {
+    let message = Message::parse(&entry.raw, "");
+    let calls = message.tool_calls();
+    let call_tokens =
+        calls.iter().map(|c| tokens::estimate(&c.name) + tokens::estimate(&c.arguments));
+    entry.tokens = tokens::estimate(text) + call_tokens.sum::<u64>();
+    entry.raw = retold_raw(&entry.raw, text);
+    entry.text = text.to_owned();
+    let gone = Flags::THINKING.with(Flags::IMAGES);
+    entry.flags = entry.flags.without(gone).with(Flags::REPLACED);
+    entry
+}
+
+/// The entry with other JSON of the same role.
+pub fn rewritten(mut entry: NewEntry, raw: &str) -> NewEntry {
+    let message = Message::parse(raw, "");
+    let mut flags = entry.flags.without(Flags::THINKING.with(Flags::IMAGES));
+    flags = flags.with(block_flags(&message)).with(Flags::REPLACED);
+    entry.flags = flags;
+    entry.tokens = tokens::message(&message);
+    entry.text = message.text();
+    entry.raw = raw.to_owned();
+    if entry.role == Role::Assistant {
+        entry.calls = message.tool_calls().into_iter().map(|call| call.id.into_owned()).collect();
+    }
+    entry
+}
+
+/// An entry without content.
+fn plain(record: &Record, role: Role, kind: Kind) -> NewEntry {
+    NewEntry {
+        id: record.id().to_owned(),
+        parent_id: record.parent_id().unwrap_or_default().to_owned(),
+        timestamp_ms: record.timestamp_ms(),
+        role,
+        kind,
+        flags: Flags::default(),
+        tokens: 0,
+        text: String::new(),
+        raw: String::new(),
+        calls: Vec::new(),
+        answers: None,
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct WireMessage {
+    role: String,
+    stop_reason: Option<String>,
+    tool_call_id: Option<String>,
+    #[serde(default)]
+    is_error: Value,
+    #[serde(default)]
+    exclude_from_context: Value,
+}
+
+fn flags_of(role: Role, wire: &WireMessage, message: &Message<'_>) -> Flags {
+    let mut flags = block_flags(message);
+    if role == Role::System {
+        flags = flags.with(Flags::PINNED);
+    }
+    if role == Role::Tool && wire.is_error == Value::Bool(true) {
+        flags = flags.with(Flags::ERROR);
+    }
+    if role == Role::Assistant && matches!(wire.stop_reason.as_deref(), Some("aborted" | "error")) {
+        flags = flags.with(Flags::ABORTED);
+    }
+    flags
+}
+
+fn block_flags(message: &Message<'_>) -> Flags {
+    message.blocks.iter().fold(Flags::default(), |flags, block| match block {
+        Block::Image { .. } => flags.with(Flags::IMAGES),
+        Block::Thinking { .. } => flags.with(Flags::THINKING),
+        _ => flags,
+    })
+}
+
+/// Pi keeps parts of the system prompt in named sections, and the tools that came with it.
+fn add_sections(entry: &mut NewEntry, raw: &str) {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct WireSystem {
+        #[serde(default)]
+        sections: serde_json::Map<String, Value>,
+        #[serde(default)]
+        tools_added: Value,
+    }
+    let Ok(wire) = serde_json::from_str::<WireSystem>(raw) else { return };
+    for section in wire.sections.values().filter_map(Value::as_str) {
+        if !entry.text.is_empty() {
+            entry.text.push('\n');
+        }
+        entry.text.push_str(section);
+    }
+    let tools =
+        if wire.tools_added.is_null() { String::new() } else { wire.tools_added.to_string() };
+    entry.tokens = tokens::estimate(&entry.text) + tokens::estimate(&tools);
+}
+
+fn of_bash(record: &Record, raw: &str) -> Option<NewEntry> {
+    let text = wording::bash(&serde_json::from_str(raw).ok()?);
+    let mut entry = plain(record, Role::User, Kind::Bash);
+    entry.tokens = tokens::estimate(&text);
+    entry.text = text;
+    entry.raw = raw.to_owned();
+    Some(entry)
+}
+
+fn of_custom_message(record: &Record) -> Option<NewEntry> {
+    #[derive(Deserialize)]
+    struct WireCustomMessage<'a> {
+        #[serde(borrow)]
+        content: &'a RawValue,
+    }
+    let wire: WireCustomMessage<'_> = record.read()?;
+    let as_message = format!(r#"{{"role":"custom","content":{}}}"#, wire.content.get());
+    let text = Message::parse(&as_message, "").text();
+    Some(with_text_of_line(record, Kind::Custom, Flags::default(), text))
+}
+
+fn of_branch_summary(record: &Record) -> Option<NewEntry> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct WireBranchSummary {
+        from_id: Option<String>,
+        summary: String,
+    }
+    let wire: WireBranchSummary = record.read()?;
+    let text = wording::branch_summary(&wire.summary, record.id(), wire.from_id.as_deref());
+    let written = !wire.summary.is_empty();
+    written.then(|| with_text_of_line(record, Kind::BranchSummary, Flags::SYNTHETIC, text))
+}
+
+fn of_compaction(record: &Record) -> Option<NewEntry> {
+    let text =
+        wording::compaction_summary(&summary_of(record)?, record.id(), record.timestamp_ms());
+    Some(with_text_of_line(record, Kind::CompactionSummary, Flags::SYNTHETIC, text))
+}
+
+/// The summary of a compaction, bare.
+pub(super) fn summary_of(record: &Record) -> Option<String> {
+    #[derive(Deserialize)]
+    struct WireSummary {
+        summary: String,
+    }
+    record.read::<WireSummary>().map(|wire| wire.summary)
+}
+
+fn with_text_of_line(record: &Record, kind: Kind, flags: Flags, text: String) -> NewEntry {
+    NewEntry {
+        flags,
+        tokens: tokens::estimate(&text),
+        text,
+        raw: record.line().to_owned(),
+        ..plain(record, Role::User, kind)
+    }
+}
+
+/// The JSON of a retold message: its fields stay, its content is the text and the calls as written.
+pub fn retold_raw(raw: &str, text: &str) -> String {
+    let fields = Fields::parse(raw).filter(|fields| fields.get("role").is_some());
+    let mut fields = fields.unwrap_or_else(|| {
+        let mut message = Fields::default();
+        message.set("role", super::fields::json_string("user"));
+        message
+    });
+    let mut content = fields.get("content").map_or_else(Vec::new, call_blocks);
+    if !text.is_empty() || content.is_empty() {
+        content.insert(0, serde_json::json!({ "type": "text", "text": text }).to_string());
+    }
+    fields.set("content", format!("[{}]", content.join(",")));
+    fields.to_line()
+}
+
+fn call_blocks(content: &str) -> Vec<String> {
+    #[derive(Deserialize)]
+    struct WireBlock {
+        #[serde(rename = "type")]
+        kind: Option<String>,
+    }
+    let is_call = |raw: &str| {
+        let block = serde_json::from_str::<WireBlock>(raw).ok().and_then(|block| block.kind);
+        block.is_some_and(|kind| kind == "toolCall")
+    };
+    let blocks: Vec<&RawValue> = serde_json::from_str(content).unwrap_or_default();
+    let calls = blocks.into_iter().map(RawValue::get).filter(|raw| is_call(raw));
+    calls.map(str::to_owned).collect()
+}

@@ -1,0 +1,117 @@
+//! Files beside a session: bytes that are set aside, and the new file before it takes the name.
+
+use std::ffi::OsString;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::disk::{Disk, DiskFile, Opening};
+use super::io_error;
+use crate::error::SessionError;
+use crate::identity;
+
+/// The suffix of a migrated file that has not taken the name yet.
+pub(crate) const STAGED: &str = "migrating";
+
+/// How the suffix of a file begins that is being made and has no name of its own yet.
+pub(crate) const MADE: &str = "new-";
+
+/// Makes a file with its first bytes. It has them when it gets its name, so a kill leaves no session
+/// without a header. The folder is not synced yet.
+pub(super) fn make(disk: &dyn Disk, path: &Path, bytes: &[u8]) -> io::Result<Box<dyn DiskFile>> {
+    let staged = beside(path, &format!("{MADE}{}", identity::nonce()));
+    let mut file = disk.open(&staged, Opening::New)?;
+    let named = (|| {
+        file.append(bytes)?;
+        file.sync()?;
+        // A file system without locks has none for anybody else either.
+        let _ = file.lock();
+        disk.name(&staged, path)
+    })();
+    if let Err(error) = named {
+        // What stays if this fails too is named by fsck.
+        let _ = disk.remove(&staged);
+        return Err(error);
+    }
+    Ok(file)
+}
+
+/// Writes the new file, syncs it, and gives it the name and the mode of the old one. The folder is not
+/// synced yet.
+pub(super) fn replace(
+    disk: &dyn Disk,
+    path: &Path,
+    old: &dyn DiskFile,
+    bytes: &[u8],
+) -> io::Result<Box<dyn DiskFile>> {
+    let staged = beside(path, STAGED);
+    // Left behind by a crash; the lock on the session says that nobody is writing it.
+    disk.remove(&staged)?;
+    let mut file = disk.open(&staged, Opening::New)?;
+    let renamed = (|| {
+        file.append(bytes)?;
+        file.set_mode(old.mode()?)?;
+        file.sync()?;
+        // A file system without locks has none for the old file either.
+        let _ = file.lock();
+        disk.rename(&staged, path)
+    })();
+    if let Err(error) = renamed {
+        // If this fails too, the next migration removes the file.
+        let _ = disk.remove(&staged);
+        return Err(error);
+    }
+    Ok(file)
+}
+
+/// Keeps bytes in a file beside the session, once.
+pub(crate) fn set_aside(
+    disk: &dyn Disk,
+    path: &Path,
+    suffix: &str,
+    bytes: &[u8],
+) -> Result<PathBuf, SessionError> {
+    for number in 1_u32.. {
+        let numbered = if number == 1 { suffix.to_owned() } else { format!("{suffix}.{number}") };
+        let aside = beside(path, &numbered);
+        if keep(disk, &aside, bytes).map_err(io_error("keep", &aside))? {
+            return Ok(aside);
+        }
+    }
+    Err(io_error("keep", path)(io::ErrorKind::AlreadyExists.into()))
+}
+
+/// Whether the file holds these bytes, and lasts. Another file of this name stays as it is.
+fn keep(disk: &dyn Disk, aside: &Path, bytes: &[u8]) -> io::Result<bool> {
+    let mut file = match disk.open(aside, Opening::New) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            return keep_again(disk, aside, bytes);
+        }
+        Err(error) => return Err(error),
+    };
+    let kept = file.append(bytes).and_then(|()| file.sync());
+    if let Err(error) = kept.and_then(|()| disk.sync_folder(aside)) {
+        // Half a copy would only take the name from the whole one of the next try.
+        let _ = disk.remove(aside);
+        return Err(error);
+    }
+    Ok(true)
+}
+
+/// A try that failed late may have left the same bytes, unsynced.
+fn keep_again(disk: &dyn Disk, aside: &Path, bytes: &[u8]) -> io::Result<bool> {
+    if !std::fs::read(aside).is_ok_and(|there| there == bytes) {
+        return Ok(false);
+    }
+    disk.open(aside, Opening::Existing)?.sync()?;
+    disk.sync_folder(aside)?;
+    Ok(true)
+}
+
+/// The path of a file beside this one: `<name>.<suffix>`.
+pub(crate) fn beside(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.file_name().map_or_else(OsString::new, OsString::from);
+    name.push(".");
+    name.push(suffix);
+    path.with_file_name(name)
+}

@@ -1,0 +1,173 @@
+//! The checksums beside a session: one row for each line that ctxhost wrote, in the order of the lines.
+//!
+//! `<name>.crc` is never needed to open a session. Where it is missing, shorter or cannot be written,
+//! less is known about the file, and that is all.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::aside::beside;
+use super::disk::{Disk, DiskFile, Opening};
+use crate::lines::split;
+
+/// What the file begins with; its last byte is the version.
+const HEAD: &[u8; 8] = b"ctxcrc\0\x01";
+
+/// Bytes of a row: the length of the line, its CRC-32, and the CRC-32 of these two.
+const ROW_BYTES: usize = 12;
+
+/// What is known of a line: its length in bytes and its CRC-32, both without the line break.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Row {
+    length_bytes: u32,
+    crc: u32,
+}
+
+impl Row {
+    /// The row of a line.
+    pub(crate) fn of(line: &[u8]) -> Row {
+        let length_bytes = u32::try_from(line.len()).unwrap_or(u32::MAX);
+        Row { length_bytes, crc: crc32fast::hash(line) }
+    }
+
+    /// Whether two lines have the same length.
+    pub(crate) fn is_as_long_as(self, other: Row) -> bool {
+        self.length_bytes == other.length_bytes
+    }
+
+    fn to_bytes(self) -> [u8; ROW_BYTES] {
+        let mut bytes = [0; ROW_BYTES];
+        let (known, check) = bytes.split_at_mut(8);
+        let (length, crc) = known.split_at_mut(4);
+        length.copy_from_slice(&self.length_bytes.to_le_bytes());
+        crc.copy_from_slice(&self.crc.to_le_bytes());
+        check.copy_from_slice(&crc32fast::hash(known).to_le_bytes());
+        bytes
+    }
+
+    /// The row of these bytes, where they are as they were written.
+    fn parse(bytes: &[u8]) -> Option<Row> {
+        let (length, rest) = bytes.split_first_chunk()?;
+        let (crc, _) = rest.split_first_chunk()?;
+        let row = Row { length_bytes: u32::from_le_bytes(*length), crc: u32::from_le_bytes(*crc) };
+        (row.to_bytes() == bytes).then_some(row)
+    }
+}
+
+/// The rows of a file of checksums.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct Rows {
+    /// In the order in which they were written.
+    pub(crate) rows: Vec<Row>,
+    /// Whether some were cut short or damaged themselves.
+    pub(crate) has_bad: bool,
+}
+
+impl Rows {
+    /// Those beside a session; `None` where there are none that this version reads.
+    pub(crate) fn read_beside(session: &Path) -> Option<Rows> {
+        let bytes = std::fs::read(path_beside(session)).ok()?;
+        let body = bytes.strip_prefix(HEAD)?;
+        let parsed: Vec<Option<Row>> = body.chunks(ROW_BYTES).map(Row::parse).collect();
+        let has_bad = parsed.iter().any(Option::is_none);
+        Some(Rows { rows: parsed.into_iter().flatten().collect(), has_bad })
+    }
+}
+
+/// The file of checksums beside a session.
+pub(crate) fn path_beside(session: &Path) -> PathBuf {
+    beside(session, "crc")
+}
+
+/// Writes the checksums of all lines anew.
+pub(crate) fn rebuild(disk: Arc<dyn Disk>, session: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut checksums = Checksums::of(disk, session);
+    checksums.discard()?;
+    checksums.open()?;
+    checksums.write(bytes)
+}
+
+/// The file of checksums while its session is written to. Opened with the first row.
+#[derive(Debug)]
+pub(super) struct Checksums {
+    disk: Arc<dyn Disk>,
+    path: PathBuf,
+    state: State,
+}
+
+#[derive(Debug)]
+enum State {
+    Unopened,
+    Open {
+        file: Box<dyn DiskFile>,
+        length_bytes: u64,
+    },
+    /// It could not be written, or another version wrote it.
+    Off,
+}
+
+impl Checksums {
+    pub(super) fn of(disk: Arc<dyn Disk>, session: &Path) -> Checksums {
+        Checksums { disk, path: path_beside(session), state: State::Unopened }
+    }
+
+    /// Adds rows for the lines of what was written to the session. That they cannot be written is told
+    /// in the log: the session itself has its lines.
+    pub(super) fn add(&mut self, bytes: &[u8]) {
+        let opened = match self.state {
+            State::Unopened => self.open(),
+            State::Open { .. } | State::Off => Ok(()),
+        };
+        if let Err(error) = opened.and_then(|()| self.write(bytes)) {
+            tracing::warn!(file = %self.path.display(), %error, "no more checksums for this session");
+            self.state = State::Off;
+        }
+    }
+
+    /// Removes the file: what it says is about to be wrong.
+    pub(super) fn discard(&mut self) -> io::Result<()> {
+        self.disk.remove(&self.path)?;
+        self.state = State::Unopened;
+        Ok(())
+    }
+
+    fn open(&mut self) -> io::Result<()> {
+        let mut file = self.disk.open(&self.path, Opening::Any)?;
+        let bytes = file.read()?;
+        let is_ours = bytes.starts_with(HEAD);
+        if bytes.len() >= HEAD.len() && !is_ours {
+            self.state = State::Off;
+            return Ok(());
+        }
+        // A crash may have cut the head or the last row short.
+        let half_bytes = bytes.len().saturating_sub(HEAD.len()) % ROW_BYTES;
+        let whole_bytes = if is_ours { bytes.len() - half_bytes } else { 0 };
+        if whole_bytes < bytes.len() {
+            file.truncate(whole_bytes as u64)?;
+        }
+        if !is_ours {
+            file.append(HEAD)?;
+        }
+        let length_bytes = whole_bytes.max(HEAD.len()) as u64;
+        self.state = State::Open { file, length_bytes };
+        Ok(())
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let State::Open { file, length_bytes } = &mut self.state else { return Ok(()) };
+        let rows: Vec<u8> = covered(bytes).flat_map(|line| Row::of(line).to_bytes()).collect();
+        if let Err(error) = file.append(&rows) {
+            // Half a row is found and cut off when the file is opened again.
+            let _ = file.truncate(*length_bytes);
+            return Err(error);
+        }
+        *length_bytes += rows.len() as u64;
+        Ok(())
+    }
+}
+
+/// The lines that have rows: all but blank ones.
+pub(crate) fn covered(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
+    split(bytes).map(|(line, _)| line).filter(|line| !line.trim_ascii().is_empty())
+}

@@ -1,0 +1,199 @@
+//! What a journal needs of a file system, so that tests can let every step of it fail.
+
+use std::fs::{self, DirBuilder, File, OpenOptions, Permissions, TryLockError};
+use std::io::{self, Read as _, Seek as _, Write as _};
+use std::os::unix::fs::{
+    DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _,
+};
+use std::path::Path;
+
+use rustix::fs::{CWD, OFlags, RenameFlags, renameat_with};
+use rustix::io::Errno;
+
+/// Sessions hold whatever the agent saw, so they are their owner's alone.
+pub(crate) const FILE_MODE: u32 = 0o600;
+
+/// The same for their folders.
+pub(crate) const FOLDER_MODE: u32 = 0o700;
+
+/// A file system.
+pub(crate) trait Disk: std::fmt::Debug + Send + Sync {
+    /// Opens a file for reading and appending; never through a link.
+    fn open(&self, path: &Path, opening: Opening) -> io::Result<Box<dyn DiskFile>>;
+    /// Gives a file another name, in place of what has it.
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
+    /// Gives a file another name that nothing has yet.
+    fn name(&self, from: &Path, to: &Path) -> io::Result<()>;
+    /// Removes a name; one that is not there is no error.
+    fn remove(&self, path: &Path) -> io::Result<()>;
+    /// Makes the names in the folder of this path last.
+    fn sync_folder(&self, path: &Path) -> io::Result<()>;
+    /// Makes one folder for its owner alone; one that is there stays as it is.
+    fn make_folder(&self, path: &Path) -> io::Result<()>;
+}
+
+/// Which files may be opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Opening {
+    /// One that is there.
+    Existing,
+    /// One that is not.
+    New,
+    /// Either.
+    Any,
+}
+
+/// An open file.
+pub(crate) trait DiskFile: std::fmt::Debug + Send + Sync {
+    /// All of it.
+    fn read(&mut self) -> io::Result<Vec<u8>>;
+    /// Its length now.
+    fn length_bytes(&self) -> io::Result<u64>;
+    /// Writes all bytes at the end.
+    fn append(&mut self, bytes: &[u8]) -> io::Result<()>;
+    /// Waits until what was written is on the disk.
+    fn sync(&mut self) -> io::Result<()>;
+    /// Cuts it.
+    fn truncate(&mut self, length_bytes: u64) -> io::Result<()>;
+    /// Who may read and write it.
+    fn mode(&self) -> io::Result<u32>;
+    /// Changes that, whatever the umask.
+    fn set_mode(&self, mode: u32) -> io::Result<()>;
+    /// Whether the path leads to it.
+    fn is_at(&self, path: &Path) -> io::Result<bool>;
+    /// Claims it for one writer, until it is closed or the process ends.
+    fn lock(&self) -> Result<(), TryLockError>;
+    /// Gives that claim up.
+    fn unlock(&self) -> io::Result<()>;
+}
+
+/// The file system of the machine.
+#[derive(Debug)]
+pub(crate) struct RealDisk;
+
+impl Disk for RealDisk {
+    fn open(&self, path: &Path, opening: Opening) -> io::Result<Box<dyn DiskFile>> {
+        let is_new = opening == Opening::New;
+        let no_follow = i32::try_from(OFlags::NOFOLLOW.bits()).unwrap_or(0);
+        let file = OpenOptions::new()
+            .read(true)
+            .append(true)
+            .create(opening == Opening::Any)
+            .create_new(is_new)
+            .mode(FILE_MODE)
+            .custom_flags(no_follow)
+            .open(path)?;
+        let metadata = file.metadata()?;
+        if !metadata.is_file() {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file"));
+        }
+        // The umask may have taken from the mode of a new file, and others may have added to an old one's.
+        let is_ours = opening != Opening::Existing && metadata.mode() & 0o777 != FILE_MODE;
+        if is_ours && let Err(error) = file.set_permissions(Permissions::from_mode(FILE_MODE)) {
+            if is_new {
+                // A file that others might read is worse than none, and nothing is in it yet.
+                let _ = fs::remove_file(path);
+            }
+            return Err(error);
+        }
+        Ok(Box::new(RealFile(file)))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        fs::rename(from, to)
+    }
+
+    fn name(&self, from: &Path, to: &Path) -> io::Result<()> {
+        match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
+            // Some file systems cannot do this in one step.
+            Err(Errno::INVAL | Errno::NOSYS) if !to.exists() => fs::rename(from, to),
+            other => Ok(other?),
+        }
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        match fs::remove_file(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            other => other,
+        }
+    }
+
+    fn sync_folder(&self, path: &Path) -> io::Result<()> {
+        match path.parent() {
+            Some(folder) => File::open(folder)?.sync_all(),
+            None => Ok(()),
+        }
+    }
+
+    fn make_folder(&self, path: &Path) -> io::Result<()> {
+        match DirBuilder::new().mode(FOLDER_MODE).create(path) {
+            Ok(()) => fs::set_permissions(path, Permissions::from_mode(FOLDER_MODE)),
+            Err(_) if path.is_dir() => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// Makes a folder and those above it that are not there, so that none is gone after a crash.
+pub(crate) fn make_folders(disk: &dyn Disk, path: &Path) -> io::Result<()> {
+    let missing: Vec<&Path> = path.ancestors().take_while(|folder| !folder.exists()).collect();
+    missing.into_iter().rev().filter(|folder| !folder.as_os_str().is_empty()).try_for_each(
+        |folder| {
+            disk.make_folder(folder)?;
+            disk.sync_folder(&std::path::absolute(folder)?)
+        },
+    )
+}
+
+#[derive(Debug)]
+struct RealFile(File);
+
+impl DiskFile for RealFile {
+    fn read(&mut self) -> io::Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        self.0.rewind()?;
+        self.0.read_to_end(&mut bytes)?;
+        Ok(bytes)
+    }
+
+    fn length_bytes(&self) -> io::Result<u64> {
+        Ok(self.0.metadata()?.len())
+    }
+
+    fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.0.write_all(bytes)
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        self.0.sync_data()
+    }
+
+    fn truncate(&mut self, length_bytes: u64) -> io::Result<()> {
+        self.0.set_len(length_bytes)
+    }
+
+    fn mode(&self) -> io::Result<u32> {
+        Ok(self.0.metadata()?.mode() & 0o777)
+    }
+
+    fn set_mode(&self, mode: u32) -> io::Result<()> {
+        self.0.set_permissions(Permissions::from_mode(mode))
+    }
+
+    fn is_at(&self, path: &Path) -> io::Result<bool> {
+        let own = self.0.metadata()?;
+        match fs::symlink_metadata(path) {
+            Ok(there) => Ok((there.dev(), there.ino()) == (own.dev(), own.ino())),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn lock(&self) -> Result<(), TryLockError> {
+        self.0.try_lock()
+    }
+
+    fn unlock(&self) -> io::Result<()> {
+        self.0.unlock()
+    }
+}

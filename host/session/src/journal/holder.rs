@@ -1,0 +1,104 @@
+//! Who has a session open: a lock of the kernel, and a note that names its holder.
+//!
+//! The lock is on the session file and ends with the process, however it ends. The note is
+//! `<name>.lock`, read to tell people whom to ask; nobody ever takes it for the lock.
+
+use std::fs::TryLockError;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use super::aside::beside;
+use super::disk::{Disk, DiskFile, Opening};
+use crate::clock;
+use crate::error::SessionError;
+
+/// Who has a session open, in its own words.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Holder {
+    /// Its process.
+    pub pid: u32,
+    /// The name of its machine.
+    pub host: String,
+    /// Its program.
+    pub program: String,
+    /// When it opened the session, in ISO 8601.
+    pub since: String,
+}
+
+impl Holder {
+    fn this_process() -> Holder {
+        let program = std::env::current_exe().ok();
+        let program = program.as_deref().and_then(Path::file_name);
+        Holder {
+            pid: std::process::id(),
+            host: rustix::system::uname().nodename().to_string_lossy().into_owned(),
+            program: program.unwrap_or_default().to_string_lossy().into_owned(),
+            since: clock::iso(clock::now_ms()),
+        }
+    }
+
+    /// Whoever left the note beside a session; it may be the one before.
+    pub(crate) fn noted_beside(session: &Path) -> Option<Holder> {
+        serde_json::from_slice(&std::fs::read(note_beside(session)).ok()?).ok()
+    }
+}
+
+impl std::fmt::Display for Holder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Holder { pid, host, program, since } = self;
+        write!(f, "{program}, process {pid} on {host}, since {since}")
+    }
+}
+
+/// The note of this process.
+#[derive(Debug)]
+pub(super) struct HolderNote {
+    disk: Arc<dyn Disk>,
+    path: PathBuf,
+}
+
+impl HolderNote {
+    /// Leaves a note beside a session that this process has locked. Without one, whoever comes is only
+    /// told less.
+    pub(super) fn leave(disk: Arc<dyn Disk>, session: &Path) -> HolderNote {
+        let note = HolderNote { disk, path: note_beside(session) };
+        if let Err(error) = note.write() {
+            tracing::debug!(%error, "no note of who holds the session");
+        }
+        note
+    }
+
+    /// Removes it. One that stays is overwritten by the next holder.
+    pub(super) fn withdraw(&self) {
+        if let Err(error) = self.disk.remove(&self.path) {
+            tracing::debug!(%error, "the note of who held the session stays");
+        }
+    }
+
+    fn write(&self) -> std::io::Result<()> {
+        let mut file = self.disk.open(&self.path, Opening::Any)?;
+        file.truncate(0)?;
+        file.append(serde_json::to_string(&Holder::this_process())?.as_bytes())
+    }
+}
+
+/// The suffix of the note beside a session.
+pub(crate) const NOTE: &str = "lock";
+
+fn note_beside(session: &Path) -> PathBuf {
+    beside(session, NOTE)
+}
+
+/// One writer at a time.
+pub(super) fn lock(file: &dyn DiskFile, path: &Path) -> Result<(), SessionError> {
+    match file.lock() {
+        Err(TryLockError::WouldBlock) => {
+            let holder = Holder::noted_beside(path).map(Box::new);
+            Err(SessionError::Locked { path: path.to_owned(), holder })
+        }
+        // Some network file systems have no locks; the check of the length is what is left there.
+        Ok(()) | Err(TryLockError::Error(_)) => Ok(()),
+    }
+}

@@ -1,0 +1,96 @@
+//! A recording of any format, opened as a session in memory.
+
+use std::path::{Path, PathBuf};
+
+use super::{Format, Imported, Problem, RecordingError, detect, import};
+use crate::{Header, RecordBody, Session, SessionError};
+
+/// A recording, opened.
+#[derive(Debug)]
+pub struct Recorded {
+    /// The session. In memory: nothing done to it reaches the recording.
+    pub session: Session,
+    /// The format it was found in, with the version of a Pi session: `pi-v3`, `claude-code`, …
+    pub format: String,
+    /// The lines that could not be read.
+    pub problems: Vec<Problem>,
+}
+
+/// Why a recording could not be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The file cannot be read.
+    #[error("cannot read {}: {source}", path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// It is in no known format, or nothing usable is in it.
+    #[error("{}: {source}", path.display())]
+    Recording {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        source: RecordingError,
+    },
+    /// It is a Pi session, but not a usable one.
+    #[error(transparent)]
+    Session(#[from] SessionError),
+}
+
+/// Opens a recording of any format. The file is read and never written.
+///
+/// # Errors
+///
+/// [`OpenError`] where the file cannot be read or holds no session of a known format.
+pub fn read(path: &Path) -> Result<Recorded, OpenError> {
+    let unreadable = |source| OpenError::Unreadable { path: path.into(), source };
+    let bytes = std::fs::read(path).map_err(unreadable)?;
+    open(&path.display().to_string(), &bytes)
+}
+
+/// Opens the bytes of a recording of any format. Errors call it by `name`.
+///
+/// # Errors
+///
+/// [`OpenError`] where the bytes are no session of a known format.
+pub fn open(name: &str, bytes: &[u8]) -> Result<Recorded, OpenError> {
+    let unusable = |source| OpenError::Recording { path: name.into(), source };
+    match detect(bytes).map_err(unusable)? {
+        Format::Pi => Ok(read_pi(name, bytes)?),
+        foreign => Ok(opened(foreign, import(foreign, bytes).map_err(unusable)?)?),
+    }
+}
+
+fn read_pi(name: &str, bytes: &[u8]) -> Result<Recorded, SessionError> {
+    let session = Session::parse(name, bytes)?;
+    let version = session.migrated_from().unwrap_or_else(|| session.header().version());
+    let problems = session.problems().iter();
+    let problems = problems.map(|p| Problem { line: p.line as u64, message: p.message.clone() });
+    let problems = problems.collect();
+    Ok(Recorded { session, format: format!("pi-v{version}"), problems })
+}
+
+fn opened(format: Format, imported: Imported) -> Result<Recorded, SessionError> {
+    let problems = imported.problems.clone();
+    let session = in_memory(imported)?;
+    Ok(Recorded { session, format: format.name().to_owned(), problems })
+}
+
+fn in_memory(imported: Imported) -> Result<Session, SessionError> {
+    let began_ms = imported.messages.first().map_or(0, |message| message.timestamp_ms);
+    let id = (!imported.id.is_empty()).then_some(imported.id.as_str());
+    // Without an id of its own a recording gets a fixed one, so that two replays are the same.
+    let header = Header::new(Some(id.unwrap_or("recording")), &imported.cwd, began_ms);
+    let mut session = Session::in_memory(header);
+    if let Some((provider, model)) = &imported.model {
+        session.append_at(RecordBody::model_change(provider, model), began_ms)?;
+    }
+    for message in imported.messages {
+        let body = RecordBody::message(&message.message.to_string())?;
+        session.append_at(body, message.timestamp_ms)?;
+    }
+    Ok(session)
+}

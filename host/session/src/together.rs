@@ -1,0 +1,63 @@
+//! Records that are appended with one write and one sync, because half of them would be wrong.
+
+use super::body::RecordBody;
+use super::error::SessionError;
+use super::record::Record;
+use super::{Session, Store};
+
+/// Records that are about to be appended, each behind the one before it.
+#[derive(Debug, Default)]
+pub(super) struct Together {
+    coming: Vec<Record>,
+}
+
+impl Together {
+    /// Adds one and answers the id that it will have. The session may not change before they are appended.
+    pub(super) fn add(&mut self, session: &Session, body: RecordBody, timestamp_ms: i64) -> String {
+        let id = session.next_id_behind(&self.coming, &body.seed(), timestamp_ms);
+        let parent = self.coming.last().or_else(|| session.leaf()).map(Record::id);
+        let record = body.into_record(&id, parent, timestamp_ms);
+        self.coming.push(record);
+        id
+    }
+}
+
+impl Session {
+    /// Appends records with one write and answers their ids.
+    ///
+    /// # Errors
+    ///
+    /// As [`append`](Self::append); none of them is appended then.
+    pub fn append_all(
+        &mut self,
+        bodies: impl IntoIterator<Item = RecordBody>,
+        timestamp_ms: i64,
+    ) -> Result<Vec<String>, SessionError> {
+        let mut together = Together::default();
+        let coming = bodies.into_iter().map(|body| together.add(self, body, timestamp_ms));
+        let ids = coming.collect();
+        self.append_together(together)?;
+        Ok(ids)
+    }
+
+    /// Appends records with one write.
+    ///
+    /// A kill in the middle of the write may leave the first of them: who needs all or nothing says in
+    /// the first record how many there are, and looks when the session is opened.
+    ///
+    /// # Errors
+    ///
+    /// As [`append`](Self::append); none of them is appended then.
+    pub(super) fn append_together(&mut self, together: Together) -> Result<(), SessionError> {
+        self.check_writable()?;
+        let lines: Vec<&str> = together.coming.iter().map(Record::line).collect();
+        let contents = self.contents.complete()?;
+        match &mut self.store {
+            Store::Memory | Store::ReadOnly => {}
+            Store::File(journal) => journal.append_together(contents, &lines)?,
+            Store::Kept(keeper) => keeper.append(&lines)?,
+        }
+        together.coming.into_iter().for_each(|record| self.push(record));
+        Ok(())
+    }
+}

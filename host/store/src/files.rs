@@ -1,0 +1,94 @@
+//! Sessions as files of this machine: a folder for each working folder, as `chat` has always kept them.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::{KeptSession, SessionStore};
+use ctxhost_engine::EngineStores;
+use ctxhost_session::{Session, SessionError, SessionFolder};
+
+/// Session files below a folder.
+#[derive(Clone, Debug)]
+pub struct FileSessions {
+    root: PathBuf,
+}
+
+impl FileSessions {
+    /// The sessions below this folder, which is made when the first one begins.
+    pub fn below(root: &Path) -> FileSessions {
+        FileSessions { root: root.to_owned() }
+    }
+
+    /// The file of a session.
+    fn file(&self, id: &str) -> Result<PathBuf, SessionError> {
+        self.find(id).ok_or_else(|| SessionError::Missing { id: id.to_owned() })
+    }
+
+    fn find(&self, id: &str) -> Option<PathBuf> {
+        let has_id = |path: &PathBuf| header_of(path).is_some_and(|session| session.0 == id);
+        // The name says it for all files that were made here; others are looked into.
+        let ending = format!("_{id}.jsonl");
+        let is_named = |path: &&PathBuf| path.to_string_lossy().ends_with(&ending);
+        let files = self.files(&folders(&self.root));
+        let named = files.iter().filter(is_named).find(|path| has_id(path));
+        named.or_else(|| files.iter().find(|path| has_id(path))).cloned()
+    }
+
+    fn files(&self, folders: &[PathBuf]) -> Vec<PathBuf> {
+        let kept = folders.iter().flat_map(|folder| SessionFolder::at(folder).list());
+        kept.map(|kept| kept.path).collect()
+    }
+}
+
+impl SessionStore for FileSessions {
+    fn keep(&self, session: Session) -> Result<Session, SessionError> {
+        let header = session.header();
+        if self.find(header.id()).is_some() {
+            return Err(SessionError::Taken { id: header.id().to_owned() });
+        }
+        SessionFolder::of(&self.root, Path::new(header.cwd())).keep(session)
+    }
+
+    fn open(&self, id: &str) -> Result<Session, SessionError> {
+        Session::open(&self.file(id)?)
+    }
+
+    fn read(&self, id: &str) -> Result<Session, SessionError> {
+        Session::read(&self.file(id)?)
+    }
+
+    fn list(&self, cwd: Option<&Path>) -> Result<Vec<KeptSession>, SessionError> {
+        let folders = match cwd {
+            Some(cwd) => vec![SessionFolder::of(&self.root, cwd).path().to_owned()],
+            None => folders(&self.root),
+        };
+        let kept = folders.iter().flat_map(|folder| SessionFolder::at(folder).list());
+        let mut found: Vec<KeptSession> = kept
+            .filter_map(|kept| {
+                let (id, cwd) = header_of(&kept.path)?;
+                Some(KeptSession { id, cwd, changed_ms: kept.changed_ms })
+            })
+            .collect();
+        found.sort_by(|a, b| b.changed_ms.cmp(&a.changed_ms).then_with(|| b.id.cmp(&a.id)));
+        Ok(found)
+    }
+
+    fn engines(&self) -> Option<Arc<dyn EngineStores>> {
+        None
+    }
+}
+
+fn folders(root: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(root).into_iter().flatten().flatten();
+    entries.map(|entry| entry.path()).filter(|path| path.is_dir()).collect()
+}
+
+/// Id and working folder; `None` for a file that is no session.
+fn header_of(path: &Path) -> Option<(String, String)> {
+    use std::io::BufRead as _;
+    let file = std::io::BufReader::new(std::fs::File::open(path).ok()?);
+    let lines = file.lines().map_while(Result::ok);
+    let first = lines.into_iter().find(|line| !line.trim().is_empty())?;
+    let session = Session::parse(&path.display().to_string(), first.as_bytes()).ok()?;
+    Some((session.header().id().to_owned(), session.header().cwd().to_owned()))
+}

@@ -1,0 +1,133 @@
+//! Where the database is: an address becomes what a connection is made with.
+
+use std::time::Duration;
+
+use rustls::ClientConfig;
+use rustls_platform_verifier::BuilderVerifierExt as _;
+use tokio_postgres::config::{Host, SslMode as Wanted};
+use tokio_postgres_rustls::MakeRustlsConnect;
+
+use crate::error::OpenError;
+use crate::settings::{SslMode, StoreSettings};
+
+/// What a connection is made with.
+#[derive(Clone)]
+pub(super) struct Address {
+    pub(super) config: tokio_postgres::Config,
+    /// `None` where nothing is encrypted.
+    pub(super) tls: Option<MakeRustlsConnect>,
+}
+
+impl Address {
+    /// The address that the settings name.
+    pub(super) fn of(settings: &StoreSettings) -> Result<Address, OpenError> {
+        let url = url(settings)?;
+        let mut config: tokio_postgres::Config =
+            url.parse().map_err(|error| OpenError::BadUrl { reason: reason(&error) })?;
+        if config.get_hosts().is_empty() {
+            return Err(OpenError::BadUrl { reason: "it names no host".into() });
+        }
+        let timeout = Duration::from_millis(settings.timeout_ms);
+        config.connect_timeout(timeout / 3);
+        config.tcp_user_timeout(timeout);
+        config.keepalives_idle(timeout);
+        if config.get_application_name().is_none() {
+            config.application_name("ctxhost");
+        }
+        let is_encrypted = match settings.sslmode {
+            SslMode::Require => true,
+            SslMode::Disable => false,
+            SslMode::Auto => config.get_ssl_mode() == Wanted::Require || !is_this_machine(&config),
+        };
+        config.ssl_mode(if is_encrypted { Wanted::Require } else { Wanted::Disable });
+        let tls = if is_encrypted { Some(tls()?) } else { None };
+        Ok(Address { config, tls })
+    }
+
+    /// Host, port and database, as people may read it.
+    pub(super) fn place(&self) -> String {
+        let hosts: Vec<String> = self.config.get_hosts().iter().map(host_name).collect();
+        let ports: Vec<String> = self.config.get_ports().iter().map(u16::to_string).collect();
+        let ports = if ports.is_empty() { "5432".to_owned() } else { ports.join(",") };
+        format!("{}:{ports}/{}", hosts.join(","), self.config.get_dbname().unwrap_or_default())
+    }
+}
+
+fn url(settings: &StoreSettings) -> Result<String, OpenError> {
+    if let Some(variable) = &settings.url_env {
+        let not_set = || OpenError::UrlNotSet { variable: variable.clone() };
+        return std::env::var(variable).ok().filter(|url| !url.is_empty()).ok_or_else(not_set);
+    }
+    settings.url.clone().ok_or(OpenError::NoUrl)
+}
+
+fn host_name(host: &Host) -> String {
+    match host {
+        Host::Tcp(name) => name.clone(),
+        #[cfg(unix)]
+        Host::Unix(path) => path.display().to_string(),
+    }
+}
+
+fn is_this_machine(config: &tokio_postgres::Config) -> bool {
+    config.get_hosts().iter().all(|host| match host {
+        Host::Tcp(name) => {
+            let is_loopback = |ip: std::net::IpAddr| ip.is_loopback();
+            name == "localhost" || name.parse().is_ok_and(is_loopback)
+        }
+        #[cfg(unix)]
+        Host::Unix(_) => true,
+    })
+}
+
+fn tls() -> Result<MakeRustlsConnect, OpenError> {
+    let provider = std::sync::Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let failed = |error: rustls::Error| OpenError::Tls { reason: error.to_string() };
+    let config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(failed)?
+        .with_platform_verifier()
+        .map_err(failed)?
+        .with_no_client_auth();
+    Ok(MakeRustlsConnect::new(config))
+}
+
+/// An error with what caused it, in one line.
+pub(super) fn reason(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(error.source(), |cause| cause.source());
+    causes.fold(error.to_string(), |told, cause| format!("{told}: {cause}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn address(url: &str, sslmode: SslMode) -> Result<Address, OpenError> {
+        Address::of(&StoreSettings { url: Some(url.into()), sslmode, ..StoreSettings::default() })
+    }
+
+    #[test]
+    fn only_this_machine_is_spoken_to_in_the_clear() {
+        let encrypted = |url, sslmode| address(url, sslmode).unwrap().tls.is_some();
+        assert!(!encrypted("postgres://a@localhost/db", SslMode::Auto));
+        assert!(!encrypted("postgres://a@127.0.0.1:5433/db", SslMode::Auto));
+        assert!(!encrypted("postgres://a@[::1]/db", SslMode::Auto));
+        assert!(!encrypted("host=/run/postgresql dbname=db", SslMode::Auto));
+        assert!(encrypted("postgres://a@localhost/db?sslmode=require", SslMode::Auto));
+        assert!(encrypted("postgres://a@db.example/db", SslMode::Auto));
+        assert!(encrypted("postgres://a@localhost,db.example/db", SslMode::Auto));
+        assert!(!encrypted("postgres://a@db.example/db", SslMode::Disable));
+        assert!(encrypted("postgres://a@localhost/db", SslMode::Require));
+    }
+
+    #[test]
+    fn no_message_holds_a_password() {
+        let whole = address("postgres://me:hunter2@db.example:1/db", SslMode::Auto).unwrap();
+        assert_eq!(whole.place(), "db.example:1/db");
+        for broken in ["postgres://me:hunter2@db.example:port/db", "postgres://me:hunter2@/db?x=1"]
+        {
+            let error = address(broken, SslMode::Auto).err().unwrap().to_string();
+            assert!(!error.contains("hunter2"), "{error}");
+        }
+    }
+}

@@ -1,0 +1,212 @@
+//! The lines of a session: read in order, and written all at once when it begins.
+
+use std::sync::Arc;
+
+use tokio_postgres::types::{ToSql, Type};
+
+use super::pool::{OnLine, Pool, Trouble};
+use super::{Core, failed};
+use ctxhost_session::{Founding, SessionError};
+
+/// The most that one statement carries when a whole session is written, in bytes: the server takes
+/// statements up to a gigabyte, and holds them in memory.
+const CHUNK_BYTES: usize = 8 << 20;
+
+/// Lines of a session.
+#[derive(Debug, Default)]
+pub(super) struct Lines {
+    /// Their bytes, with line breaks.
+    pub(super) bytes: Vec<u8>,
+    /// The number of the line that comes next.
+    pub(super) next_seq: i64,
+}
+
+/// What is kept beside a line, so that damage is found.
+pub(super) fn checksum(line: &[u8]) -> i64 {
+    i64::from(crc32fast::hash(line))
+}
+
+impl Core {
+    /// All lines of a session.
+    pub(super) fn lines(&self, id: &str) -> Result<Lines, SessionError> {
+        let (pool, session) = (self.pool.clone(), id.to_owned());
+        let asked = self.link.wait(async move { lines_from(&pool, &session, 0).await });
+        let lines = self.answer(asked).map_err(failed(format!("read session {id}")))?;
+        if lines.next_seq == 0 {
+            return Err(SessionError::Missing { id: id.to_owned() });
+        }
+        Ok(lines)
+    }
+
+    /// Writes a new session; answers the number of the line that comes next.
+    pub(super) fn write_all(&self, founding: &Founding<'_>) -> Result<i64, SessionError> {
+        let id = founding.id;
+        if id.is_empty() {
+            let reason = "its header has no id".to_owned();
+            return Err(SessionError::Store { action: "keep the session".into(), reason });
+        }
+        let lines: Arc<[Vec<u8>]> =
+            founding.bytes.split_inclusive(|byte| *byte == b'\n').map(<[u8]>::to_vec).collect();
+        let next_seq = i64::try_from(lines.len()).unwrap_or(i64::MAX);
+        let new = New {
+            id: id.to_owned(),
+            cwd: founding.cwd.to_owned(),
+            // Tells this session from one of the same id that somebody else began.
+            founder: self.name_of_place(),
+            next_seq,
+            lines,
+        };
+        let pool = self.pool.clone();
+        let asked = self.link.wait(async move { new.write(&pool).await });
+        match self.answer(asked).map_err(failed(format!("keep session {id}")))? {
+            true => Ok(next_seq),
+            false => Err(SessionError::Taken { id: id.to_owned() }),
+        }
+    }
+}
+
+/// The lines of a session from a number on. What was read before a connection went away counts.
+pub(super) async fn lines_from(pool: &Pool, session: &str, first: i64) -> Result<Lines, Trouble> {
+    let statement =
+        "select seq, line, crc from @.entries where session = $1 and seq >= $2 order by seq";
+    let mut lines = Lines { bytes: Vec::new(), next_seq: first };
+    let mut retry = pool.retry();
+    loop {
+        let from = lines.next_seq;
+        let attempt = async {
+            let values: [(&(dyn ToSql + Sync), Type); 2] =
+                [(&session, Type::TEXT), (&from, Type::INT8)];
+            pool.line().await?.each(statement, &values, |row| lines.take(session, &row)).await
+        };
+        match attempt.await {
+            Err(Trouble::Lost(reason)) if retry.again(&reason).await => {}
+            outcome => return outcome.map(|()| lines),
+        }
+    }
+}
+
+impl Lines {
+    fn take(&mut self, session: &str, row: &tokio_postgres::Row) {
+        let (seq, line, crc): (i64, &[u8], i64) = (row.get(0), row.get(1), row.get(2));
+        if crc != checksum(line) {
+            // The session is read all the same: the rest of it is worth more than this line.
+            tracing::error!(
+                session,
+                seq,
+                "a line is not what was written; restore it from a backup"
+            );
+        }
+        self.bytes.extend_from_slice(line);
+        self.next_seq = seq + 1;
+    }
+}
+
+/// A session that is to be written.
+struct New {
+    id: String,
+    cwd: String,
+    founder: String,
+    next_seq: i64,
+    lines: Arc<[Vec<u8>]>,
+}
+
+impl New {
+    /// Writes all of it or nothing; whether the id was free.
+    async fn write(&self, pool: &Pool) -> Result<bool, Trouble> {
+        let mut retry = pool.retry();
+        loop {
+            match self.write_once(pool).await {
+                Err(Trouble::Lost(reason)) if retry.again(&reason).await => {}
+                outcome => return outcome,
+            }
+        }
+    }
+
+    async fn write_once(&self, pool: &Pool) -> Result<bool, Trouble> {
+        let mut line = pool.line().await?;
+        match self.write_on(&mut line).await {
+            Ok(Written::New) => Ok(true),
+            Ok(Written::Before) => Ok(true),
+            Ok(Written::ByAnother) => Ok(false),
+            Err(trouble) => {
+                line.give_up();
+                Err(trouble)
+            }
+        }
+    }
+
+    async fn write_on(&self, line: &mut OnLine<'_>) -> Result<Written, Trouble> {
+        line.batch("begin").await?;
+        let values: [(&(dyn ToSql + Sync), Type); 4] = [
+            (&self.id, Type::TEXT),
+            (&self.cwd, Type::TEXT),
+            (&self.founder, Type::TEXT),
+            (&self.next_seq, Type::INT8),
+        ];
+        let statement = "insert into @.sessions (id, cwd, founder, next_seq) \
+                         values ($1, $2, $3, $4) on conflict (id) do nothing returning id";
+        if line.rows(statement, &values).await?.is_empty() {
+            let statement =
+                "select founder = $3 from @.sessions where id = $1 and $2 <> $3 and $4 >= 0";
+            let rows = line.rows(statement, &values).await?;
+            line.batch("rollback").await?;
+            let is_ours = rows.first().is_some_and(|row| row.get(0));
+            return Ok(if is_ours { Written::Before } else { Written::ByAnother });
+        }
+        let mut seq = 0_i64;
+        for chunk in chunks(&self.lines) {
+            let crcs: Vec<i64> = chunk.iter().map(|line| checksum(line)).collect();
+            let values: [(&(dyn ToSql + Sync), Type); 4] = [
+                (&self.id, Type::TEXT),
+                (&seq, Type::INT8),
+                (&chunk, Type::BYTEA_ARRAY),
+                (&crcs, Type::INT8_ARRAY),
+            ];
+            let statement = "insert into @.entries (session, seq, fence, line, crc) \
+                             select $1, $2 + number - 1, 0, line, crc \
+                             from unnest($3, $4) with ordinality as given (line, crc, number)";
+            line.rows(statement, &values).await?;
+            seq += i64::try_from(chunk.len()).unwrap_or_default();
+        }
+        line.batch("commit").await?;
+        Ok(Written::New)
+    }
+}
+
+enum Written {
+    New,
+    /// By an earlier attempt, whose answer was lost.
+    Before,
+    ByAnother,
+}
+
+/// Neighbouring lines of about [`CHUNK_BYTES`].
+fn chunks(lines: &[Vec<u8>]) -> impl Iterator<Item = &[Vec<u8>]> {
+    let mut rest = lines;
+    std::iter::from_fn(move || {
+        let mut bytes = 0;
+        let fits = |line: &&Vec<u8>| {
+            let is_first = bytes == 0;
+            bytes += line.len();
+            is_first || bytes <= CHUNK_BYTES
+        };
+        let count = rest.iter().take_while(fits).count();
+        let (chunk, after) = rest.split_at_checked(count)?;
+        rest = after;
+        (!chunk.is_empty()).then_some(chunk)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn chunks_are_all_lines_in_order() {
+        let sizes = [1, CHUNK_BYTES, 2 * CHUNK_BYTES, 1, 1, CHUNK_BYTES - 2, 1];
+        let lines: Vec<Vec<u8>> = sizes.iter().map(|size| vec![b'x'; *size]).collect();
+        let counts: Vec<usize> = chunks(&lines).map(<[_]>::len).collect();
+        assert_eq!(counts, [1, 1, 1, 3, 1]);
+        assert_eq!(chunks(&[]).count(), 0);
+    }
+}

@@ -1,0 +1,193 @@
+//! The table `[mcp.<name>]`: how a server is started or reached.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::ToolError;
+
+/// `[mcp.<name>]`. Why each default is what it is stands in the catalogue of settings.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(try_from = "Written", into = "Written")]
+pub struct McpSettings {
+    /// Where the server is.
+    pub wire: McpWire,
+    /// How long starting it and shaking hands may take.
+    pub connect_timeout_ms: u64,
+    /// A call without a sign of progress.
+    pub timeout_ms: u64,
+}
+
+/// Where a server is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum McpWire {
+    /// A child process that is spoken to over its standard input and output.
+    Stdio {
+        /// The program.
+        command: String,
+        /// Its arguments.
+        args: Vec<String>,
+        /// What its environment holds beside the little that every server gets.
+        env: Values,
+        /// The folder it runs in; that of the host where there is none.
+        cwd: Option<PathBuf>,
+    },
+    /// A server that speaks streamable HTTP.
+    Http {
+        /// Its address.
+        url: String,
+        /// What is sent with every request.
+        headers: Values,
+    },
+}
+
+impl McpSettings {
+    /// A server on a wire, with the usual times.
+    pub fn new(wire: McpWire) -> McpSettings {
+        let usual = Written::default();
+        McpSettings {
+            wire,
+            connect_timeout_ms: usual.connect_timeout_ms,
+            timeout_ms: usual.timeout_ms,
+        }
+    }
+
+    /// The same, with a relative working folder taken from this one.
+    #[must_use]
+    pub fn with_paths_from(mut self, folder: &Path) -> McpSettings {
+        if let McpWire::Stdio { cwd: Some(cwd), .. } = &mut self.wire {
+            *cwd = folder.join(&*cwd);
+        }
+        self
+    }
+}
+
+/// Names and their values, in which `${NAME}` stands for a variable of the environment. They may be
+/// secret, so that they are never shown.
+#[derive(Clone, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(transparent)]
+pub struct Values(BTreeMap<String, String>);
+
+impl Values {
+    /// These.
+    pub fn new<N: Into<String>, V: Into<String>>(
+        pairs: impl IntoIterator<Item = (N, V)>,
+    ) -> Values {
+        Values(pairs.into_iter().map(|(name, value)| (name.into(), value.into())).collect())
+    }
+
+    /// Each with its variables replaced; `server` is for the error.
+    pub(super) fn filled_in(&self, server: &str) -> Result<Vec<(String, String)>, ToolError> {
+        let fill = |(key, value): (&String, &String)| {
+            let filled = fill_in(value).map_err(|variable| ToolError::NoVariable {
+                server: server.to_owned(),
+                key: key.clone(),
+                variable,
+            })?;
+            Ok((key.clone(), filled))
+        };
+        self.0.iter().map(fill).collect()
+    }
+}
+
+impl fmt::Debug for Values {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map().entries(self.0.keys().map(|name| (name, "(not shown)"))).finish()
+    }
+}
+
+/// A value with its variables replaced, or the variable that is not set.
+fn fill_in(value: &str) -> Result<String, String> {
+    let mut filled = String::new();
+    let mut rest = value;
+    while let Some((before, after)) = rest.split_once("${") {
+        let Some((name, behind)) = after.split_once('}') else { break };
+        filled.push_str(before);
+        filled.push_str(&std::env::var(name).map_err(|_| name.to_owned())?);
+        rest = behind;
+    }
+    filled.push_str(rest);
+    Ok(filled)
+}
+
+/// The table as it is written.
+#[derive(Clone, Deserialize, Serialize)]
+#[serde(default, deny_unknown_fields)]
+struct Written {
+    command: Option<String>,
+    args: Vec<String>,
+    env: Values,
+    cwd: Option<PathBuf>,
+    url: Option<String>,
+    headers: Values,
+    connect_timeout_ms: u64,
+    timeout_ms: u64,
+}
+
+impl Default for Written {
+    fn default() -> Self {
+        Written {
+            command: None,
+            args: Vec::new(),
+            env: Values::default(),
+            cwd: None,
+            url: None,
+            headers: Values::default(),
+            connect_timeout_ms: 30_000,
+            timeout_ms: 120_000,
+        }
+    }
+}
+
+/// A table that names no server, or two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BadMcpSettings {
+    /// Neither a command nor an address.
+    #[error("an MCP server needs `command`, to be started, or `url`, to be reached")]
+    Nowhere,
+    /// Both of them.
+    #[error("an MCP server has either `command` or `url`; take one of them out")]
+    Twice,
+    /// Settings that belong to a process, for an address.
+    #[error("`args`, `env` and `cwd` belong to `command`; a server with `url` takes `headers`")]
+    ProcessOfUrl,
+    /// Settings that belong to an address, for a process.
+    #[error("`headers` belongs to `url`; a server with `command` takes `env`")]
+    HeadersOfCommand,
+}
+
+impl TryFrom<Written> for McpSettings {
+    type Error = BadMcpSettings;
+
+    fn try_from(written: Written) -> Result<Self, BadMcpSettings> {
+        let Written { command, args, env, cwd, url, headers, connect_timeout_ms, timeout_ms } =
+            written;
+        let of_process = !args.is_empty() || env != Values::default() || cwd.is_some();
+        let wire = match (command, url) {
+            (None, None) => return Err(BadMcpSettings::Nowhere),
+            (Some(_), Some(_)) => return Err(BadMcpSettings::Twice),
+            (None, Some(_)) if of_process => return Err(BadMcpSettings::ProcessOfUrl),
+            (None, Some(url)) => McpWire::Http { url, headers },
+            (Some(_), None) if headers != Values::default() => {
+                return Err(BadMcpSettings::HeadersOfCommand);
+            }
+            (Some(command), None) => McpWire::Stdio { command, args, env, cwd },
+        };
+        Ok(McpSettings { wire, connect_timeout_ms, timeout_ms })
+    }
+}
+
+impl From<McpSettings> for Written {
+    fn from(settings: McpSettings) -> Written {
+        let McpSettings { wire, connect_timeout_ms, timeout_ms } = settings;
+        let times = Written { connect_timeout_ms, timeout_ms, ..Written::default() };
+        match wire {
+            McpWire::Stdio { command, args, env, cwd } => {
+                Written { command: Some(command), args, env, cwd, ..times }
+            }
+            McpWire::Http { url, headers } => Written { url: Some(url), headers, ..times },
+        }
+    }
+}

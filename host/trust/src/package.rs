@@ -1,0 +1,166 @@
+//! What somebody wants installed: a library, or a folder that holds one.
+
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+
+use super::conformance::Conformance;
+use super::signature::{Keys, Signature, SignatureError};
+use ctxhost_engine::{Inspected, LoadError, inspect};
+
+/// Why there is nothing to install.
+#[derive(Debug, thiserror::Error)]
+pub enum PackageError {
+    /// A crate that was not built.
+    #[error(
+        "{} is a crate whose library {library} is not built; run `cargo build --release` there first",
+        folder.display()
+    )]
+    NotBuilt {
+        /// The crate.
+        folder: PathBuf,
+        /// The file that should be there.
+        library: String,
+    },
+    /// A Makefile that was not run.
+    #[error(
+        "{} has a Makefile and no library in {MAKE_FOLDER}/; run `make` there first, or name the engine's .so",
+        folder.display()
+    )]
+    NotMade {
+        /// The folder.
+        folder: PathBuf,
+    },
+    /// A manifest that says too little.
+    #[error("{} names no package", path.display())]
+    NoPackage {
+        /// The manifest.
+        path: PathBuf,
+    },
+    /// A folder without a library.
+    #[error("{} holds no library and neither Cargo.toml nor Makefile; name the engine's .so, or the folder of its sources", folder.display())]
+    NoLibrary {
+        /// The folder.
+        folder: PathBuf,
+    },
+    /// A folder with more than one.
+    #[error("{} holds {count} libraries; name the one to install", folder.display())]
+    SeveralLibraries {
+        /// The folder.
+        folder: PathBuf,
+        /// How many.
+        count: usize,
+    },
+    /// The file is no engine.
+    #[error(transparent)]
+    Load(#[from] LoadError),
+    /// Its signature is wrong.
+    #[error(transparent)]
+    Signature(#[from] SignatureError),
+}
+
+/// An engine's file, read and not loaded, with what stands beside it.
+#[derive(Debug)]
+pub struct Package {
+    /// The file.
+    pub file: Inspected,
+    /// What its signature says.
+    pub signature: Signature,
+    /// What `ctxhost check` found.
+    pub conformance: Option<Conformance>,
+}
+
+impl Package {
+    /// Reads a library, the built library of a crate or of a Makefile, or the one library of a folder.
+    ///
+    /// # Errors
+    ///
+    /// [`PackageError`]. A wrong signature is one, whether or not any is demanded.
+    pub fn open(path: &Path, keys: &Keys) -> Result<Package, PackageError> {
+        let library = if path.is_dir() { library_in(path)? } else { path.to_owned() };
+        let file = inspect(&library)?;
+        let signature = keys.check(&file.path, file.image())?;
+        // Here, and in the folder that was named.
+        let folders = [Path::new("."), path];
+        let conformance = Conformance::near(&file.path, &file.sha256, &folders);
+        Ok(Package { file, signature, conformance })
+    }
+
+    /// The key that signed it, where it is a trusted one.
+    pub fn signer(&self) -> Option<&str> {
+        match &self.signature {
+            Signature::By(key) => Some(key),
+            Signature::Missing | Signature::Stranger(_) => None,
+        }
+    }
+}
+
+/// As much of a manifest as names the library.
+#[derive(Deserialize)]
+struct Manifest {
+    package: Option<Named>,
+    lib: Option<Named>,
+}
+
+#[derive(Deserialize)]
+struct Named {
+    name: Option<String>,
+}
+
+/// Where the Makefile of an engine leaves its library, as the scaffold's does.
+const MAKE_FOLDER: &str = "build";
+
+fn library_in(folder: &Path) -> Result<PathBuf, PackageError> {
+    let manifest = folder.join("Cargo.toml");
+    if manifest.is_file() {
+        built(folder, &manifest)
+    } else if folder.join("Makefile").is_file() {
+        made(folder)
+    } else {
+        only_library(folder)
+    }
+}
+
+/// The library that `make` built, which stands beside the Makefile where it is in no folder of its own.
+fn made(folder: &Path) -> Result<PathBuf, PackageError> {
+    let build = folder.join(MAKE_FOLDER);
+    let place = if build.is_dir() { &build } else { folder };
+    only_library(place).map_err(|error| match error {
+        PackageError::NoLibrary { .. } => PackageError::NotMade { folder: folder.into() },
+        other => other,
+    })
+}
+
+/// The library of a crate, where cargo puts it: below the crate, or below the workspace it is in.
+fn built(folder: &Path, manifest: &Path) -> Result<PathBuf, PackageError> {
+    let no_package = || PackageError::NoPackage { path: manifest.into() };
+    let text = std::fs::read_to_string(manifest).map_err(|_| no_package())?;
+    let read: Manifest = toml::from_str(&text).map_err(|_| no_package())?;
+    let of = |named: Option<Named>| named.and_then(|named| named.name);
+    let name = of(read.lib).or_else(|| of(read.package)).ok_or_else(no_package)?;
+    let library = format!("lib{}.so", name.replace('-', "_"));
+    let named_target = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
+    let whole = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
+    let targets = whole.ancestors().map(|folder| folder.join("target"));
+    let targets = named_target.into_iter().chain(targets);
+    let found = targets.map(|target| target.join("release").join(&library));
+    found
+        .into_iter()
+        .find(|path| path.is_file())
+        .ok_or_else(|| PackageError::NotBuilt { folder: folder.into(), library })
+}
+
+fn only_library(folder: &Path) -> Result<PathBuf, PackageError> {
+    let unreadable = |source| LoadError::Unreadable { path: folder.into(), source };
+    let entries = std::fs::read_dir(folder).map_err(unreadable)?;
+    let paths = entries.filter_map(|entry| Some(entry.ok()?.path()));
+    let mut found: Vec<PathBuf> =
+        paths.filter(|path| path.extension().is_some_and(|end| end == "so")).collect();
+    match (found.pop(), found.len()) {
+        (None, _) => Err(PackageError::NoLibrary { folder: folder.into() }),
+        (Some(only), 0) => Ok(only),
+        (Some(_), more) => {
+            Err(PackageError::SeveralLibraries { folder: folder.into(), count: more + 1 })
+        }
+    }
+}

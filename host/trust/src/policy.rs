@@ -1,0 +1,250 @@
+//! What a config demands of engine files, and how each of them stands to that.
+
+use std::path::Path;
+
+use super::lock::{LOCK_NAME, Lock, LockError, LockFile};
+use super::signature::{Keys, Signature};
+use super::{Conformance, Trust};
+use ctxhost_engine::{Inspected, LoadError, PinnedBy, inspect_pinned};
+
+/// The demands, as a config has them.
+#[derive(Clone, Debug, Default)]
+pub struct Demands {
+    /// `plugins.trust`; `None` for pinned where there is a lock, any where there is none.
+    pub trust: Option<Trust>,
+    /// `plugins.trusted_keys`.
+    pub trusted_keys: Vec<String>,
+    /// `plugins.require_signature`.
+    pub require_signature: bool,
+}
+
+/// The demands with what they are held against.
+#[derive(Debug)]
+pub struct Policy {
+    trust: Trust,
+    /// Why the pins are not known, as a sentence.
+    lock: Result<Lock, String>,
+    keys: Result<Keys, String>,
+    require_signature: bool,
+}
+
+/// How a file stands to the bytes that were found good.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum State {
+    /// It is no file: the engine is linked in.
+    Bundled,
+    /// It has the bytes in `ctxhost.lock`.
+    Pinned,
+    /// It has the bytes in its entry of the config.
+    PinnedInConfig,
+    /// Nobody said which bytes are good.
+    Unpinned,
+    /// It has other bytes.
+    Changed {
+        /// What is pinned, in hex.
+        expected: String,
+        /// What it has.
+        found: String,
+    },
+    /// It is not there.
+    Missing,
+}
+
+impl State {
+    /// One word, or two.
+    pub fn word(&self) -> &'static str {
+        match self {
+            State::Bundled => "bundled",
+            State::Pinned => "pinned",
+            State::PinnedInConfig => "pinned in config",
+            State::Unpinned => "unpinned",
+            State::Changed { .. } => "changed!",
+            State::Missing => "missing",
+        }
+    }
+}
+
+/// What is known of an engine's file, and whether it may be loaded.
+#[derive(Clone, Debug)]
+pub struct Standing {
+    /// How it stands to the pinned bytes.
+    pub state: State,
+    /// The SHA-256 it must have when it is loaded, in hex; `None` where any will do.
+    pub sha256: Option<String>,
+    /// Whose word that is.
+    pub pinned_by: PinnedBy,
+    /// The id of the trusted key that signed it.
+    pub signer: Option<String>,
+    /// What `ctxhost check` found.
+    pub conformance: Option<String>,
+    /// Why it must not be loaded, though its bytes are not other ones.
+    pub refusal: Option<String>,
+}
+
+impl Standing {
+    /// Of an engine that is linked in.
+    pub fn bundled() -> Standing {
+        Standing::of(State::Bundled)
+    }
+
+    fn of(state: State) -> Standing {
+        Standing {
+            state,
+            sha256: None,
+            pinned_by: PinnedBy::default(),
+            signer: None,
+            conformance: None,
+            refusal: None,
+        }
+    }
+}
+
+impl Policy {
+    /// The demands of a config file with the lock beside it. A config without a name has none.
+    pub fn of(config: &Path, demands: &Demands) -> Policy {
+        let lock = match config.as_os_str().is_empty() {
+            true => Ok(None),
+            false => LockFile::read(config),
+        };
+        let implied = match &lock {
+            Ok(None) => Trust::Any,
+            // A lock says that this config is one of pinned engines, readable or not.
+            Ok(Some(_)) | Err(_) => Trust::Pinned,
+        };
+        Policy {
+            trust: demands.trust.unwrap_or(implied),
+            lock: lock.map(Option::unwrap_or_default).map_err(|error: LockError| error.to_string()),
+            keys: Keys::parse(&demands.trusted_keys).map_err(|error| error.to_string()),
+            require_signature: demands.require_signature,
+        }
+    }
+
+    /// What a file needs to be loaded by its id.
+    pub fn trust(&self) -> Trust {
+        self.trust
+    }
+
+    /// The pins; none where they cannot be read.
+    pub fn lock(&self) -> Option<&Lock> {
+        self.lock.as_ref().ok()
+    }
+
+    /// Reads a file that serves under an id, and judges it. `written` is the SHA-256 of its entry.
+    ///
+    /// What cannot be read has a standing all the same: the caller shows both.
+    pub fn judge(
+        &self,
+        id: &str,
+        path: &Path,
+        written: Option<&str>,
+    ) -> (Standing, Result<Inspected, LoadError>) {
+        let locked = self.lock().and_then(|lock| lock.pin(id)).map(|pin| pin.sha256.as_str());
+        let expected = written.or(locked);
+        let found = inspect_pinned(path, expected);
+        let state = match (&found, written, locked) {
+            (Err(LoadError::HashMismatch { expected, found, .. }), _, _) => {
+                State::Changed { expected: expected.clone(), found: found.clone() }
+            }
+            (Err(LoadError::Unreadable { source, .. }), _, _)
+                if source.kind() == std::io::ErrorKind::NotFound =>
+            {
+                State::Missing
+            }
+            (_, Some(_), _) => State::PinnedInConfig,
+            (_, None, Some(_)) => State::Pinned,
+            (_, None, None) => State::Unpinned,
+        };
+        let mut standing = Standing::of(state);
+        standing.sha256 = expected.map(str::to_owned);
+        standing.pinned_by = match (written, locked) {
+            (Some(_), _) => PinnedBy::Entry,
+            (None, Some(_)) => PinnedBy::Lock,
+            (None, None) => PinnedBy::Caller,
+        };
+        standing.refusal = self.refuse_pins(id, path, written, locked);
+        match &found {
+            Ok(file) => {
+                let locked = self.lock().and_then(|lock| lock.pin(id));
+                let noted = locked.filter(|pin| pin.sha256 == file.sha256);
+                let noted = noted.and_then(|pin| pin.conformance.clone());
+                let beside =
+                    || Conformance::near(&file.path, &file.sha256, &[]).map(|it| it.verdict);
+                standing.conformance = noted.or_else(beside);
+                self.judge_signature(file, &mut standing);
+            }
+            Err(error) => standing.refusal = standing.refusal.or_else(|| Some(unjudged(error))),
+        }
+        (standing, found)
+    }
+
+    /// Judges a file that a person named by its path: their word stands for a pin, not for a
+    /// signature where one is required.
+    pub fn judge_named(&self, file: &Inspected, written: Option<&str>) -> Standing {
+        let mut standing = Standing::of(State::Unpinned);
+        standing.sha256 = written.map(str::to_owned);
+        standing.pinned_by = written.map_or(PinnedBy::Caller, |_| PinnedBy::Entry);
+        self.judge_signature(file, &mut standing);
+        standing
+    }
+
+    fn refuse_pins(
+        &self,
+        id: &str,
+        path: &Path,
+        written: Option<&str>,
+        locked: Option<&str>,
+    ) -> Option<String> {
+        let path = path.display();
+        if let (Some(written), Some(locked)) = (written, locked)
+            && !written.eq_ignore_ascii_case(locked)
+        {
+            return Some(format!(
+                "plugins.entries.{id}.sha256 and {LOCK_NAME} name different bytes; \
+                 `ctxhost install {path}` settles it"
+            ));
+        }
+        if written.is_some() || locked.is_some() {
+            return None;
+        }
+        match &self.lock {
+            // It may hold a pin for this very engine, and a pin holds whatever else is trusted.
+            Err(error) => Some(error.clone()),
+            Ok(_) if self.trust == Trust::Any => None,
+            Ok(_) => Some(format!(
+                "nobody said that the bytes of {path} are good; `ctxhost install {path}` pins them"
+            )),
+        }
+    }
+
+    /// A signature is of the bytes that were read, so they are the ones that must be loaded.
+    fn judge_signature(&self, file: &Inspected, standing: &mut Standing) {
+        let demand = "plugins.require_signature asks for one of plugins.trusted_keys";
+        let judged = match &self.keys {
+            Ok(keys) => keys.check(&file.path, file.image()).map_err(|error| error.to_string()),
+            Err(error) => Err(error.clone()),
+        };
+        let refusal = match judged {
+            Ok(Signature::By(key)) => {
+                standing.signer = Some(key);
+                if standing.sha256.is_none() {
+                    standing.pinned_by = PinnedBy::Signature;
+                }
+                standing.sha256 = Some(file.sha256.clone());
+                None
+            }
+            Ok(_) if !self.require_signature => None,
+            Ok(Signature::Missing) => Some(format!("it is not signed, and {demand}")),
+            Ok(Signature::Stranger(key)) => {
+                Some(format!("it is signed by key {key}, and {demand}"))
+            }
+            Err(error) => Some(error),
+        };
+        standing.refusal = standing.refusal.take().or(refusal);
+    }
+}
+
+/// Why a file that could not be read must not be loaded, even if it can be a moment later: nothing was
+/// held against its bytes.
+pub fn unjudged(error: &LoadError) -> String {
+    format!("it could not be judged, so open it again ({error})")
+}
