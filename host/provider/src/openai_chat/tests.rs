@@ -4,7 +4,7 @@ use ctxhost_engine_api::ToolSpec;
 use serde_json::json;
 
 use super::*;
-use crate::message::ChatMessage;
+use crate::message::{ChatMessage, Content, ToolCall};
 use crate::request::ThinkingLevel;
 
 mod decoding;
