@@ -211,7 +211,7 @@ fn what_ends_a_process_ends_the_host_on_a_lane_and_inline() {
     for isolation in ["inline", "lane"] {
         for (mode, signal, code) in deeds {
             let status = Command::new(std::env::current_exe().unwrap())
-                .args(["--exact", "containment::victim", "--nocapture"])
+                .args(["--exact", "isolation::containment::victim", "--nocapture"])
                 .env(DEED, format!("{isolation} {mode}"))
                 .output()
                 .unwrap()

@@ -93,7 +93,7 @@ fn start_in(seat: &str, mode: &str, state: &Path, at_load: &str) -> Child {
     chaos_library();
     in_c();
     Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "crash::dies_where_it_is_told_to", "--nocapture"])
+        .args(["--exact", "slot::crash::dies_where_it_is_told_to", "--nocapture"])
         .env(MODE, mode)
         .env(STATE, state)
         .env(SEAT, seat)
