@@ -8,11 +8,23 @@ use super::Reason::{self, *};
 /// Rows of one reason.
 pub(super) type Rows = (Reason, &'static [&'static str]);
 
-/// What says that it is no overflow, whatever else is said. The text is the code, a newline and the
-/// message.
+/// What says that it is no overflow, whatever else the message says. Codes and types are not looked at:
+/// `invalid_request_error` would lend its words to every refusal.
 pub(super) const VETOES: &[Rows] = &[
-    // Prices that come as rate limits: Anthropic's tier of long contexts, OpenAI's empty account.
-    (Billing, &["extra usage", "insufficient[ _]quota"]),
+    // Prices that come as rate limits: Anthropic's tier of long contexts, OpenAI's empty account,
+    // OpenRouter's balance, Z.ai's packages.
+    (
+        Billing,
+        &[
+            "extra usage",
+            "insufficient[ _]quota",
+            "can only afford",
+            r"openrouter\.ai/settings/(?:credits|keys)",
+            "no resource package",
+            "credit limit exceeded",
+            "(?:insufficient|overdue).{0,20}(?:funds|invoice)",
+        ],
+    ),
     (
         RateLimit,
         &[
@@ -23,15 +35,18 @@ pub(super) const VETOES: &[Rows] = &[
             "throttl",
             "try again in",
             "retry[ -]after",
-            "resource[ _]?exhausted",
+            "resource (?:has been )?exhausted|resource[_ ]?exhausted",
+            "rate increased too quickly",
+            "tokens? (?:count )?(?:per|/) ?min",
+            "usage limit",
             // Bedrock throttles with the words of an overflow.
             "too many tokens,? please wait",
-            r"(?:^|\n)[^a-z0-9]*(?:error:? )?429(?-u:\b)",
+            r"^[^a-z0-9]*(?:error:? )?429(?-u:\b)",
             "status(?: code)?:? ?429",
             "速率限制|频率限制|请求过于频繁|请求过多|限流|并发(?:数)?(?:过高|超过|超限)|每分钟",
         ],
     ),
-    (Overloaded, &[r"(?:^|\n)[^a-z0-9]*service unavailable:", "访问量过大"]),
+    (Overloaded, &[r"^[^a-z0-9]*service unavailable:", "访问量过大"]),
     (
         Billing,
         &[
@@ -48,7 +63,16 @@ pub(super) const VETOES: &[Rows] = &[
         Format,
         &[
             "string_above_max_length",
-            "invalid '?user'?.{0,80}string too long",
+            // Fields have lengths of their own: names, ids, descriptions, lists.
+            "(?:string|array) too long",
+            r"with a length of [0-9]+(?-u:\b)",
+            "expected max_?length",
+            "string value length",
+            // Images are counted in pixels and bytes of their own.
+            r"(?-u:\b)images?(?-u:\b).{0,40}(?:exceed|dimension|pixel|may be provided)",
+            // An answer that a limit cut off wants a higher limit.
+            "higher max_tokens",
+            "greater than .?thinking",
             "minimum token count to start caching",
             "prompt template",
             "reasoning (?:is )?(?:mandatory|required)",
@@ -63,20 +87,32 @@ pub(super) const VETOES: &[Rows] = &[
     (EmptyResponse, &["empty response", "very low max_tokens"]),
 ];
 
-/// More output was asked for than a model gives: no smaller history helps.
+/// More output was asked for than a model gives: no smaller history helps. Such a text must not speak of
+/// a context as well ([`CONTEXT`], [`SUM`]).
 pub(super) const OUTPUT_CAPS: &[Rows] = &[(
     OutputLimit,
     &[
-        r"max_(?:completion_|output_)?tokens\W{0,4}[0-9]+ ?>",
-        r"max_(?:completion_|output_)?tokens\W{0,4}(?:or .{0,30})?is too large",
-        r"max_(?:completion_|output_)?tokens\W{0,4}integer above maximum value",
-        "maximum allowed number of output tokens",
-        "at most [0-9,]+ (?:completion|output) tokens",
+        // The field, and what is wrong with its value. It may have the value in brackets behind it.
+        r"max_?(?:completion_?|output_?|new_?)?tokens\W{0,4}(?:value )?(?:of )?(?:\(?[0-9,]+\)?)? ?(?:is |are )?(?:too (?:large|high|big)|above|cannot exceed|can ?not exceed|exceeds?|> ?[0-9])",
+        r"max_?(?:completion_?|output_?|new_?)?tokens\W{0,4}[0-9]+ ?>",
+        r"max_?(?:completion_?|output_?|new_?)?tokens\W{0,4}(?:or .{0,30})?is too large",
+        r"max_?(?:completion_?|output_?|new_?)?tokens\W{0,4}integer above maximum value",
+        r"max[ _]?(?:completion_?|output_?|new_?)?tokens\W{0,4}(?:must|should) be (?:<|less|at most|between|in |within)",
+        r"(?:valid |supported )?range (?:of|for) max_?(?:completion_?|output_?|new_?)?tokens",
         "max_?output_?tokens.{0,80}supported range",
-        r"range of max_(?:completion_|output_)?tokens should be",
-        r"max_(?:completion_|output_)?tokens\W{0,4}(?:must|should) be (?:<|less|at most|between|in )",
+        "maximum allowed number of output tokens|maximum output (?:length|tokens)",
+        "at most [0-9,]+ (?:completion|output) tokens",
+        "maximum tokens you requested exceeds?",
+        "number of output tokens.{0,40}(?:exceed|too (?:large|many))",
     ],
 )];
+
+/// Words by which a text about `max_tokens` speaks of the window after all. Names of fields, which have
+/// underscores, are none.
+pub(super) const CONTEXT: &str = "context (?:length|window|size|limit)";
+
+/// What was asked, together with the answer, as one sum.
+pub(super) const SUM: &str = r"(?:input|prompt|message).{0,40}(?:\+|(?-u:\b)and(?-u:\b)|(?-u:\b)plus(?-u:\b)).{0,30}max(?:imum output |_(?:new_|completion_|output_)?)tokens";
 
 /// The history is not what the dialect demands: it wants repair, not shrinking.
 pub(super) const MALFORMED: &[Rows] = &[(
@@ -115,8 +151,12 @@ pub(super) const OVERFLOW_CODES: &[&str] = &[
     "1210",
 ];
 
-/// Statuses with which a text may say overflow. With any other it is about something else.
-pub(super) const OVERFLOW_STATUSES: &[u16] = &[400, 413, 422];
+/// Statuses with which a text may say overflow. With any other it is about something else. Servers of
+/// one's own and proxies answer 500, 502 and 503 as well, Together documents a 403, MiniMax sends 200.
+pub(super) const OVERFLOW_STATUSES: &[u16] = &[200, 400, 403, 413, 422, 500, 502, 503];
+
+/// Statuses with which a text that only sounds like an overflow may be one.
+pub(super) const HINT_STATUSES: &[u16] = &[200, 400, 413, 422];
 
 /// Providers whose 400 without a body means overflow; others send such for any reason.
 pub(super) const BODYLESS_OVERFLOW_PROVIDERS: &[&str] = &["cerebras"];
@@ -129,7 +169,7 @@ pub(super) const OVERFLOWS: &[Rows] = &[(
     ContextOverflow,
     &[
         // Codes inside a text.
-        "context_length_exceeded|contextwindowexceeded|context_window_exceeded|request_too_large",
+        "context_length_exceeded|context_window_exceeded|request_too_large",
         "context_overflow|exceed_context_size_error",
         // Anthropic, also at Vertex and Bedrock.
         "prompt (?:is )?too long",
