@@ -43,7 +43,7 @@ pub(super) const VETOES: &[Rows] = &[
             "too many tokens,? please wait",
             r"^[^a-z0-9]*(?:error:? )?429(?-u:\b)",
             "status(?: code)?:? ?429",
-            "速率限制|频率限制|请求过于频繁|请求过多|限流|并发(?:数)?(?:过高|超过|超限)|每分钟",
+            "速率限制|频率限制|流控|访问量.{0,8}(?:限制|超限)|请求过于频繁|请求过多|限流|并发(?:数)?(?:过高|超过|超限)|每分钟",
         ],
     ),
     (Overloaded, &[r"^[^a-z0-9]*service unavailable:", "访问量过大"]),
@@ -65,11 +65,11 @@ pub(super) const VETOES: &[Rows] = &[
             "string_above_max_length",
             // Fields have lengths of their own: names, ids, descriptions, lists.
             "(?:string|array) too long",
-            r"with a length of [0-9]+(?-u:\b)",
+            r"must be .{0,40}with a length of [0-9]",
             "expected max_?length",
             "string value length",
             // Images are counted in pixels and bytes of their own.
-            r"(?-u:\b)images?(?-u:\b).{0,40}(?:exceed|dimension|pixel|may be provided)",
+            r"image.{0,60}(?:dimension|pixel|[0-9] ?mb|bytes|may be provided)",
             // An answer that a limit cut off wants a higher limit.
             "higher max_tokens",
             "greater than .?thinking",
@@ -169,16 +169,23 @@ pub(super) const OVERFLOWS: &[Rows] = &[(
     ContextOverflow,
     &[
         // Codes inside a text.
-        "context_length_exceeded|context_window_exceeded|request_too_large",
+        "context_length_exceeded|contextwindowexceeded|context_window_exceeded|request_too_large",
         "context_overflow|exceed_context_size_error",
         // Anthropic, also at Vertex and Bedrock.
         "prompt (?:is )?too long",
-        "request exceeds the maximum size",
+        "request exceeds the maximum (?:size|allowed number of bytes)",
         "input length and .?max_tokens.? exceed context limit",
         "exceed context limit",
         "max_tokens.{0,80}exceed.{0,80}context",
-        // Bedrock.
+        // Sizes in bytes: gRPC, and servers in front of a model.
+        "sent message larger than max|payload size exceeds the limit",
+        // Together, and all who count input and answer together.
+        "must be less than the (?:model'?s )?context length",
+        // vLLM, where the input alone fills the window: what is left is less than nothing.
+        "max_tokens must be at least 1, got -[0-9]",
+        // Bedrock, Gemini, llama.cpp.
         "input is too long for",
+        "context is too long|is too large to process",
         "too many input tokens",
         "max input token",
         "exceeds? the maximum number of (?:input )?tokens",
@@ -253,20 +260,66 @@ pub(super) const OVERFLOWS: &[Rows] = &[(
     ],
 )];
 
-/// Texts that probably say overflow; asked after everything that says something surer.
+/// Texts that probably say overflow, as far as one sentence has it; asked after everything that says
+/// something surer. What they say is believed only where our own count makes it plausible.
 pub(super) const HINTS: &[Rows] = &[(
     ContextOverflow,
     &[
         "context.{0,80}overflow",
-        r"context window.{0,80}(?:too (?:large|long)|exceed|(?-u:\b)over(?-u:\b)|limit|(?-u:\b)max|requested|sent|tokens)",
-        r"prompt.{0,80}(?:too (?:large|long)|exceed|(?-u:\b)over(?-u:\b)|limit|(?-u:\b)max)",
-        r"(?:request|input).{0,80}(?:context|window|length|token).{0,80}(?:too (?:large|long)|exceed|(?-u:\b)over(?-u:\b)|limit|(?-u:\b)max)",
+        "context window.{0,80}(?:requested|sent|tokens)",
+        r"(?:prompt|input|context|conversation|messages?|history|request|sequence|tokens?).{0,80}(?:too (?:large|long|big|many)|exceed|(?:longer|larger|greater|more|more tokens) than|way over|(?-u:\b)over the|above the (?:limit|max)).{0,80}(?:token|context|window|length|limit|max)",
+        "(?:input|prompt) (?:token|length|size).{0,40}above the (?:limit|max)",
+        "(?:length|size|number).{0,30}(?:messages|prompt|input|conversation).{0,30}(?:too (?:long|large|many)|exceed)",
+        r"(?:prompt|input|messages?|request).{0,40}(?:token|context|length|size).{0,40}(?:too (?:large|long|big|many)|exceed|way over)",
+        "(?:prompt|conversation|history).{0,60}(?:too (?:large|long|big)|exceed|way over)",
+        r"(?:prompt|inputs?|messages?|tokens?)(?-u:\b).{0,60}must (?:be|have) (?:less|fewer|smaller|shorter|at most|no more|<)",
+        r"(?:token|context)s? (?:limit|length).{0,40}exceed|max(?:imum)? tokens.{0,40}exceed",
+        r"^\W*(?:token|context) limit\W*$",
+        // Chinese.
+        "(?:token|输入|上下文|对话|消息|提示词).{0,20}(?:超|过长|太长)|超.{0,12}(?:token|上下文)",
     ],
 )];
 
+/// Words by which two numbers are a size in tokens and its limit: both kinds must be there.
+pub(super) const OF_TOKENS: &str = "token|context|prompt|n_ctx|max_seq_len";
+pub(super) const OF_A_LIMIT: &str = "max|limit|exceed|capacity|allowed|window|context|longer|greater|larger";
+
+/// What such a sentence may not speak of: fields with limits of their own.
+pub(super) const NO_HINT: &str = r"min_tokens|budget_tokens|top_n_tokens|stop_token|logprob|temperature|truncate|`?stop`? s|schema|placeholder|cache_control|rate";
+
+/// Words of a type or of a server's habit, which say nothing and are left out of what is searched for hints.
+pub(super) const HABITS: &str =
+    r"(?-u:\b)[a-z]+(?:_[a-z]+)*_error(?-u:\b)|(?:input|request) validation (?:error|failed)";
+
+/// Where a sentence ends: not inside a number.
+pub(super) const SENTENCE_END: &str = r"[.!?;]\s|[。；！？\n]";
+
+/// One request that takes more tokens than may be used in a minute. Neither waiting nor another try helps.
+pub(super) const CEILING: &str = r"(?:tokens per min|(?-u:\b)tpm(?-u:\b)).{0,40}limit:? (?<limit>N),? (?:used:? N,? )?requested:? (?<whole>N)";
+
+/// Codes and types that say that it is no overflow, each as a whole.
+pub(super) const VETO_CODES: &[Rows] = &[
+    (
+        Billing,
+        &["billing_error", "insufficient_credits", "insufficient_quota", "CreditLimitExceeded"],
+    ),
+    (
+        RateLimit,
+        &[
+            "rate_limit_exceeded",
+            "rate_limit_error",
+            "rate_limit_reached_error",
+            "too_many_requests",
+            "RESOURCE_EXHAUSTED",
+            "ThrottlingException",
+            "TooManyRequestsException",
+            "REQUEST_LIMIT_EXCEEDED",
+        ],
+    ),
+];
+
 /// Codes and types of everything else, each as a whole.
 pub(super) const CODES: &[Rows] = &[
-    (Billing, &["billing_error", "insufficient_credits"]),
     (Auth, &["authentication_error", "invalid_api_key", "UNAUTHENTICATED", "token_expired"]),
     (
         AuthPermanent,
