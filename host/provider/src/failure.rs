@@ -16,7 +16,7 @@ mod silent;
 mod tests;
 
 pub use classify::{BadPhrase, Classified, Classifier, ExtraPhrase};
-pub use refusal::refusal_of;
+pub use refusal::{is_refusal, refusal_of};
 pub use silent::{SilentOverflow, cut_short, silent_overflow};
 
 use serde::{Deserialize, Serialize};

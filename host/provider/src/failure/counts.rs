@@ -5,7 +5,7 @@ use regex::{Captures, Regex};
 use super::classify::{BadPhrase, pattern};
 
 /// Patterns with the groups `prompt` (without the answer), `answer` (what was asked for), `whole` (both)
-/// and `limit`. `N` stands for a number. The first that names one of them gives it.
+/// `limit` and `excess` (what is above it). `N` stands for a number. The first that names one gives it.
 const COUNTED: &[&str] = &[
     // Anthropic.
     r"too long:? (?<prompt>N) tokens? > (?<limit>N)",
@@ -43,10 +43,16 @@ const COUNTED: &[&str] = &[
     r"count of (?<prompt>N) exceeds the limit of (?<limit>N)",
     r"token limit: (?<limit>N) \(requested: (?<whole>N)\)",
     r"input length should be \[N, ?(?<limit>N)\]",
+    // Triton, Together, Cohere.
+    r"length \(?(?<prompt>N)\)? exceeds maximum (?:input|sequence) length \(?(?<limit>N)",
+    r"context length[a-z ]{0,40}\((?<limit>N)\)",
+    r"exceeded by (?<excess>N) tokens",
     // ctxhost and its like.
     r"window too small \((?<limit>N) tokens",
     // Of no provider's own: a limit with its name before it.
     r"(?:limit|length|size|window|allowed|supports?)(?: for this model)?:? (?:is|of|up to|only|of only):? \(?(?<limit>N)",
+    r"input length (?<prompt>N) tokens",
+    r"max(?:imum)? (?<limit>N) tokens",
     r"max(?:imum)?(?: input| context| message)?(?: tokens| size| length)?(?: of|:) \(?(?<limit>N)",
 ];
 
@@ -69,6 +75,9 @@ const OF_BYTES: &str = "bytes|body size|payload|message larger than max";
 /// The smallest pair of numbers that is taken for a size and its limit where no pattern knows the text.
 /// Smaller ones are indices, parts and codes.
 const PAIR_MIN_TOKENS: u64 = 100;
+
+/// The largest number of such a pair. Larger ones are ids and times; no window comes near.
+const PAIR_MAX_TOKENS: u64 = 100_000_000;
 
 /// The sizes that a refusal names, in provider tokens.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -124,23 +133,28 @@ impl Counts {
         if self.of_bytes.is_match(text) {
             return Sizes::default();
         }
-        let (mut prompt, mut answer, mut whole, mut limit) = (None, None, None, None);
+        let (mut prompt, mut answer, mut whole) = (None, None, None);
+        let (mut limit, mut excess) = (None, None);
         for found in self.patterns.iter().filter_map(|pattern| pattern.captures(text)) {
             prompt = prompt.or_else(|| number(&found, "prompt"));
             answer = answer.or_else(|| number(&found, "answer"));
             whole = whole.or_else(|| number(&found, "whole"));
             limit = limit.or_else(|| number(&found, "limit"));
+            excess = excess.or_else(|| number(&found, "excess"));
         }
+        let above = || limit.zip(excess).map(|(limit, excess)| limit.saturating_add(excess));
         let sum = || prompt.map(|prompt| prompt.saturating_add(answer.unwrap_or_default()));
         let named = Sizes {
             prompt_tokens: prompt.or_else(|| whole.zip(answer).map(|(w, a)| w.saturating_sub(a))),
-            observed_tokens: whole.or_else(sum),
+            observed_tokens: whole.or_else(sum).or_else(above),
             limit_tokens: limit,
         };
-        named.or(match named.observed_tokens.is_none() {
-            true => pair_in(text),
-            false => Sizes::default(),
-        })
+        if named.observed_tokens.is_some() || excess.is_some() {
+            return named;
+        }
+        let pair = pair_in(text);
+        let fits = limit.is_none_or(|limit| pair.limit_tokens == Some(limit));
+        if fits { named.or(pair) } else { named }
     }
 
     /// The longest answer that a text allows.
@@ -164,8 +178,8 @@ impl Counts {
 /// The two numbers of a text, or three where a sum is among them: the largest was too large for the
 /// smallest. Whether the answer is counted in is not known.
 fn pair_in(text: &str) -> Sizes {
-    let mut numbers: Vec<u64> =
-        numbers_in(text).filter(|number| *number >= PAIR_MIN_TOKENS).collect();
+    let range = PAIR_MIN_TOKENS..=PAIR_MAX_TOKENS;
+    let mut numbers: Vec<u64> = numbers_in(text).filter(|number| range.contains(number)).collect();
     numbers.sort_unstable();
     match numbers.as_slice() {
         [limit, size] | [limit, _, size] if limit < size => Sizes {

@@ -103,7 +103,6 @@ pub(super) const OUTPUT_CAPS: &[Rows] = &[(
         "maximum allowed number of output tokens|maximum output (?:length|tokens)",
         "at most [0-9,]+ (?:completion|output) tokens",
         "maximum tokens you requested exceeds?",
-        "number of output tokens.{0,40}(?:exceed|too (?:large|many))",
     ],
 )];
 

@@ -64,6 +64,18 @@ pub fn refusal_of(status: Option<u16>, body: &str) -> Refusal {
     }
 }
 
+/// Whether a document or an event of a stream is a refusal, whatever the HTTP status of it is: an error, or
+/// the codes of those who answer 200 (MiniMax's `base_resp`, Baidu's `error_code`, Spark's `code`).
+pub fn is_refusal(value: &Value) -> bool {
+    let has = |name: &str| value.get(name).is_some_and(|it| !it.is_null());
+    let code = |value: &Value| value.as_i64().is_some_and(|code| code != 0);
+    let base = value.get("base_resp").and_then(|base| base.get("status_code"));
+    let is_answer = has("choices") || has("content") || has("candidates") || has("output");
+    has("error")
+        || base.is_some_and(code)
+        || !is_answer && (has("error_code") || has("message") && value.get("code").is_some_and(code))
+}
+
 /// What is known of an error so far.
 #[derive(Debug, Default)]
 struct Found {
