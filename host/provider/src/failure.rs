@@ -140,14 +140,17 @@ pub struct ProviderError {
 }
 
 /// Share of a limit from which a request may be too large for it though the provider says no numbers.
-/// Our own count errs by less than half: what is below was refused for another reason.
-const PLAUSIBLE_SHARE: f64 = 0.5;
+/// Our own count errs by half at most, and a config may take a window for twice as large as it is: what
+/// is below was refused for another reason.
+const PLAUSIBLE_SHARE: f64 = 0.25;
 
 impl ProviderError {
     /// Whether its code says that the request is too large, and not its words alone: words may be quoted
     /// from what was asked.
     pub fn has_overflow_code(&self) -> bool {
-        phrases::OVERFLOW_CODES.iter().any(|code| self.code.trim().eq_ignore_ascii_case(code))
+        let code = self.code.trim();
+        let is_one_of = |codes: &[&str]| codes.iter().any(|one| code.eq_ignore_ascii_case(one));
+        is_one_of(phrases::OVERFLOW_CODES) && !is_one_of(phrases::VAGUE_OVERFLOW_CODES)
     }
 
     /// Whether it shows that the request is too large, by a code, by its status or by both numbers. A

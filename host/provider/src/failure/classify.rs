@@ -294,7 +294,8 @@ impl<'a> Said<'a> {
 
     fn has_overflow_code(&self) -> bool {
         let is_code = |code: &&str| self.code.eq_ignore_ascii_case(code);
-        self.has_status_of(phrases::OVERFLOW_STATUSES) && phrases::OVERFLOW_CODES.iter().any(is_code)
+        self.has_status_of(phrases::OVERFLOW_STATUSES)
+            && phrases::OVERFLOW_CODES.iter().any(is_code)
     }
 
     fn has_status_of(&self, statuses: &[u16]) -> bool {

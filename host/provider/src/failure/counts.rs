@@ -182,11 +182,9 @@ fn pair_in(text: &str) -> Sizes {
     let mut numbers: Vec<u64> = numbers_in(text).filter(|number| range.contains(number)).collect();
     numbers.sort_unstable();
     match numbers.as_slice() {
-        [limit, size] | [limit, _, size] if limit < size => Sizes {
-            prompt_tokens: None,
-            observed_tokens: Some(*size),
-            limit_tokens: Some(*limit),
-        },
+        [limit, size] | [limit, _, size] if limit < size => {
+            Sizes { prompt_tokens: None, observed_tokens: Some(*size), limit_tokens: Some(*limit) }
+        }
         _ => Sizes::default(),
     }
 }

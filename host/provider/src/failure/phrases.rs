@@ -150,6 +150,9 @@ pub(super) const OVERFLOW_CODES: &[&str] = &[
     "1210",
 ];
 
+/// Of these, codes of every wrong parameter: alone they show nothing.
+pub(super) const VAGUE_OVERFLOW_CODES: &[&str] = &["1210"];
+
 /// Statuses with which a text may say overflow. With any other it is about something else. Servers of
 /// one's own and proxies answer 500, 502 and 503 as well, Together documents a 403, MiniMax sends 200.
 pub(super) const OVERFLOW_STATUSES: &[u16] = &[200, 400, 403, 413, 422, 500, 502, 503];
@@ -281,7 +284,8 @@ pub(super) const HINTS: &[Rows] = &[(
 
 /// Words by which two numbers are a size in tokens and its limit: both kinds must be there.
 pub(super) const OF_TOKENS: &str = "token|context|prompt|n_ctx|max_seq_len";
-pub(super) const OF_A_LIMIT: &str = "max|limit|exceed|capacity|allowed|window|context|longer|greater|larger";
+pub(super) const OF_A_LIMIT: &str =
+    "max|limit|exceed|capacity|allowed|window|context|longer|greater|larger";
 
 /// What such a sentence may not speak of: fields with limits of their own.
 pub(super) const NO_HINT: &str = r"min_tokens|budget_tokens|top_n_tokens|stop_token|logprob|temperature|truncate|`?stop`? s|schema|placeholder|cache_control|rate";

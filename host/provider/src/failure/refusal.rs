@@ -73,7 +73,8 @@ pub fn is_refusal(value: &Value) -> bool {
     let is_answer = has("choices") || has("content") || has("candidates") || has("output");
     has("error")
         || base.is_some_and(code)
-        || !is_answer && (has("error_code") || has("message") && value.get("code").is_some_and(code))
+        || !is_answer
+            && (has("error_code") || has("message") && value.get("code").is_some_and(code))
 }
 
 /// What is known of an error so far.
