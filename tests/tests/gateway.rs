@@ -39,6 +39,8 @@ mod proxies;
 mod raw;
 #[path = "gateway/run.rs"]
 mod run;
+#[path = "gateway/said.rs"]
+mod said;
 #[path = "gateway/stage.rs"]
 mod stage;
 #[path = "gateway/strange.rs"]

@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 use tokio::time::{Instant, timeout_at};
 
 use super::limits;
-use ctxhost_provider::failure::{Refusal, refusal_of};
+use ctxhost_provider::failure::{Refusal, is_refusal, refusal_of};
 
 /// The most that is held back, in bytes: OpenAI's first event repeats instructions and tools.
 const HELD_MAX_BYTES: usize = 2 * 1024 * 1024;
@@ -93,6 +93,27 @@ pub(super) async fn of_failure(
     Ok(beginning)
 }
 
+/// The most of a whole answer that is looked into for a refusal, in bytes: refusals are short.
+pub(super) const DOCUMENT_MAX_BYTES: u64 = 16 * 1024;
+
+/// Reads a short answer that is no stream, whole: some providers refuse with the status of success.
+///
+/// # Errors
+///
+/// What went wrong with the connection.
+pub(super) async fn of_document(
+    body: &mut Incoming,
+    status: u16,
+    idle: Duration,
+) -> Result<Beginning, String> {
+    let mut beginning = of_failure(body, status, idle).await?;
+    let frames = beginning.head.iter().filter_map(Frame::data_ref);
+    let bytes: Vec<u8> = frames.flat_map(|data| data.iter().copied()).collect();
+    let document = serde_json::from_slice(&bytes);
+    beginning.refusal = beginning.refusal.filter(|_| document.is_ok_and(|it| is_refusal(&it)));
+    Ok(beginning)
+}
+
 /// What events tell.
 #[derive(Debug, PartialEq)]
 enum Told {
@@ -119,12 +140,21 @@ struct Event<'a> {
     kind: Option<String>,
     #[serde(borrow, default)]
     error: Option<&'a RawValue>,
+    /// MiniMax's, with a code of 0 where all is well.
+    #[serde(default)]
+    base_resp: Option<BaseResp>,
     #[serde(default)]
     choices: Option<Vec<Choice>>,
     #[serde(default)]
     content_block: Option<Block>,
     #[serde(default)]
     delta: Option<serde_json::Value>,
+}
+
+#[derive(Deserialize)]
+struct BaseResp {
+    #[serde(default)]
+    status_code: i64,
 }
 
 /// A block of Anthropic's, as it begins: without the words that will stand in it.
@@ -190,7 +220,8 @@ fn told_by(line: &[u8]) -> Told {
     let Ok(event) = serde_json::from_slice::<Event<'_>>(data) else { return Told::Something };
     let kind = event.kind.as_deref().unwrap_or_default();
     let has_error = event.error.is_some_and(|error| error.get() != "null");
-    if REFUSING.contains(&kind) || has_error {
+    let is_failed = event.base_resp.as_ref().is_some_and(|base| base.status_code != 0);
+    if REFUSING.contains(&kind) || has_error || is_failed {
         return Told::Refused(refusal_of(None, &String::from_utf8_lossy(data)));
     }
     if let Some(reason) = event.stop_reason().filter(|reason| FULL.contains(reason)) {
@@ -240,7 +271,8 @@ mod tests {
         "data: {\"type\":\"content_block_start\",\"index\":0,\"content_block\":{\"type\":\"text\",\"text\":\"\"}}\n\n: a comment\n\nid: 7\nretry: 3\n\n",
     ];
 
-    const ERRORS: [&str; 5] = [
+    const ERRORS: [&str; 6] = [
+        "data: {\"choices\":null,\"base_resp\":{\"status_code\":2013,\"status_msg\":\"invalid params, context window exceeds limit\"}}\n\n",
         "data: {\"type\":\"message_delta\",\"delta\":{\"stop_reason\":\"model_context_window_exceeded\"},\"usage\":{}}\n\n",
         "event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":\"invalid_request_error\",\"message\":\"prompt is too long\"}}\n\n",
         "data: {\"type\":\"response.failed\",\"response\":{\"error\":{\"code\":\"context_length_exceeded\",\"message\":\"too long\"}}}\n\n",

@@ -16,7 +16,7 @@ use axum::http::header::{CONTENT_ENCODING, CONTENT_TYPE, UPGRADE};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode};
 use tokio::sync::OwnedSemaphorePermit;
 
-use super::beginning::{self, Beginning};
+use super::beginning::{self, Beginning, DOCUMENT_MAX_BYTES};
 use super::complaint::complaint;
 use super::door::{dialect_of, door, is_ours, owner_of};
 use super::encoding::Packed;
@@ -229,8 +229,13 @@ impl Way<'_> {
         if status.is_client_error() || status.is_server_error() {
             return beginning::of_failure(rest, status.as_u16(), idle).await;
         }
-        match self.door.is_answered_by_a_model() && is_stream(headers) {
+        if !self.door.is_answered_by_a_model() {
+            return Ok(Beginning { head: Vec::new(), refusal: None, is_whole: false });
+        }
+        let is_short = || rest.size_hint().upper().is_some_and(|it| it <= DOCUMENT_MAX_BYTES);
+        match is_stream(headers) {
             true => beginning::of_stream(rest, hold, idle).await,
+            false if is_short() => beginning::of_document(rest, status.as_u16(), idle).await,
             false => Ok(Beginning { head: Vec::new(), refusal: None, is_whole: false }),
         }
     }

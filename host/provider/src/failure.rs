@@ -16,7 +16,7 @@ mod silent;
 mod tests;
 
 pub use classify::{BadPhrase, Classified, Classifier, ExtraPhrase};
-pub use refusal::refusal_of;
+pub use refusal::{is_refusal, refusal_of};
 pub use silent::{SilentOverflow, cut_short, silent_overflow};
 
 use serde::{Deserialize, Serialize};
@@ -109,14 +109,6 @@ pub struct Refusal {
     pub message: String,
 }
 
-impl ProviderError {
-    /// Whether its code says that the request is too large, and not its words alone: words may be quoted
-    /// from what was asked.
-    pub fn has_overflow_code(&self) -> bool {
-        phrases::OVERFLOW_CODES.iter().any(|code| self.code.trim().eq_ignore_ascii_case(code))
-    }
-}
-
 /// A request that got no answer.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{provider}/{model}: {message}")]
@@ -135,10 +127,55 @@ pub struct ProviderError {
     pub message: String,
     /// How long the provider asked to wait, in milliseconds.
     pub retry_after_ms: Option<u64>,
-    /// The size of the request as the provider counted it, where it said so.
+    /// The size of the request as the provider counted it, with the answer where that was counted in.
     pub observed_tokens: Option<u64>,
+    /// The prompt alone as the provider counted it.
+    pub prompt_tokens: Option<u64>,
     /// The limit that the provider named.
     pub limit_tokens: Option<u64>,
+    /// Whether the limit is what this key may use in a minute, and not the model's window.
+    pub is_ceiling: bool,
     /// Whether parts of an answer had come already: such a request is not repeated by the wire.
     pub began: bool,
+}
+
+/// Share of a limit from which a request may be too large for it though the provider says no numbers.
+/// Our own count errs by half at most, and a config may take a window for twice as large as it is: what
+/// is below was refused for another reason.
+const PLAUSIBLE_SHARE: f64 = 0.25;
+
+impl ProviderError {
+    /// Whether its code says that the request is too large, and not its words alone: words may be quoted
+    /// from what was asked.
+    pub fn has_overflow_code(&self) -> bool {
+        let code = self.code.trim();
+        let is_one_of = |codes: &[&str]| codes.iter().any(|one| code.eq_ignore_ascii_case(one));
+        is_one_of(phrases::OVERFLOW_CODES) && !is_one_of(phrases::VAGUE_OVERFLOW_CODES)
+    }
+
+    /// Whether it shows that the request is too large, by a code, by its status or by both numbers. A
+    /// client may be told so; anything less is said in the provider's own words.
+    pub fn shows_overflow(&self) -> bool {
+        let is_over = self.observed_tokens.zip(self.limit_tokens).is_some_and(|(o, l)| o > l);
+        self.has_overflow_code() || self.status == Some(413) || is_over
+    }
+
+    /// Whether the request can have been too large. `own_tokens` is what the host counts of it and
+    /// `window_tokens` is the window, both in provider tokens; a window of 0 is an unknown one.
+    pub fn is_plausible_overflow(&self, own_tokens: u64, window_tokens: u64) -> bool {
+        let window_tokens = Some(window_tokens).filter(|tokens| *tokens > 0);
+        let limit_tokens = match (self.limit_tokens, window_tokens) {
+            (Some(limit), Some(window)) => limit.min(window),
+            (Some(tokens), None) | (None, Some(tokens)) => tokens,
+            (None, None) => return true,
+        };
+        self.shows_overflow() || own_tokens as f64 >= limit_tokens as f64 * PLAUSIBLE_SHARE
+    }
+
+    /// What is left of the limit for an answer, in provider tokens, where the provider counted the prompt
+    /// alone and it fits: a shorter answer helps then, and nothing need be left out.
+    pub fn answer_room_tokens(&self) -> Option<u64> {
+        let room = self.limit_tokens?.checked_sub(self.prompt_tokens?)?;
+        Some(room).filter(|tokens| *tokens > 0)
+    }
 }

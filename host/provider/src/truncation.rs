@@ -9,10 +9,11 @@
 //!  more was counted than the window holds                        ─► Overrun     (z.ai)
 //!  the window is full and nothing came out                       ─► NoRoom      (Xiaomi MiMo)
 //!  the count is what a cut leaves of a window, to the token      ─► Cut         (Ollama)
-//!  the same once more, to the token, though the prompt grew      ─► Cut
+//!  the same once more, to the token, though the prompt grew:
+//!  at any size                                                   ─► Cut
 //!  more was sent for certain than the window holds               ─► Cut
-//!  more was sent than last time, less was counted, and this
-//!  server has been seen to count what it had cached              ─► Cut
+//!  less was counted than last time and what came after it hold,
+//!  and this server has been seen to count what it had cached     ─► Cut
 //! ```
 //!
 //! The first two show in the usage alone and are told by
@@ -107,10 +108,39 @@ impl Counts {
         before > 0 && counted >= before && sent <= before + before / 4
     }
 
-    /// Whether a prompt that has the last one within it was counted as that one, to the token.
+    /// Whether a larger prompt than the last one was counted as that one, to the token.
     fn is_stuck(self, sent: &Sent, counted: u64) -> bool {
-        let grew = sent.certainty != Certainty::Guessed && sent.prompt_tokens > counted;
-        grew && counted > 0 && counted == self.counted_tokens
+        let is_larger = match sent.certainty {
+            Certainty::Counted | Certainty::Anchored => sent.prompt_tokens > counted,
+            // The same prompt may have been sent again.
+            Certainty::Guessed => {
+                sent.floor_tokens() > counted && sent.prompt_tokens > self.sent_tokens
+            }
+        };
+        is_larger && counted > 0 && counted == self.counted_tokens
+    }
+
+    /// Whether it was counted alike because both counts are of what was new, and that was alike.
+    fn counts_new_alone(self, sent: &Sent, counted: u64) -> bool {
+        let before = match sent.certainty {
+            Certainty::Guessed => self.sent_tokens,
+            Certainty::Counted | Certainty::Anchored => self.counted_tokens,
+        };
+        let new = sent.prompt_tokens.saturating_sub(before);
+        self.explain(sent.prompt_tokens, counted) && new >= counted / 2
+    }
+
+    /// What a prompt that has the last one within it has for certain. A template may leave out old
+    /// thinking, so not all of the last one is still there.
+    fn least_tokens(self, sent: &Sent) -> u64 {
+        let new = match sent.certainty {
+            Certainty::Guessed => 0,
+            Certainty::Counted | Certainty::Anchored => {
+                let sure = sent.prompt_tokens.saturating_sub(sent.image_tokens);
+                sure.saturating_sub(self.counted_tokens)
+            }
+        };
+        self.counted_tokens / 4 * 3 + new / 2
     }
 
     /// Whether a server that leaves out what it had cached may have counted so much for what is new.
@@ -211,6 +241,10 @@ impl std::fmt::Display for SilentTruncation {
     }
 }
 
+/// The smallest window that is concluded from counts alone: servers that count nothing say some small
+/// number always.
+const LEAST_WINDOW_TOKENS: u64 = 1_024;
+
 /// The window of the server that cut the prompt; 0 where only the cut is sure.
 fn cut_window(sent: &Sent, before: Counts, counted: u64) -> Option<u64> {
     let (window, floor) = (sent.window_tokens, sent.floor_tokens());
@@ -218,16 +252,23 @@ fn cut_window(sent: &Sent, before: Counts, counted: u64) -> Option<u64> {
     if fingerprint.is_some() && !before.explain(sent.prompt_tokens, counted) {
         return fingerprint;
     }
-    if before.is_stuck(sent, counted)
-        && let Some(window) = fingerprint::window_of_count(sent, counted)
-    {
-        return Some(window);
+    if before.is_stuck(sent, counted) {
+        if let Some(window) = fingerprint::window_of_count(sent, counted) {
+            return Some(window);
+        }
+        if counted >= LEAST_WINDOW_TOKENS && !before.counts_new_alone(sent, counted) {
+            return Some(counted);
+        }
     }
     if window > 0 && floor > window {
         // Whatever was cached is in the window too, so a cache explains no such count.
         return Some(window);
     }
-    // A template may drop old thinking, and a prompt that grew is smaller for it; not by this much.
-    let shrank = before.counts_cached && counted < before.counted_tokens / 4 * 3;
-    (shrank && floor > counted).then_some(0)
+    let shrank = before.counts_cached && counted < before.least_tokens(sent);
+    // The last prompt was read, and so was this part: whatever the window is, it holds both.
+    let held = match sent.certainty {
+        Certainty::Guessed => 0,
+        Certainty::Counted | Certainty::Anchored => counted.max(before.counted_tokens),
+    };
+    (shrank && floor > counted).then_some(held)
 }

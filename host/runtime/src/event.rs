@@ -110,6 +110,8 @@ pub enum What {
         reason: Reason,
         /// What is done about it.
         action: String,
+        /// What the provider said, in its own words.
+        said: String,
     },
     /// Another model answers from here on.
     ModelChanged {
@@ -214,6 +216,10 @@ impl What {
 
     /// A request failed and something is done about it.
     pub(super) fn recovering(error: &ProviderError, action: impl Into<String>) -> What {
-        What::Recovering { reason: error.reason, action: action.into() }
+        What::Recovering {
+            reason: error.reason,
+            action: action.into(),
+            said: error.message.clone(),
+        }
     }
 }

@@ -4,9 +4,11 @@
 //! ```text
 //!  ask ─┬─ answer ─────────────────────────────────────────────► done
 //!       ├─ too large ─► smaller budget ─► assemble ─► fits? ─► ask      (at most 3 times, each smaller)
-//!       │                                   └─ no ─► compact ─► ask
+//!       │       │                           └─ no ─► compact ─► ask
+//!       │       ├─ only with its answer ─► a shorter answer ─► ask
+//!       │       └─ though far below the window, says no number and no code ─► next model
 //!       ├─ malformed ─► without thinking, once ─► ask
-//!       ├─ output limit ─► an answer of half that length, or of the limit ─► ask
+//!       ├─ output limit ─► an answer of the limit, or of half that length ─► ask
 //!       ├─ timeout, nearly full ─► compact, twice ─► ask
 //!       └─ anything else ─► next model ─► assemble ─► ask
 //! ```
@@ -25,6 +27,19 @@ const MAX_OVERFLOWS: u32 = 3;
 /// Share of a request that was too large which the next one may have. Each try is smaller than the one
 /// before, whatever anybody counted, so the tries end.
 pub(super) const SMALLER: f64 = 0.85;
+
+/// Share of a limit for a minute's tokens that a request for it may take, with its answer.
+const CEILING_SHARE: f64 = 0.9;
+
+/// Share of a limit that its answer may take.
+const CEILING_ANSWER_SHARE: f64 = 0.25;
+
+/// Share of the room beside a prompt that an answer may take: some providers want it smaller than the room.
+const ROOM_SHARE: f64 = 0.95;
+
+/// The least that an answer may be shortened to, as a share of what was asked for, where leaving out a
+/// part of the conversation would help as well.
+const SHORTER_SHARE: f64 = 0.25;
 
 /// The shortest answer that is asked for where a provider finds answers too long and does not say how
 /// long they may be: a smaller one holds no tool call.
@@ -63,10 +78,23 @@ pub(super) async fn complete(
                 None => return Ok(reply),
                 Some(failure) => failure,
             },
-            Err(failure) => failure,
+            Err(failure) => believed(turn, &draft, failure),
         };
         draft = after(turn, &draft, failure).await?;
     }
+}
+
+/// A refusal as it is acted upon: that a request is too large is believed where it can be, because no
+/// part of a conversation is left out for a sentence that was misread.
+fn believed(turn: &Turn<'_>, draft: &Draft, mut failure: ProviderError) -> ProviderError {
+    let own_tokens = turn.expected_tokens(draft);
+    if failure.reason == Reason::ContextOverflow
+        && !failure.is_plausible_overflow(own_tokens, turn.window_tokens())
+    {
+        tracing::info!(%failure, own_tokens, "far below the window, so not taken for too large");
+        failure.reason = Reason::Format;
+    }
+    failure
 }
 
 /// The next request after one that failed.
@@ -76,6 +104,7 @@ async fn after(
     failure: ProviderError,
 ) -> Result<Draft, TurnError> {
     match failure.reason {
+        Reason::ContextOverflow if failure.is_ceiling => after_ceiling(turn, draft, failure).await,
         Reason::ContextOverflow => after_overflow(turn, draft, failure).await,
         Reason::Timeout if turn.is_nearly_full(draft) && turn.may_compact_after_timeout() => {
             after_timeout(turn, failure).await
@@ -85,18 +114,83 @@ async fn after(
             turn.pressure.plain = true;
             turn.assemble(Trigger::Threshold).await
         }
-        Reason::OutputLimit if draft.request.max_output_tokens / 2 >= MIN_OUTPUT_TOKENS => {
-            let half = draft.request.max_output_tokens / 2;
-            let limit_tokens = failure.limit_tokens.unwrap_or(half).min(half).max(1);
-            turn.tell(What::recovering(&failure, format!("answers of {limit_tokens} tokens")));
-            turn.pressure.max_output_tokens = Some(limit_tokens);
-            turn.assemble(Trigger::Threshold).await
-        }
-        _ => {
-            next_model(turn, failure)?;
-            turn.assemble(Trigger::Threshold).await
-        }
+        Reason::OutputLimit => match given_output_tokens(draft, &failure) {
+            Some(tokens) => ask_shorter(turn, &failure, tokens).await,
+            None => go_on(turn, failure).await,
+        },
+        _ => go_on(turn, failure).await,
     }
+}
+
+async fn go_on(turn: &mut Turn<'_>, failure: ProviderError) -> Result<Draft, TurnError> {
+    next_model(turn, failure)?;
+    turn.assemble(Trigger::Threshold).await
+}
+
+/// The longest answer that may be given where the one asked for was too long: what the provider names,
+/// else half. `None` where there is no shorter one that is of use.
+fn given_output_tokens(draft: &Draft, failure: &ProviderError) -> Option<u64> {
+    let asked_tokens = draft.request.max_output_tokens;
+    let named = failure.limit_tokens.filter(|tokens| (1..asked_tokens).contains(tokens));
+    let half = Some(asked_tokens / 2).filter(|tokens| *tokens >= MIN_OUTPUT_TOKENS);
+    named.or(half)
+}
+
+/// Asks for the same with a shorter answer.
+async fn ask_shorter(
+    turn: &mut Turn<'_>,
+    failure: &ProviderError,
+    tokens: u64,
+) -> Result<Draft, TurnError> {
+    turn.tell(What::recovering(failure, format!("answers of {tokens} tokens")));
+    turn.pressure.max_output_tokens = Some(tokens);
+    turn.assemble(Trigger::Threshold).await
+}
+
+/// The answer that fits beside the prompt, where it is long enough to be worth having.
+fn fitting_output_tokens(draft: &Draft, failure: &ProviderError) -> Option<u64> {
+    let asked_tokens = draft.request.max_output_tokens;
+    let least_tokens = MIN_OUTPUT_TOKENS.max((asked_tokens as f64 * SHORTER_SHARE) as u64);
+    let room_tokens = (failure.answer_room_tokens()? as f64 * ROOM_SHARE) as u64;
+    (least_tokens..asked_tokens).contains(&room_tokens).then_some(room_tokens)
+}
+
+/// One request more that was too large; an end where there were too many.
+fn one_more(turn: &mut Turn<'_>, failure: &ProviderError) -> Result<(), TurnError> {
+    turn.pressure.overflows += 1;
+    let attempts = turn.pressure.overflows - 1;
+    if attempts >= MAX_OVERFLOWS {
+        let error = Box::new(failure.clone());
+        return Err(TurnError::CompactionFailure { attempts, error });
+    }
+    Ok(())
+}
+
+/// Makes a request and its answer fit into what the key may use in a minute. Waiting does not help: it
+/// is this one request that is larger. The model's window is another, and is not learned from it.
+async fn after_ceiling(
+    turn: &mut Turn<'_>,
+    draft: &Draft,
+    failure: ProviderError,
+) -> Result<Draft, TurnError> {
+    one_more(turn, &failure)?;
+    turn.learn_of_overflow(&draft.prompt, &failure);
+    let limit_tokens = failure.limit_tokens.unwrap_or(turn.window_tokens());
+    let asked_tokens = draft.request.max_output_tokens;
+    let most = (limit_tokens as f64 * CEILING_ANSWER_SHARE) as u64;
+    let answer_tokens = most.min(asked_tokens).max(1);
+    turn.pressure.max_output_tokens = Some(answer_tokens);
+    // A provider may count the answer in that was asked for, and may not.
+    let counted = failure.observed_tokens.unwrap_or_default().saturating_sub(asked_tokens);
+    let prompt_tokens = turn.expected_tokens(draft).max(counted);
+    let may_tokens = ((limit_tokens as f64 * CEILING_SHARE) as u64).saturating_sub(answer_tokens);
+    let fitting = turn.fitting_tokens(prompt_tokens.saturating_sub(may_tokens));
+    let by_share = match answer_tokens < asked_tokens {
+        true => draft.conversation_tokens,
+        false => (draft.conversation_tokens as f64 * SMALLER) as u64,
+    };
+    let cap_tokens = draft.conversation_tokens.saturating_sub(fitting).min(by_share);
+    make_fit(turn, &failure, cap_tokens).await
 }
 
 /// Makes the request smaller: by assembling alone where that is enough, else by compactions.
@@ -105,15 +199,23 @@ async fn after_overflow(
     draft: &Draft,
     failure: ProviderError,
 ) -> Result<Draft, TurnError> {
-    turn.pressure.overflows += 1;
-    let attempts = turn.pressure.overflows - 1;
-    if attempts >= MAX_OVERFLOWS {
-        return Err(TurnError::CompactionFailure { attempts, error: Box::new(failure) });
-    }
+    one_more(turn, &failure)?;
     turn.learn_of_overflow(&draft.prompt, &failure);
+    if let Some(tokens) = fitting_output_tokens(draft, &failure) {
+        return ask_shorter(turn, &failure, tokens).await;
+    }
     let cap_tokens = (draft.conversation_tokens as f64 * SMALLER) as u64;
-    turn.pressure.cap_tokens = Some(turn.pressure.cap_tokens.unwrap_or(u64::MAX).min(cap_tokens));
-    turn.tell(What::recovering(&failure, format!("made to fit {cap_tokens} tokens")));
+    make_fit(turn, &failure, cap_tokens).await
+}
+
+async fn make_fit(
+    turn: &mut Turn<'_>,
+    failure: &ProviderError,
+    cap_tokens: u64,
+) -> Result<Draft, TurnError> {
+    let cap_tokens = turn.pressure.cap_tokens.unwrap_or(u64::MAX).min(cap_tokens);
+    turn.pressure.cap_tokens = Some(cap_tokens);
+    turn.tell(What::recovering(failure, format!("made to fit {cap_tokens} tokens")));
     turn.assemble(Trigger::Overflow).await
 }
 

@@ -120,6 +120,8 @@ fn refusal() -> ProviderError {
         retry_after_ms: None,
         observed_tokens: None,
         limit_tokens: None,
+        prompt_tokens: None,
+        is_ceiling: false,
         began: false,
     }
 }

@@ -176,6 +176,9 @@ impl Desk {
             Fault::Unauthorized => self.refuse(&Trouble::Unauthorized),
             Fault::NoCredit => self.refuse(&Trouble::NoCredit),
             Fault::NoModel => self.refuse(&Trouble::NoModel(self.speech().model(inquiry))),
+            Fault::Says { status, body } => {
+                Outcome::Now(reply::text(status, "application/json", body))
+            }
             _ => return None,
         };
         Some((Answered::Fault(fault), outcome))

@@ -50,6 +50,13 @@ pub enum Fault {
     NoCredit,
     /// 404 for the model.
     NoModel,
+    /// This and no more, as some other provider says it.
+    Says {
+        /// The status.
+        status: u16,
+        /// The body, in JSON.
+        body: &'static str,
+    },
 }
 
 /// When what goes wrong.

@@ -3,6 +3,7 @@
 mod elsewhere;
 mod overflow;
 mod repaired;
+mod said;
 mod silent;
 mod trouble;
 

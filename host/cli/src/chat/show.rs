@@ -93,8 +93,11 @@ impl Screen {
             What::CompactionOwed => {
                 self.remark("! the session is nearly full; /compact makes room");
             }
-            What::Recovering { reason, action } => {
+            What::Recovering { reason, action, said } => {
                 self.remark(&format!("! {}: {action}", reason.in_words()));
+                if !said.is_empty() {
+                    self.remark(&format!("  it says: {said}"));
+                }
             }
             What::ModelChanged { model, why } => self.remark(&format!("! {model} goes on: {why}")),
             What::SilentTruncation { message } => self.remark(&format!("! {message}")),

@@ -1,12 +1,15 @@
 //! From a refusal to a reason: which table of phrases is asked when.
 //!
 //! ```text
-//!  vetoes ─► output caps, malformed history ─► overflow codes ─► status gate ─► overflow phrases
-//!         ─► other codes ─► other phrases ─► overflow hints ─► status ─► vague words
+//!  over a minute's tokens alone ─► overflow, as a ceiling
+//!  vetoes ─► codes that are vetoes ─► 429 ─► malformed history, output caps ─► overflow codes
+//!         ─► status gate ─► overflow phrases ─► other codes ─► other phrases ─► overflow hints
+//!         ─► status ─► vague words
 //! ```
 //!
 //! A veto comes first because throttling speaks of tokens too, and a compaction that nobody needs
-//! costs more than one that comes a turn later.
+//! costs more than one that comes a turn later. Phrases are looked for in the provider's message alone;
+//! codes and types are compared as a whole, because their words are in every refusal.
 
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
@@ -14,7 +17,7 @@ use std::time::Duration;
 use regex::{Regex, RegexBuilder};
 use serde::{Deserialize, Serialize};
 
-use super::counts::Counts;
+use super::counts::{Counts, Sizes};
 use super::phrases::{self, Rows};
 use super::{ProviderError, Reason, Refusal};
 
@@ -54,18 +57,31 @@ pub struct BadPhrase {
 pub struct Classified {
     /// Why there was no answer.
     pub reason: Reason,
-    /// The size of the request as the provider counted it.
+    /// The size of the request as the provider counted it, with the answer where that was counted in.
     pub observed_tokens: Option<u64>,
+    /// The prompt alone as the provider counted it.
+    pub prompt_tokens: Option<u64>,
     /// The limit that the provider named: of the window, of the output, or of tokens in a while.
     pub limit_tokens: Option<u64>,
+    /// Whether the limit is what this key may use in a minute: the request alone is larger, so waiting
+    /// does not help, and the model's window is another one.
+    pub is_ceiling: bool,
 }
 
 impl Classified {
-    /// Whether one request alone is larger than what may be used in a while: neither waiting nor
-    /// compacting a little helps, and the person must be told.
-    pub fn is_request_ceiling(&self) -> bool {
-        let larger = self.observed_tokens.zip(self.limit_tokens).is_some_and(|(o, l)| o > l);
-        self.reason == Reason::RateLimit && larger
+    fn of(reason: Reason) -> Classified {
+        Classified {
+            reason,
+            observed_tokens: None,
+            prompt_tokens: None,
+            limit_tokens: None,
+            is_ceiling: false,
+        }
+    }
+
+    fn sized(self, sizes: Sizes) -> Classified {
+        let Sizes { prompt_tokens, observed_tokens, limit_tokens } = sizes;
+        Classified { observed_tokens, prompt_tokens, limit_tokens, ..self }
     }
 
     /// The error of a request that this refusal ended.
@@ -86,7 +102,9 @@ impl Classified {
             message: refusal.message,
             retry_after_ms: retry_after.map(wait_ms),
             observed_tokens: self.observed_tokens,
+            prompt_tokens: self.prompt_tokens,
             limit_tokens: self.limit_tokens,
+            is_ceiling: self.is_ceiling,
             began: false,
         }
     }
@@ -96,12 +114,20 @@ impl Classified {
 #[derive(Debug)]
 pub struct Classifier {
     vetoes: Table,
-    not_size: Table,
+    malformed: Table,
+    output_caps: Table,
+    context: Regex,
+    sum: Regex,
     own_overflows: Table,
     overflows: Table,
     words: Table,
     hints: Table,
     vague_words: Table,
+    of_tokens: Regex,
+    of_a_limit: Regex,
+    no_hint: Regex,
+    habits: Regex,
+    sentence_end: Regex,
     bodyless: Regex,
     counts: Counts,
 }
@@ -115,20 +141,26 @@ impl Classifier {
     pub fn with_extra(extra: &[ExtraPhrase]) -> Result<Classifier, BadPhrase> {
         let (own_overflows, own_vetoes): (Vec<_>, Vec<_>) =
             extra.iter().partition(|phrase| phrase.reason == Reason::ContextOverflow);
-        let mut not_size = Table::of(phrases::OUTPUT_CAPS)?;
-        not_size.rows.extend(Table::of(phrases::MALFORMED)?.rows);
         let mut vetoes = Table::own(&own_vetoes)?;
         vetoes.rows.extend(Table::of(phrases::VETOES)?.rows);
         Ok(Classifier {
             vetoes,
-            not_size,
+            malformed: Table::of(phrases::MALFORMED)?,
+            output_caps: Table::of(phrases::OUTPUT_CAPS)?,
+            context: pattern(phrases::CONTEXT)?,
+            sum: pattern(phrases::SUM)?,
             own_overflows: Table::own(&own_overflows)?,
             overflows: Table::of(phrases::OVERFLOWS)?,
             words: Table::of(phrases::WORDS)?,
             hints: Table::of(phrases::HINTS)?,
             vague_words: Table::of(phrases::VAGUE_WORDS)?,
+            of_tokens: pattern(phrases::OF_TOKENS)?,
+            of_a_limit: pattern(phrases::OF_A_LIMIT)?,
+            no_hint: pattern(phrases::NO_HINT)?,
+            habits: pattern(phrases::HABITS)?,
+            sentence_end: pattern(phrases::SENTENCE_END)?,
             bodyless: pattern(phrases::BODYLESS)?,
-            counts: Counts::new()?,
+            counts: Counts::new(phrases::CEILING)?,
         })
     }
 
@@ -154,12 +186,24 @@ impl Classifier {
     /// What a refusal of this provider means; a few of them have habits of their own.
     pub fn classify_of(&self, provider: &str, refusal: &Refusal) -> Classified {
         let said = Said::of(refusal);
-        let (observed_tokens, limit_tokens) = self.counts.in_text(&refusal.message);
-        let reason = self.reason(provider, &said);
-        // What was asked for as output is no size of a request.
-        let is_size = reason != Reason::OutputLimit;
-        let observed_tokens = observed_tokens.filter(|_| is_size);
-        Classified { reason, observed_tokens, limit_tokens }
+        if let Some(sizes) = self.ceiling(&said) {
+            let overflow = Classified::of(Reason::ContextOverflow).sized(sizes);
+            return Classified { is_ceiling: true, ..overflow };
+        }
+        let classified = Classified::of(self.reason(provider, &said));
+        match classified.reason {
+            // What was asked for as output is no size of a request.
+            Reason::OutputLimit => {
+                Classified { limit_tokens: self.counts.output_cap(said.message), ..classified }
+            }
+            _ => classified.sized(self.counts.in_text(said.message)),
+        }
+    }
+
+    /// The sizes of a request that alone takes more than a minute allows.
+    fn ceiling(&self, said: &Said<'_>) -> Option<Sizes> {
+        let may_be = said.status.is_none_or(|status| matches!(status, 400 | 413 | 429));
+        may_be.then(|| self.counts.ceiling(said.message)).flatten()
     }
 
     /// Whether a text speaks of an overflow, whatever its status.
@@ -169,27 +213,59 @@ impl Classifier {
     }
 
     fn reason(&self, provider: &str, said: &Said<'_>) -> Reason {
+        let text = said.message;
         self.vetoes
-            .find(&said.text)
+            .find(text)
+            .or_else(|| said.code_in(phrases::VETO_CODES))
             .or_else(|| (said.status == Some(429)).then_some(Reason::RateLimit))
-            .or_else(|| self.not_size.find(&said.text))
+            .or_else(|| self.malformed.find(text))
+            .or_else(|| self.output_cap(text))
             .or_else(|| self.overflow(provider, said))
-            .or_else(|| said.code())
-            .or_else(|| self.words.find(&said.text))
-            .or_else(|| said.may_be_overflow().then(|| self.hints.find(&said.text)).flatten())
+            .or_else(|| said.code_in(phrases::CODES))
+            .or_else(|| self.words.find(text))
+            .or_else(|| self.hint(said))
             .or_else(|| said.clear_status())
-            .or_else(|| self.vague_words.find(&said.text))
+            .or_else(|| self.vague_words.find(text))
             .or_else(|| said.vague_status())
             .unwrap_or(Reason::Unclassified)
     }
 
+    /// A longer answer was asked for than the model gives. A text that speaks of the context as well is of
+    /// an overflow, which may be mended by a shorter answer.
+    fn output_cap(&self, text: &str) -> Option<Reason> {
+        let is_of_context = || self.context.is_match(text) || self.sum.is_match(text);
+        self.output_caps.find(text).filter(|_| !is_of_context())
+    }
+
     fn overflow(&self, provider: &str, said: &Said<'_>) -> Option<Reason> {
         // The person knows their provider: their own phrases need no fitting status.
-        let is_overflow = self.own_overflows.find(&said.text).is_some()
+        let is_overflow = self.own_overflows.find(said.message).is_some()
             || said.has_overflow_code()
             || self.is_bodyless_overflow(provider, said)
-            || said.may_be_overflow() && self.overflows.find(&said.text).is_some();
+            || said.has_status_of(phrases::OVERFLOW_STATUSES)
+                && (self.overflows.find(said.message).is_some() || self.counts_too_much(said));
         is_overflow.then_some(Reason::ContextOverflow)
+    }
+
+    /// Whether it counts more tokens than it allows, whatever its words are: no phrase of any provider need
+    /// be known for that.
+    fn counts_too_much(&self, said: &Said<'_>) -> bool {
+        let text = self.habits.replace_all(said.message, "");
+        self.counts.in_text(&text).is_over()
+            && self.of_tokens.is_match(&text)
+            && self.of_a_limit.is_match(&text)
+            && !self.no_hint.is_match(&text)
+    }
+
+    /// Whether one sentence of it sounds like an overflow.
+    fn hint(&self, said: &Said<'_>) -> Option<Reason> {
+        if !said.has_status_of(phrases::HINT_STATUSES) {
+            return None;
+        }
+        let text = self.habits.replace_all(said.message, "");
+        let sentences = self.sentence_end.split(&text);
+        let sentences = sentences.filter(|sentence| !self.no_hint.is_match(sentence));
+        sentences.into_iter().find_map(|sentence| self.hints.find(sentence))
     }
 
     fn is_bodyless_overflow(&self, provider: &str, said: &Said<'_>) -> bool {
@@ -205,7 +281,6 @@ struct Said<'a> {
     status: Option<u16>,
     code: &'a str,
     message: &'a str,
-    text: String,
 }
 
 impl<'a> Said<'a> {
@@ -214,23 +289,23 @@ impl<'a> Said<'a> {
             status: refusal.status.or_else(|| leading_status(&refusal.message)),
             code: refusal.code.trim(),
             message: &refusal.message,
-            text: format!("{}\n{}", refusal.code, refusal.message),
         }
     }
 
     fn has_overflow_code(&self) -> bool {
         let is_code = |code: &&str| self.code.eq_ignore_ascii_case(code);
-        self.status.is_none_or(|status| status < 500) && phrases::OVERFLOW_CODES.iter().any(is_code)
+        self.has_status_of(phrases::OVERFLOW_STATUSES)
+            && phrases::OVERFLOW_CODES.iter().any(is_code)
     }
 
-    fn may_be_overflow(&self) -> bool {
-        self.status.is_none_or(|status| phrases::OVERFLOW_STATUSES.contains(&status))
+    fn has_status_of(&self, statuses: &[u16]) -> bool {
+        self.status.is_none_or(|status| statuses.contains(&status))
     }
 
-    fn code(&self) -> Option<Reason> {
+    fn code_in(&self, table: &[Rows]) -> Option<Reason> {
         let names_it =
             |codes: &[&str]| codes.iter().any(|code| self.code.eq_ignore_ascii_case(code));
-        phrases::CODES.iter().find(|(_, codes)| names_it(codes)).map(|(reason, _)| *reason)
+        table.iter().find(|(_, codes)| names_it(codes)).map(|(reason, _)| *reason)
     }
 
     fn clear_status(&self) -> Option<Reason> {

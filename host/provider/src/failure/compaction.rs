@@ -38,7 +38,10 @@ pub enum Skipped {
 /// A timeout stands before the guard: "the safeguard timed out" is a timeout, and a class that
 /// matched on "guard" first would hide it.
 const WORDS: &[(Skipped, &[&str])] = &[
-    (Skipped::AuthFailed, &["auth_failed", "auth failed", "authentication failed"]),
+    (
+        Skipped::AuthFailed,
+        &["auth_failed", "auth failed", "authentication failed", "api key", "api_key"],
+    ),
     (Skipped::NothingToCompact, &["nothing to compact", "no real conversation messages"]),
     (Skipped::BelowThreshold, &["below threshold", "already under target"]),
     (Skipped::AlreadyCompacted, &["already compacted", "already_compacted"]),

@@ -4,77 +4,198 @@ use regex::{Captures, Regex};
 
 use super::classify::{BadPhrase, pattern};
 
-/// Patterns with the groups `observed` (or `first` and `second`, which add up to it) and `limit`.
-/// `N` stands for a number. The first that names a count gives it, and likewise the limit.
+/// Patterns with the groups `prompt` (without the answer), `answer` (what was asked for), `whole` (both)
+/// `limit` and `excess` (what is above it). `N` stands for a number. The first that names one gives it.
 const COUNTED: &[&str] = &[
     // Anthropic.
-    r"too long:? (?<observed>N) tokens? > (?<limit>N)",
-    r"too long:? (?<observed>N),? .{0,30}maximum context length:? (?<limit>N)",
-    r"context limit: (?<first>N) \+ (?<second>N) > (?<limit>N)",
-    r"max_(?:completion_|output_)?tokens\W{0,4}N > (?<limit>N)",
-    // OpenAI, xAI, OpenRouter, DeepSeek, vLLM.
-    r"maximum (?:context|prompt) length is (?<limit>N).{0,80}?(?:requested(?: about)?|resulted in|contains|has) (?<observed>N)",
+    r"too long:? (?<prompt>N) tokens? > (?<limit>N)",
+    r"too long:? (?<prompt>N),? .{0,30}maximum context length:? (?<limit>N)",
+    r"context limit: (?<prompt>N) \+ (?<answer>N) > (?<limit>N)",
+    // OpenAI, xAI, OpenRouter, DeepSeek, vLLM, SGLang.
     r"maximum (?:context|prompt) length is (?<limit>N)",
-    r"resulted in (?<observed>N) tokens",
-    r"requested (?:about )?(?<observed>N) tokens",
-    r"at most (?<limit>N) (?:completion|output) tokens",
-    r"supported range is from N \(inclusive\) to (?<limit>N)",
-    r"above maximum value\. expected a value <= (?<limit>N)",
-    r"length (?<observed>N)\) is longer than the maximum model length of (?<limit>N)",
+    r"maximum (?:context|prompt) length of [a-z0-9._/-]+ is (?<limit>N)",
+    r"(?:resulted in|contains|request has) (?<prompt>N) (?:input )?tokens",
+    r"requested (?:about |a total of )?(?<whole>N) tokens",
+    r"(?<answer>N) (?:tokens )?(?:in|for) the (?:completion|output)",
+    r"input tokens plus (?<answer>N)",
+    r"max_completion_tokens. is too large: (?<answer>N)",
+    r"will take (?<whole>N) tokens",
+    r"length (?<prompt>N)\) is (?:longer than|too long).{0,60}(?:length (?:of )?|length of )(?<limit>N)",
     // Tokens in a while.
-    r"limit:? (?<limit>N),? .{0,40}requested:? (?<observed>N)",
+    r"limit:? (?<limit>N),? .{0,40}requested:? (?<whole>N)",
     // Azure.
     r"configured limit of (?<limit>N)",
     // LiteLLM, Poolside and others.
-    r"input length \(?(?<observed>N)\)? .{0,10}exceeds.{0,80}?\(?(?<limit>N)",
+    r"input length \(?(?<prompt>N)\)? .{0,10}exceeds.{0,80}?\(?(?<limit>N)",
     r"exceeds? (?:the )?(?:model'?s )?maximum context length (?:of )?\(?(?<limit>N)",
-    r"input length (?<observed>N) tokens",
     // Gemini.
-    r"input token count \(?(?<observed>N)\)? exceeds the maximum number of (?:input )?tokens(?: allowed)? \(?(?<limit>N)",
-    r"input token count is (?<observed>N) but model only supports up to (?<limit>N)",
+    r"input token count \(?(?<prompt>N)\)? exceeds the maximum number of (?:input )?tokens(?: allowed)? \(?(?<limit>N)",
+    r"maximum number of (?:input )?tokens allowed \(?(?<limit>N)",
+    r"input token count is (?<prompt>N) but model only supports up to (?<limit>N)",
     // Together, TGI, llama.cpp.
-    r"\((?<observed>N) tokens\) (?:is longer than|exceeds) .{0,60}\((?<limit>N)(?: tokens)?\)",
-    r"must be <= (?<limit>N)\. given: (?<first>N) .{0,20}and (?<second>N)",
+    r"\((?<prompt>N) tokens\) (?:is longer than|exceeds) .{0,60}\((?<limit>N)(?: tokens)?\)",
+    r"must be <= (?<limit>N)\. given: (?<prompt>N) .{0,20}and (?<answer>N)",
+    r"must have less than (?<limit>N) tokens\. given: (?<prompt>N)",
     // Mistral, DS4, Cerebras, Copilot, Kimi, DashScope.
-    r"prompt contains (?<observed>N) tokens.{0,80}?(?<limit>N) maximum context length",
-    r"prompt has (?<observed>N) tokens.{0,80}context size is (?<limit>N)",
-    r"current length is (?<observed>N).{0,20}while limit is (?<limit>N)",
-    r"count of (?<observed>N) exceeds the limit of (?<limit>N)",
-    r"token limit: (?<limit>N) \(requested: (?<observed>N)\)",
-    r"(?:length|tokens) should be \[N, ?(?<limit>N)\]",
+    r"prompt contains (?<prompt>N) tokens.{0,80}?(?<limit>N) maximum context length",
+    r"prompt has (?<prompt>N) tokens.{0,80}context size is (?<limit>N)",
+    r"current length is (?<prompt>N).{0,20}while limit is (?<limit>N)",
+    r"count of (?<prompt>N) exceeds the limit of (?<limit>N)",
+    r"token limit: (?<limit>N) \(requested: (?<whole>N)\)",
+    r"input length should be \[N, ?(?<limit>N)\]",
+    // Triton, Together, Cohere.
+    r"length \(?(?<prompt>N)\)? exceeds maximum (?:input|sequence) length \(?(?<limit>N)",
+    r"context length[a-z ]{0,40}\((?<limit>N)\)",
+    r"exceeded by (?<excess>N) tokens",
     // ctxhost and its like.
     r"window too small \((?<limit>N) tokens",
+    // Of no provider's own: a limit with its name before it.
+    r"(?:limit|length|size|window|allowed|supports?)(?: for this model)?:? (?:is|of|up to|only|of only):? \(?(?<limit>N)",
+    r"input length (?<prompt>N) tokens",
+    r"max(?:imum)? (?<limit>N) tokens",
+    r"max(?:imum)?(?: input| context| message)?(?: tokens| size| length)?(?: of|:) \(?(?<limit>N)",
+];
+
+/// Patterns of refusals of a longer answer than the model gives, with the group `limit`.
+const OUTPUT_CAPS: &[&str] = &[
+    r"max_?(?:completion_|output_|new_)?tokens\W{0,4}N > (?<limit>N)",
+    r"range (?:of|for) max_?[a-z_]*tokens (?:is|should be) \[N, ?(?<limit>N)\]",
+    r"at most (?<limit>N) (?:completion|output) tokens",
+    r"supported range is from N \(inclusive\) to (?<limit>N)",
+    r"above maximum value\. expected a value <= (?<limit>N)",
+    r"(?:less than or equal to|cannot exceed|<=|supports at most|model limit of|lower than)\W{0,3}(?<limit>N)",
 ];
 
 /// A number as providers write it, with separators or without.
 const NUMBER: &str = "[0-9][0-9,_]*";
 
-/// The patterns of [`COUNTED`], ready to be matched.
+/// Texts whose numbers count bytes and not tokens.
+const OF_BYTES: &str = "bytes|body size|payload|message larger than max";
+
+/// The smallest pair of numbers that is taken for a size and its limit where no pattern knows the text.
+/// Smaller ones are indices, parts and codes.
+const PAIR_MIN_TOKENS: u64 = 100;
+
+/// The largest number of such a pair. Larger ones are ids and times; no window comes near.
+const PAIR_MAX_TOKENS: u64 = 100_000_000;
+
+/// The sizes that a refusal names, in provider tokens.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Sizes {
+    /// The prompt without the answer.
+    pub(super) prompt_tokens: Option<u64>,
+    /// The request with all that was counted.
+    pub(super) observed_tokens: Option<u64>,
+    /// The limit.
+    pub(super) limit_tokens: Option<u64>,
+}
+
+impl Sizes {
+    /// These, with what they lack from others.
+    pub(super) fn or(self, other: Sizes) -> Sizes {
+        Sizes {
+            prompt_tokens: self.prompt_tokens.or(other.prompt_tokens),
+            observed_tokens: self.observed_tokens.or(other.observed_tokens),
+            limit_tokens: self.limit_tokens.or(other.limit_tokens),
+        }
+    }
+
+    /// Whether both numbers are there and the request is the larger one.
+    pub(super) fn is_over(self) -> bool {
+        self.observed_tokens.zip(self.limit_tokens).is_some_and(|(size, limit)| size > limit)
+    }
+}
+
+/// The patterns, ready to be matched.
 #[derive(Debug)]
 pub(super) struct Counts {
     patterns: Vec<Regex>,
+    output_caps: Vec<Regex>,
+    ceiling: Regex,
+    of_bytes: Regex,
 }
 
 impl Counts {
-    pub(super) fn new() -> Result<Counts, BadPhrase> {
-        let patterns = COUNTED.iter().map(|row| pattern(&row.replace('N', NUMBER)));
-        Ok(Counts { patterns: patterns.collect::<Result<_, _>>()? })
+    /// `ceiling` is the pattern of a request that is over what a minute allows.
+    pub(super) fn new(ceiling: &str) -> Result<Counts, BadPhrase> {
+        let numbered = |row: &str| pattern(&row.replace('N', NUMBER));
+        let all = |rows: &[&str]| rows.iter().map(|row| numbered(row)).collect::<Result<_, _>>();
+        Ok(Counts {
+            patterns: all(COUNTED)?,
+            output_caps: all(OUTPUT_CAPS)?,
+            ceiling: numbered(ceiling)?,
+            of_bytes: pattern(OF_BYTES)?,
+        })
     }
 
-    /// The observed count and the limit that a text names.
-    pub(super) fn in_text(&self, text: &str) -> (Option<u64>, Option<u64>) {
-        let (mut observed_tokens, mut limit_tokens) = (None, None);
-        for found in self.patterns.iter().filter_map(|pattern| pattern.captures(text)) {
-            observed_tokens = observed_tokens.or_else(|| observed(&found));
-            limit_tokens = limit_tokens.or_else(|| number(&found, "limit"));
+    /// The sizes that a text names.
+    pub(super) fn in_text(&self, text: &str) -> Sizes {
+        if self.of_bytes.is_match(text) {
+            return Sizes::default();
         }
-        (observed_tokens, limit_tokens)
+        let (mut prompt, mut answer, mut whole) = (None, None, None);
+        let (mut limit, mut excess) = (None, None);
+        for found in self.patterns.iter().filter_map(|pattern| pattern.captures(text)) {
+            prompt = prompt.or_else(|| number(&found, "prompt"));
+            answer = answer.or_else(|| number(&found, "answer"));
+            whole = whole.or_else(|| number(&found, "whole"));
+            limit = limit.or_else(|| number(&found, "limit"));
+            excess = excess.or_else(|| number(&found, "excess"));
+        }
+        let above = || limit.zip(excess).map(|(limit, excess)| limit.saturating_add(excess));
+        let sum = || prompt.map(|prompt| prompt.saturating_add(answer.unwrap_or_default()));
+        let named = Sizes {
+            prompt_tokens: prompt.or_else(|| whole.zip(answer).map(|(w, a)| w.saturating_sub(a))),
+            observed_tokens: whole.or_else(sum).or_else(above),
+            limit_tokens: limit,
+        };
+        if named.observed_tokens.is_some() || excess.is_some() {
+            return named;
+        }
+        let pair = pair_in(text);
+        let fits = limit.is_none_or(|limit| pair.limit_tokens == Some(limit));
+        if fits { named.or(pair) } else { named }
+    }
+
+    /// The longest answer that a text allows.
+    pub(super) fn output_cap(&self, text: &str) -> Option<u64> {
+        let found = self.output_caps.iter().filter_map(|pattern| pattern.captures(text));
+        found.into_iter().find_map(|found| number(&found, "limit"))
+    }
+
+    /// The sizes of a request that alone takes more than a minute allows.
+    pub(super) fn ceiling(&self, text: &str) -> Option<Sizes> {
+        let found = self.ceiling.captures(text)?;
+        let sizes = Sizes {
+            prompt_tokens: None,
+            observed_tokens: number(&found, "whole"),
+            limit_tokens: number(&found, "limit"),
+        };
+        Some(sizes).filter(|sizes| sizes.is_over())
     }
 }
 
-fn observed(found: &Captures<'_>) -> Option<u64> {
-    let sum = || number(found, "first")?.checked_add(number(found, "second")?);
-    number(found, "observed").or_else(sum)
+/// The two numbers of a text, or three where a sum is among them: the largest was too large for the
+/// smallest. Whether the answer is counted in is not known.
+fn pair_in(text: &str) -> Sizes {
+    let range = PAIR_MIN_TOKENS..=PAIR_MAX_TOKENS;
+    let mut numbers: Vec<u64> = numbers_in(text).filter(|number| range.contains(number)).collect();
+    numbers.sort_unstable();
+    match numbers.as_slice() {
+        [limit, size] | [limit, _, size] if limit < size => {
+            Sizes { prompt_tokens: None, observed_tokens: Some(*size), limit_tokens: Some(*limit) }
+        }
+        _ => Sizes::default(),
+    }
+}
+
+/// The numbers that stand for themselves: not in names, versions, dates and fractions.
+fn numbers_in(text: &str) -> impl Iterator<Item = u64> {
+    let words = text.split(|c: char| c.is_whitespace() || "()[]{}'\"`<>=+".contains(c));
+    words.filter_map(|word| {
+        let word = word.trim_end_matches([',', '.', ';', ':', '!', '?']).replace([',', '_'], "");
+        word.parse().ok().filter(|_: &u64| word.bytes().all(|byte| byte.is_ascii_digit()))
+    })
 }
 
 fn number(found: &Captures<'_>, group: &str) -> Option<u64> {

@@ -8,11 +8,23 @@ use super::Reason::{self, *};
 /// Rows of one reason.
 pub(super) type Rows = (Reason, &'static [&'static str]);
 
-/// What says that it is no overflow, whatever else is said. The text is the code, a newline and the
-/// message.
+/// What says that it is no overflow, whatever else the message says. Codes and types are not looked at:
+/// `invalid_request_error` would lend its words to every refusal.
 pub(super) const VETOES: &[Rows] = &[
-    // Prices that come as rate limits: Anthropic's tier of long contexts, OpenAI's empty account.
-    (Billing, &["extra usage", "insufficient[ _]quota"]),
+    // Prices that come as rate limits: Anthropic's tier of long contexts, OpenAI's empty account,
+    // OpenRouter's balance, Z.ai's packages.
+    (
+        Billing,
+        &[
+            "extra usage",
+            "insufficient[ _]quota",
+            "can only afford",
+            r"openrouter\.ai/settings/(?:credits|keys)",
+            "no resource package",
+            "credit limit exceeded",
+            "(?:insufficient|overdue).{0,20}(?:funds|invoice)",
+        ],
+    ),
     (
         RateLimit,
         &[
@@ -23,15 +35,18 @@ pub(super) const VETOES: &[Rows] = &[
             "throttl",
             "try again in",
             "retry[ -]after",
-            "resource[ _]?exhausted",
+            "resource (?:has been )?exhausted|resource[_ ]?exhausted",
+            "rate increased too quickly",
+            "tokens? (?:count )?(?:per|/) ?min",
+            "usage limit",
             // Bedrock throttles with the words of an overflow.
             "too many tokens,? please wait",
-            r"(?:^|\n)[^a-z0-9]*(?:error:? )?429(?-u:\b)",
+            r"^[^a-z0-9]*(?:error:? )?429(?-u:\b)",
             "status(?: code)?:? ?429",
-            "速率限制|频率限制|请求过于频繁|请求过多|限流|并发(?:数)?(?:过高|超过|超限)|每分钟",
+            "速率限制|频率限制|流控|访问量.{0,8}(?:限制|超限)|请求过于频繁|请求过多|限流|并发(?:数)?(?:过高|超过|超限)|每分钟",
         ],
     ),
-    (Overloaded, &[r"(?:^|\n)[^a-z0-9]*service unavailable:", "访问量过大"]),
+    (Overloaded, &[r"^[^a-z0-9]*service unavailable:", "访问量过大"]),
     (
         Billing,
         &[
@@ -48,7 +63,16 @@ pub(super) const VETOES: &[Rows] = &[
         Format,
         &[
             "string_above_max_length",
-            "invalid '?user'?.{0,80}string too long",
+            // Fields have lengths of their own: names, ids, descriptions, lists.
+            "(?:string|array) too long",
+            r"must be .{0,40}with a length of [0-9]",
+            "expected max_?length",
+            "string value length",
+            // Images are counted in pixels and bytes of their own.
+            r"image.{0,60}(?:dimension|pixel|[0-9] ?mb|bytes|may be provided)",
+            // An answer that a limit cut off wants a higher limit.
+            "higher max_tokens",
+            "greater than .?thinking",
             "minimum token count to start caching",
             "prompt template",
             "reasoning (?:is )?(?:mandatory|required)",
@@ -63,20 +87,31 @@ pub(super) const VETOES: &[Rows] = &[
     (EmptyResponse, &["empty response", "very low max_tokens"]),
 ];
 
-/// More output was asked for than a model gives: no smaller history helps.
+/// More output was asked for than a model gives: no smaller history helps. Such a text must not speak of
+/// a context as well ([`CONTEXT`], [`SUM`]).
 pub(super) const OUTPUT_CAPS: &[Rows] = &[(
     OutputLimit,
     &[
-        r"max_(?:completion_|output_)?tokens\W{0,4}[0-9]+ ?>",
-        r"max_(?:completion_|output_)?tokens\W{0,4}(?:or .{0,30})?is too large",
-        r"max_(?:completion_|output_)?tokens\W{0,4}integer above maximum value",
-        "maximum allowed number of output tokens",
-        "at most [0-9,]+ (?:completion|output) tokens",
+        // The field, and what is wrong with its value. It may have the value in brackets behind it.
+        r"max_?(?:completion_?|output_?|new_?)?tokens\W{0,4}(?:value )?(?:of )?(?:\(?[0-9,]+\)?)? ?(?:is |are )?(?:too (?:large|high|big)|above|cannot exceed|can ?not exceed|exceeds?|> ?[0-9])",
+        r"max_?(?:completion_?|output_?|new_?)?tokens\W{0,4}[0-9]+ ?>",
+        r"max_?(?:completion_?|output_?|new_?)?tokens\W{0,4}(?:or .{0,30})?is too large",
+        r"max_?(?:completion_?|output_?|new_?)?tokens\W{0,4}integer above maximum value",
+        r"max[ _]?(?:completion_?|output_?|new_?)?tokens\W{0,4}(?:must|should) be (?:<|less|at most|between|in |within)",
+        r"(?:valid |supported )?range (?:of|for) max_?(?:completion_?|output_?|new_?)?tokens",
         "max_?output_?tokens.{0,80}supported range",
-        r"range of max_(?:completion_|output_)?tokens should be",
-        r"max_(?:completion_|output_)?tokens\W{0,4}(?:must|should) be (?:<|less|at most|between|in )",
+        "maximum allowed number of output tokens|maximum output (?:length|tokens)",
+        "at most [0-9,]+ (?:completion|output) tokens",
+        "maximum tokens you requested exceeds?",
     ],
 )];
+
+/// Words by which a text about `max_tokens` speaks of the window after all. Names of fields, which have
+/// underscores, are none.
+pub(super) const CONTEXT: &str = "context (?:length|window|size|limit)";
+
+/// What was asked, together with the answer, as one sum.
+pub(super) const SUM: &str = r"(?:input|prompt|message).{0,40}(?:\+|(?-u:\b)and(?-u:\b)|(?-u:\b)plus(?-u:\b)).{0,30}max(?:imum output |_(?:new_|completion_|output_)?)tokens";
 
 /// The history is not what the dialect demands: it wants repair, not shrinking.
 pub(super) const MALFORMED: &[Rows] = &[(
@@ -115,8 +150,15 @@ pub(super) const OVERFLOW_CODES: &[&str] = &[
     "1210",
 ];
 
-/// Statuses with which a text may say overflow. With any other it is about something else.
-pub(super) const OVERFLOW_STATUSES: &[u16] = &[400, 413, 422];
+/// Of these, codes of every wrong parameter: alone they show nothing.
+pub(super) const VAGUE_OVERFLOW_CODES: &[&str] = &["1210"];
+
+/// Statuses with which a text may say overflow. With any other it is about something else. Servers of
+/// one's own and proxies answer 500, 502 and 503 as well, Together documents a 403, MiniMax sends 200.
+pub(super) const OVERFLOW_STATUSES: &[u16] = &[200, 400, 403, 413, 422, 500, 502, 503];
+
+/// Statuses with which a text that only sounds like an overflow may be one.
+pub(super) const HINT_STATUSES: &[u16] = &[200, 400, 413, 422];
 
 /// Providers whose 400 without a body means overflow; others send such for any reason.
 pub(super) const BODYLESS_OVERFLOW_PROVIDERS: &[&str] = &["cerebras"];
@@ -133,12 +175,19 @@ pub(super) const OVERFLOWS: &[Rows] = &[(
         "context_overflow|exceed_context_size_error",
         // Anthropic, also at Vertex and Bedrock.
         "prompt (?:is )?too long",
-        "request exceeds the maximum size",
+        "request exceeds the maximum (?:size|allowed number of bytes)",
         "input length and .?max_tokens.? exceed context limit",
         "exceed context limit",
         "max_tokens.{0,80}exceed.{0,80}context",
-        // Bedrock.
+        // Sizes in bytes: gRPC, and servers in front of a model.
+        "sent message larger than max|payload size exceeds the limit",
+        // Together, and all who count input and answer together.
+        "must be less than the (?:model'?s )?context length",
+        // vLLM, where the input alone fills the window: what is left is less than nothing.
+        "max_tokens must be at least 1, got -[0-9]",
+        // Bedrock, Gemini, llama.cpp.
         "input is too long for",
+        "context is too long|is too large to process",
         "too many input tokens",
         "max input token",
         "exceeds? the maximum number of (?:input )?tokens",
@@ -213,20 +262,67 @@ pub(super) const OVERFLOWS: &[Rows] = &[(
     ],
 )];
 
-/// Texts that probably say overflow; asked after everything that says something surer.
+/// Texts that probably say overflow, as far as one sentence has it; asked after everything that says
+/// something surer. What they say is believed only where our own count makes it plausible.
 pub(super) const HINTS: &[Rows] = &[(
     ContextOverflow,
     &[
         "context.{0,80}overflow",
-        r"context window.{0,80}(?:too (?:large|long)|exceed|(?-u:\b)over(?-u:\b)|limit|(?-u:\b)max|requested|sent|tokens)",
-        r"prompt.{0,80}(?:too (?:large|long)|exceed|(?-u:\b)over(?-u:\b)|limit|(?-u:\b)max)",
-        r"(?:request|input).{0,80}(?:context|window|length|token).{0,80}(?:too (?:large|long)|exceed|(?-u:\b)over(?-u:\b)|limit|(?-u:\b)max)",
+        "context window.{0,80}(?:requested|sent|tokens)",
+        r"(?:prompt|input|context|conversation|messages?|history|request|sequence|tokens?).{0,80}(?:too (?:large|long|big|many)|exceed|(?:longer|larger|greater|more|more tokens) than|way over|(?-u:\b)over the|above the (?:limit|max)).{0,80}(?:token|context|window|length|limit|max)",
+        "(?:input|prompt) (?:token|length|size).{0,40}above the (?:limit|max)",
+        "(?:length|size|number).{0,30}(?:messages|prompt|input|conversation).{0,30}(?:too (?:long|large|many)|exceed)",
+        r"(?:prompt|input|messages?|request).{0,40}(?:token|context|length|size).{0,40}(?:too (?:large|long|big|many)|exceed|way over)",
+        "(?:prompt|conversation|history).{0,60}(?:too (?:large|long|big)|exceed|way over)",
+        r"(?:prompt|inputs?|messages?|tokens?)(?-u:\b).{0,60}must (?:be|have) (?:less|fewer|smaller|shorter|at most|no more|<)",
+        r"(?:token|context)s? (?:limit|length).{0,40}exceed|max(?:imum)? tokens.{0,40}exceed",
+        r"^\W*(?:token|context) limit\W*$",
+        // Chinese.
+        "(?:token|输入|上下文|对话|消息|提示词).{0,20}(?:超|过长|太长)|超.{0,12}(?:token|上下文)",
     ],
 )];
 
+/// Words by which two numbers are a size in tokens and its limit: both kinds must be there.
+pub(super) const OF_TOKENS: &str = "token|context|prompt|n_ctx|max_seq_len";
+pub(super) const OF_A_LIMIT: &str =
+    "max|limit|exceed|capacity|allowed|window|context|longer|greater|larger";
+
+/// What such a sentence may not speak of: fields with limits of their own.
+pub(super) const NO_HINT: &str = r"min_tokens|budget_tokens|top_n_tokens|stop_token|logprob|temperature|truncate|`?stop`? s|schema|placeholder|cache_control|rate";
+
+/// Words of a type or of a server's habit, which say nothing and are left out of what is searched for hints.
+pub(super) const HABITS: &str =
+    r"(?-u:\b)[a-z]+(?:_[a-z]+)*_error(?-u:\b)|(?:input|request) validation (?:error|failed)";
+
+/// Where a sentence ends: not inside a number.
+pub(super) const SENTENCE_END: &str = r"[.!?;]\s|[。；！？\n]";
+
+/// One request that takes more tokens than may be used in a minute. Neither waiting nor another try helps.
+pub(super) const CEILING: &str = r"(?:tokens per min|(?-u:\b)tpm(?-u:\b)).{0,40}limit:? (?<limit>N),? (?:used:? N,? )?requested:? (?<whole>N)";
+
+/// Codes and types that say that it is no overflow, each as a whole.
+pub(super) const VETO_CODES: &[Rows] = &[
+    (
+        Billing,
+        &["billing_error", "insufficient_credits", "insufficient_quota", "CreditLimitExceeded"],
+    ),
+    (
+        RateLimit,
+        &[
+            "rate_limit_exceeded",
+            "rate_limit_error",
+            "rate_limit_reached_error",
+            "too_many_requests",
+            "RESOURCE_EXHAUSTED",
+            "ThrottlingException",
+            "TooManyRequestsException",
+            "REQUEST_LIMIT_EXCEEDED",
+        ],
+    ),
+];
+
 /// Codes and types of everything else, each as a whole.
 pub(super) const CODES: &[Rows] = &[
-    (Billing, &["billing_error", "insufficient_credits"]),
     (Auth, &["authentication_error", "invalid_api_key", "UNAUTHENTICATED", "token_expired"]),
     (
         AuthPermanent,

@@ -39,6 +39,9 @@ const MESSAGES: &[&str] =
 const CODES: &[&str] =
     &["code", "status", "error_type", "type", "__type", "error_code", "errorCode", "status_code"];
 
+/// Where llama.cpp counts what its message does not: the prompt and the window, in tokens.
+const COUNTED: [&str; 2] = ["n_prompt_tokens", "n_ctx"];
+
 /// Types that say no more than that it is an error.
 const EMPTY_WORDS: &[&str] = &["error", "response.failed", "object"];
 
@@ -51,7 +54,7 @@ pub fn refusal_of(status: Option<u16>, body: &str) -> Refusal {
     let found = json_in(text, DEPTH).unwrap_or_default();
     let message = match found.message.is_empty() {
         true if !found.code.is_empty() => found.code.clone(),
-        true => readable(text),
+        true => python_message(text).unwrap_or_else(|| readable(text)),
         false => found.message,
     };
     Refusal {
@@ -61,10 +64,25 @@ pub fn refusal_of(status: Option<u16>, body: &str) -> Refusal {
     }
 }
 
+/// Whether a document or an event of a stream is a refusal, whatever the HTTP status of it is: an error, or
+/// the codes of those who answer 200 (MiniMax's `base_resp`, Baidu's `error_code`, Spark's `code`).
+pub fn is_refusal(value: &Value) -> bool {
+    let has = |name: &str| value.get(name).is_some_and(|it| !it.is_null());
+    let code = |value: &Value| value.as_i64().is_some_and(|code| code != 0);
+    let base = value.get("base_resp").and_then(|base| base.get("status_code"));
+    let is_answer = has("choices") || has("content") || has("candidates") || has("output");
+    has("error")
+        || base.is_some_and(code)
+        || !is_answer
+            && (has("error_code") || has("message") && value.get("code").is_some_and(code))
+}
+
 /// What is known of an error so far.
 #[derive(Debug, Default)]
 struct Found {
     is_json: bool,
+    /// Whether the message was taken out of JSON inside a text.
+    is_unpacked: bool,
     status: Option<u16>,
     code: String,
     message: String,
@@ -75,6 +93,7 @@ impl Found {
     fn within(self, outer: Found) -> Found {
         Found {
             is_json: true,
+            is_unpacked: self.is_unpacked || outer.is_unpacked,
             status: self.status.or(outer.status),
             code: if self.code.is_empty() { outer.code } else { self.code },
             message: if self.message.is_empty() { outer.message } else { self.message },
@@ -117,25 +136,60 @@ fn dig(value: &Value, depth: u32) -> Found {
 fn dig_object(object: &Map<String, Value>, depth: u32) -> Found {
     let own = Found {
         is_json: true,
+        is_unpacked: false,
         status: status_of(object),
         code: code_of(object),
         message: String::new(),
     };
     let said = MESSAGES.iter().filter_map(|name| object.get(*name)).map(|value| dig(value, depth));
     let said = said.into_iter().find(|found| !found.message.is_empty()).unwrap_or_default();
-    let own = said.within(own);
+    let own = with_counts(said.within(own), object);
     let inner =
         WRAPPINGS.iter().filter_map(|name| object.get(*name)).map(|value| dig(value, depth));
     match inner.into_iter().find(|found| !found.message.is_empty() || !found.code.is_empty()) {
+        // What a message quotes whole is nearer to its provider than what another field says of it.
+        Some(inner) if own.is_unpacked && !inner.is_unpacked => own.within(inner),
         Some(inner) => inner.within(own),
         None => own,
+    }
+}
+
+/// The message, with the sizes that stand beside it.
+fn with_counts(found: Found, object: &Map<String, Value>) -> Found {
+    let [Some(prompt), Some(window)] = COUNTED.map(|name| object.get(name)?.as_u64()) else {
+        return found;
+    };
+    match found.message.contains(|c: char| c.is_ascii_digit()) {
+        true => found,
+        false => {
+            let message = format!("{} (prompt {prompt} > window {window} tokens)", found.message);
+            Found { message, ..found }
+        }
     }
 }
 
 /// The error inside a text, or the text itself.
 fn dig_text(text: &str, depth: u32) -> Found {
     let inner = json_in(text, depth).filter(|found| !found.message.is_empty());
-    inner.unwrap_or_else(|| Found { message: text.trim().to_owned(), ..Found::default() })
+    let inner = inner.map(|found| Found { is_unpacked: true, ..found });
+    let plain = || python_message(text).unwrap_or_else(|| text.trim().to_owned());
+    inner.unwrap_or_else(|| Found { message: plain(), ..Found::default() })
+}
+
+/// The message of a dictionary as Python prints it, which proxies quote in place of JSON.
+fn python_message(text: &str) -> Option<String> {
+    let (_, rest) = text.split_once("'message': ")?;
+    let quote = rest.chars().next().filter(|c| matches!(c, '\'' | '"'))?;
+    let mut message = String::new();
+    let mut characters = rest.chars().skip(1);
+    loop {
+        match characters.next()? {
+            '\\' => message.extend(characters.next()),
+            end if end == quote => break,
+            character => message.push(character),
+        }
+    }
+    Some(message).filter(|message| !message.trim().is_empty())
 }
 
 /// The status that an object names as a number.

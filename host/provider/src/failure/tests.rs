@@ -1,6 +1,7 @@
 //! What providers really write, and what is made of it.
 
 mod bodies;
+mod corpus;
 mod numbers;
 mod phrases;
 mod silent;

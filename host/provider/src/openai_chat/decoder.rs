@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use crate::dialect::{Answer, Decoder, Frame, StreamFault};
-use crate::failure::refusal_of;
+use crate::failure::{is_refusal, refusal_of};
 use crate::message::{Content, StopReason, ToolCall, Usage};
 use crate::request::StreamPart;
 use crate::wire::excerpt;
@@ -43,7 +43,7 @@ impl Decoder for ChatDecoder {
             return Ok(());
         }
         let chunk: Value = serde_json::from_str(data).map_err(|_| nonsense(data))?;
-        if chunk.get("error").is_some_and(|error| !error.is_null()) {
+        if is_refusal(&chunk) {
             return Err(StreamFault::Refused(refusal_of(None, data)));
         }
         if !chunk.is_object() {

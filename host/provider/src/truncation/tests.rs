@@ -126,8 +126,8 @@ fn a_prompt_that_grew_and_is_counted_smaller_was_cut() {
     let now = sent(8_300, Certainty::Anchored, 131_072);
     let verdict = SilentTruncation::judge(&now, before, &counted(5_100, 9), StopReason::Stop);
     let verdict = verdict.expect("a cut");
-    assert_eq!((verdict.form, verdict.window_tokens), (Form::Cut, 0));
-    assert!(verdict.to_string().contains("set num_ctx"), "{verdict}");
+    assert_eq!((verdict.form, verdict.window_tokens), (Form::Cut, 7_900));
+    assert!(verdict.to_string().contains("raise num_ctx"), "{verdict}");
     // After a compaction smaller is what was wanted.
     let now = sent(2_600, Certainty::Guessed, 131_072);
     let usage = counted(2_700, 9);
@@ -193,6 +193,70 @@ fn more_than_the_window_is_an_overrun() {
 fn the_sentence_names_the_numbers_and_what_to_do() {
     let verdict = judge(&sent(160_689, Certainty::Guessed, 32_768), 16_387).unwrap();
     insta::assert_snapshot!(verdict.to_string(), @"the server read 16387 of about 160689 tokens and dropped about 144302 without saying so, the system prompt likely among them; raise num_ctx (the window of this model in the config) above 32768, or compact");
+}
+
+/// A session of a server that reads no more than its own window and says nothing; the config has a
+/// larger one. How many prompts were cut before that was found, and the window that was concluded.
+fn found(window: u64, left: u64, first: u64, step: u64, error_percent: u64) -> Option<(u64, u64)> {
+    let (mut truth, mut counts, mut cuts) = (first, Counts::default(), 0);
+    let mut before = None;
+    for _ in 0..1_500 {
+        let estimate = |tokens: u64| tokens * error_percent / 100;
+        let (prompt_tokens, certainty) = match before {
+            // As the account of a session does: the last count, and an estimate of what came after.
+            Some(count) => (count + estimate(step), Certainty::Anchored),
+            None => (estimate(truth), Certainty::Guessed),
+        };
+        let sent = sent(prompt_tokens, certainty, 131_072);
+        let input = if truth > window { left } else { truth };
+        cuts += u64::from(truth > window);
+        let usage = counted(input, 40);
+        if let Some(verdict) = SilentTruncation::judge(&sent, counts, &usage, StopReason::Stop) {
+            assert_eq!(verdict.form, Form::Cut);
+            return Some((cuts, verdict.window_tokens));
+        }
+        counts = counts.after(&sent, &usage, before.is_some());
+        before = (input * 10 > prompt_tokens * 3 || before.is_some()).then_some(input);
+        truth += step;
+    }
+    None
+}
+
+#[test]
+fn a_window_of_any_size_is_found_by_the_second_cut() {
+    for window in [4_000, 5_000, 12_288, 20_480, 30_000, 100_000] {
+        for step in [90, 400, 3_000] {
+            for error_percent in [60, 100, 170] {
+                for first in [700, window + 500, window * 3, window * 6] {
+                    let case = (window, step, error_percent, first);
+                    let is_beyond_config = first * error_percent / 100 > 131_072;
+                    if step * error_percent / 100 >= window / 4 || is_beyond_config {
+                        // So much may be all that the server has counted: the rest was cached.
+                        continue;
+                    }
+                    let (cuts, held) = found(window, window, first, step, error_percent)
+                        .unwrap_or_else(|| panic!("{case:?}: never"));
+                    assert!(cuts <= 2 && held == window, "{case:?}: {cuts} cuts, {held}");
+                    // Half of a window is left.
+                    let left = window - (window - 4) / 2;
+                    let (cuts, held) = found(window, left, first, step, error_percent)
+                        .unwrap_or_else(|| panic!("{case:?}: never, half"));
+                    assert!(cuts <= 2 && held <= window, "{case:?}: {cuts} cuts, {held}, half");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_server_that_always_counts_the_same_cuts_nothing() {
+    let mut counts = Counts::default();
+    for turn in 1..=30u64 {
+        let sent = sent(900 * turn, Certainty::Guessed, 131_072);
+        let usage = counted(10, 200);
+        assert_eq!(SilentTruncation::judge(&sent, counts, &usage, StopReason::Stop), None);
+        counts = counts.after(&sent, &usage, true);
+    }
 }
 
 proptest! {

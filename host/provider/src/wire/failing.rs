@@ -50,14 +50,16 @@ impl Failing<'_> {
             message: self.redacted(message),
             retry_after_ms: None,
             observed_tokens: None,
+            prompt_tokens: None,
             limit_tokens: None,
+            is_ceiling: false,
             began: false,
         }
     }
 
     /// The provider refused.
     pub(super) fn refused(&self, refusal: &Refusal, headers: Option<&HeaderMap>) -> ProviderError {
-        let Classified { reason, observed_tokens, limit_tokens } =
+        let Classified { reason, observed_tokens, prompt_tokens, limit_tokens, is_ceiling } =
             self.classifier.classify_of(self.provider, refusal);
         let now = std::time::SystemTime::now();
         let said = match (refusal.message.trim(), refusal.status) {
@@ -70,7 +72,9 @@ impl Failing<'_> {
             code: self.redacted(&refusal.code),
             retry_after_ms: headers.and_then(|headers| retry_after_ms(headers, now)),
             observed_tokens,
+            prompt_tokens,
             limit_tokens,
+            is_ceiling,
             ..self.error(reason, &said)
         }
     }

@@ -134,7 +134,9 @@ mod tests {
                 message: String::new(),
                 retry_after_ms: None,
                 observed_tokens: None,
+                prompt_tokens: None,
                 limit_tokens: None,
+                is_ceiling: false,
                 began,
             })
         };

@@ -47,6 +47,8 @@ fn error(reason: Reason) -> ProviderError {
         retry_after_ms: None,
         observed_tokens: None,
         limit_tokens: None,
+        prompt_tokens: None,
+        is_ceiling: false,
         began: false,
     }
 }

@@ -77,6 +77,8 @@ impl Turn<'_> {
             retry_after_ms: None,
             observed_tokens: None,
             limit_tokens: None,
+            prompt_tokens: None,
+            is_ceiling: false,
             began: false,
         }
     }

@@ -44,8 +44,12 @@ impl Turn<'_> {
 
     /// What fits into so many provider tokens, as entries count; a sub-agent may have a share of it.
     pub(crate) fn room_tokens(&self, free_tokens: u64) -> u64 {
-        let fitting_tokens = self.accounting.fitting_estimate(free_tokens);
-        (fitting_tokens as f64 * self.children.budget_share()) as u64
+        (self.fitting_tokens(free_tokens) as f64 * self.children.budget_share()) as u64
+    }
+
+    /// So many provider tokens, as entries count.
+    pub(crate) fn fitting_tokens(&self, provider_tokens: u64) -> u64 {
+        self.accounting.fitting_estimate(provider_tokens)
     }
 
     /// What system prompt and tools take, as entries count.
@@ -132,8 +136,12 @@ impl Turn<'_> {
 
     /// What a refusal teaches: the provider may have named the size and the limit.
     pub(crate) fn learn_of_overflow(&mut self, prompt: &Prompt, failure: &ProviderError) {
-        if let Some(observed_tokens) = failure.observed_tokens {
-            self.accounting.counted(self.walk.model(), prompt, observed_tokens);
+        if let Some(prompt_tokens) = failure.prompt_tokens {
+            self.accounting.counted(self.walk.model(), prompt, prompt_tokens);
+        }
+        if failure.is_ceiling {
+            // What a key may use in a minute is no window.
+            return;
         }
         let tokens = failure.limit_tokens.unwrap_or_default();
         self.learn_window(LearnedWindow { tokens, is_said: true });

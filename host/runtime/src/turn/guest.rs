@@ -97,7 +97,9 @@ impl<'a> Turn<'a> {
         self.learn_of_overflow(&prompt, failure);
         let session = &self.conversation.reference().id;
         let told = (&guest.model, guest.window_tokens);
-        self.shared.guest_windows.refused(told, session, failure);
+        if !failure.is_ceiling {
+            self.shared.guest_windows.refused(told, session, failure);
+        }
         self.tell(What::recovering(failure, "made smaller"));
     }
 

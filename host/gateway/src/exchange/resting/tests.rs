@@ -216,6 +216,8 @@ async fn what_is_asked_again_is_known_to_be_in_the_middle_of_a_turn() {
         retry_after_ms: None,
         observed_tokens: None,
         limit_tokens: None,
+        prompt_tokens: None,
+        is_ceiling: false,
         began: false,
     };
     let Some(Taken::Forward(again)) = stage.exchange.refused(third.ticket, &failure).await else {

@@ -106,8 +106,8 @@ fn one_request_above_the_tokens_of_a_minute_is_a_ceiling() {
     let text = |requested: u64| {
         format!("Request too large on tokens per minute (TPM): Limit 8000, Requested {requested}")
     };
-    assert!(classified(Some(413), "", &text(8_098)).is_request_ceiling());
-    assert!(!classified(Some(429), "", &text(500)).is_request_ceiling());
+    assert!(classified(Some(413), "", &text(8_098)).is_ceiling);
+    assert!(!classified(Some(429), "", &text(500)).is_ceiling);
     let overflow = classified(Some(400), "", "prompt is too long: 9 tokens > 8 maximum");
-    assert!(!overflow.is_request_ceiling());
+    assert!(!overflow.is_ceiling);
 }

@@ -22,6 +22,8 @@ const OVERFLOWS: &[&str] = &[
     "This model's maximum context length is 8192 tokens. However, you requested 9000 tokens (1000 in the messages, 8000 in the completion).",
     "Your input exceeds the context window of this model. Please adjust your input and try again.",
     "Input tokens exceed the configured limit of 272000 tokens.",
+    // vLLM: the sum is too large, and a shorter answer helps.
+    "'max_tokens' or 'max_completion_tokens' is too large: 8192. This model's maximum context length is 8192 tokens and your request has 500 input tokens",
     // LiteLLM and other proxies.
     "litellm.ContextWindowExceededError: litellm.BadRequestError: ContextWindowExceededError: OpenAIException - too big",
     "Context Window exceeded for given call",
@@ -122,7 +124,7 @@ const OTHERS: &[(&str, Reason)] = &[
     ("Too many tokens, please wait before trying again.", Reason::RateLimit),
     ("Throttling error: Too many tokens, please wait before trying again.", Reason::RateLimit),
     (
-        "Request too large for model on tokens per minute (TPM): Limit 8000, Requested 8098",
+        "Rate limit reached on tokens per minute (TPM): Limit 8000, Used 7000, Requested 1098",
         Reason::RateLimit,
     ),
     ("Number of input tokens has exceeded your rate_limit of 30,000", Reason::RateLimit),
@@ -163,10 +165,6 @@ const OTHERS: &[(&str, Reason)] = &[
     ),
     (
         "max_tokens is too large: 5000. This model supports at most 4096 completion tokens.",
-        Reason::OutputLimit,
-    ),
-    (
-        "'max_tokens' or 'max_completion_tokens' is too large: 8192. This model's maximum context length is 8192 tokens and your request has 500 input tokens",
         Reason::OutputLimit,
     ),
     ("Range of max_tokens should be [1, 8192]", Reason::OutputLimit),
@@ -238,7 +236,7 @@ fn every_overflow_is_one_with_and_without_a_fitting_status() {
 
 #[test]
 fn no_overflow_under_another_status() {
-    let statuses = [401, 402, 403, 404, 408, 410, 429, 500, 502, 503, 529].into_iter().map(Some);
+    let statuses = [401, 402, 404, 408, 410, 429, 504, 529].into_iter().map(Some);
     for (status, text) in statuses.flat_map(|status| OVERFLOWS.iter().map(move |t| (status, t))) {
         let reason = classified(status, "", text).reason;
         assert_ne!(reason, Reason::ContextOverflow, "{status:?} {text}");
@@ -253,12 +251,14 @@ fn what_only_sounds_like_an_overflow_is_what_it_is() {
 }
 
 #[test]
-fn codes_win_over_texts_but_not_over_429_and_5xx() {
+fn codes_win_over_texts_but_not_over_429() {
     for code in phrases::OVERFLOW_CODES {
         assert_eq!(classified(Some(400), code, "whatever").reason, Reason::ContextOverflow);
         assert_eq!(classified(None, code, "").reason, Reason::ContextOverflow);
         assert_eq!(classified(Some(429), code, "whatever").reason, Reason::RateLimit);
-        assert_eq!(classified(Some(500), code, "whatever").reason, Reason::ServerError);
+        // llama.cpp has sent its code with 500.
+        assert_eq!(classified(Some(500), code, "whatever").reason, Reason::ContextOverflow);
+        assert_eq!(classified(Some(504), code, "whatever").reason, Reason::Timeout);
     }
     let by_code = [
         ("rate_limit_exceeded", Reason::RateLimit),
@@ -342,7 +342,10 @@ fn phrases_of_ones_own_are_heard_and_bad_ones_are_named() {
 #[test]
 fn every_row_of_the_tables_matches_a_text_here() {
     let others = OTHERS.iter().map(|(text, _)| *text);
-    let texts: Vec<&str> = OVERFLOWS.iter().copied().chain(others).chain(MORE.to_vec()).collect();
+    let bodies = super::corpus::messages();
+    let bodies = bodies.iter().map(String::as_str);
+    let texts: Vec<&str> =
+        OVERFLOWS.iter().copied().chain(others).chain(MORE.to_vec()).chain(bodies).collect();
     let tables = [
         phrases::VETOES,
         phrases::OUTPUT_CAPS,

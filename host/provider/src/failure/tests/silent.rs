@@ -50,6 +50,7 @@ fn an_answer_is_cut_short_below_the_limit_that_was_asked_for() {
 fn reasons_of_compactions_have_classes() {
     let cases = [
         ("auth_failed: no key", Skipped::AuthFailed),
+        ("No API key found for provider \"anthropic\"", Skipped::AuthFailed),
         ("Nothing to compact (session too small)", Skipped::NothingToCompact),
         ("no real conversation messages", Skipped::NothingToCompact),
         ("below threshold", Skipped::BelowThreshold),

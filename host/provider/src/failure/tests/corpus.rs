@@ -1,0 +1,160 @@
+//! The corpus of real error bodies: each is what it is, with the numbers that it names.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::CLASSIFIER;
+use crate::failure::{Classified, Reason, Refusal, refusal_of};
+
+/// One body with what it means and where it was seen.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Row {
+    provider: String,
+    dialect: String,
+    /// The HTTP status; none for an error inside a stream or in a text alone.
+    status: Option<u16>,
+    /// JSON as it is sent; a string is the text as it is sent.
+    body: Value,
+    expect: Expected,
+    /// What it may be taken for as well, where nothing depends on the difference.
+    #[serde(default)]
+    also: Vec<Expected>,
+    /// The limit that the text names, in tokens.
+    limit: Option<u64>,
+    /// The size that the text names, in tokens.
+    used: Option<u64>,
+    /// What is left for the answer by the text's own numbers, in tokens.
+    room: Option<u64>,
+    source: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Expected {
+    Overflow,
+    RequestCeiling,
+    OutputLimit,
+    RateLimit,
+    Quota,
+    Auth,
+    AuthPermanent,
+    Invalid,
+    MalformedHistory,
+    ModelNotFound,
+    Overloaded,
+    ServerError,
+    SessionExpired,
+    Timeout,
+    Other,
+}
+
+impl Expected {
+    fn of(classified: &Classified) -> Expected {
+        match classified.reason {
+            Reason::ContextOverflow if classified.is_ceiling => Expected::RequestCeiling,
+            Reason::ContextOverflow => Expected::Overflow,
+            Reason::OutputLimit => Expected::OutputLimit,
+            Reason::RateLimit => Expected::RateLimit,
+            Reason::Billing => Expected::Quota,
+            Reason::Auth => Expected::Auth,
+            Reason::AuthPermanent => Expected::AuthPermanent,
+            Reason::Format | Reason::Unclassified => Expected::Invalid,
+            Reason::MalformedHistory => Expected::MalformedHistory,
+            Reason::ModelNotFound => Expected::ModelNotFound,
+            Reason::Overloaded => Expected::Overloaded,
+            Reason::ServerError => Expected::ServerError,
+            Reason::SessionExpired => Expected::SessionExpired,
+            Reason::Timeout => Expected::Timeout,
+            _ => Expected::Other,
+        }
+    }
+}
+
+impl Row {
+    fn text(&self) -> String {
+        match &self.body {
+            Value::String(text) => text.clone(),
+            body => body.to_string(),
+        }
+    }
+
+    fn refusal(&self) -> Refusal {
+        refusal_of(self.status, &self.text())
+    }
+
+    fn classified(&self) -> Classified {
+        CLASSIFIER.classify_of(&self.provider, &self.refusal())
+    }
+}
+
+/// The messages of all bodies.
+pub(super) fn messages() -> Vec<String> {
+    corpus().iter().map(|row| row.refusal().message).collect()
+}
+
+fn corpus() -> Vec<Row> {
+    let lines = include_str!("../corpus.jsonl").lines();
+    lines.map(|line| serde_json::from_str(line).unwrap_or_else(|e| panic!("{e}: {line}"))).collect()
+}
+
+/// The table of what is expected against what was found, one line for each pair.
+fn confusion(rows: &[Row]) -> String {
+    let mut pairs: BTreeMap<(Expected, Expected), usize> = BTreeMap::new();
+    for row in rows {
+        *pairs.entry((row.expect, Expected::of(&row.classified()))).or_default() += 1;
+    }
+    let lines = pairs.iter().map(|((expected, found), times)| {
+        format!("{:<18} found as {:<18} {times:>4}", format!("{expected:?}"), format!("{found:?}"))
+    });
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn every_body_is_what_it_is() {
+    let rows = corpus();
+    println!("{}", confusion(&rows));
+    let wrong = rows.iter().filter(|row| {
+        let found = Expected::of(&row.classified());
+        found != row.expect && !row.also.contains(&found)
+    });
+    let wrong: Vec<_> = wrong.map(|row| (row, row.refusal(), row.classified())).collect();
+    assert!(wrong.is_empty(), "{} of {}: {wrong:#?}", wrong.len(), rows.len());
+}
+
+#[test]
+fn the_numbers_of_a_text_are_found() {
+    let wrong: Vec<_> = corpus()
+        .into_iter()
+        .filter(|row| row.limit.is_some() || row.used.is_some() || row.room.is_some())
+        .filter_map(|row| {
+            let found = row.classified();
+            let refusal = row.refusal();
+            let error = found.into_error(&row.provider, "m", refusal, None);
+            let sizes = (error.limit_tokens, error.observed_tokens, error.answer_room_tokens());
+            let named = (row.limit, row.used, row.room);
+            (sizes != named).then(|| format!("{sizes:?} for {named:?}: {error}"))
+        })
+        .collect();
+    assert!(wrong.is_empty(), "{}: {wrong:#?}", wrong.len());
+}
+
+/// Variants of one wording with other numbers count once, and every row says where it was seen.
+#[test]
+fn the_corpus_is_wide() {
+    let rows = corpus();
+    let overflows = rows.iter().filter(|row| row.expect == Expected::Overflow).count();
+    assert!(overflows >= 150, "{overflows} overflows");
+    assert!(rows.len() - overflows >= 150, "{} others", rows.len() - overflows);
+    let providers: BTreeSet<&str> = rows.iter().map(|row| row.provider.as_str()).collect();
+    assert!(providers.len() >= 20, "{providers:?}");
+    let mut shapes = BTreeSet::new();
+    for row in &rows {
+        assert!(!row.source.is_empty() && !row.dialect.is_empty(), "{row:?}");
+        let shape: String = row.text().chars().filter(|c| !c.is_ascii_digit()).collect();
+        let is_new = shapes.insert((row.provider.clone(), row.dialect.clone(), shape));
+        assert!(is_new, "twice: {row:?}");
+    }
+}

@@ -1,0 +1,71 @@
+//! Refusals in the words of many providers: what is too large goes out smaller, all else is passed on.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use ctxhost_tests::rules::Wire;
+
+use crate::overflow::{BELIEVED, ask, long_conversation, request};
+use crate::stage::{Gate, Upstream, plain};
+
+const DEEPSEEK_OUTPUT: &str = r#"{"error":{"message":"Invalid max_tokens value, the valid range of max_tokens is [1, 8192]","type":"invalid_request_error","param":null,"code":"invalid_request_error"}}"#;
+
+const NO_KEY: &str = r#"{"error":{"message":"No API key found in request","type":"invalid_request_error","param":null,"code":null}}"#;
+
+const LITELLM: &str = r#"{"error":{"message":"litellm.ContextWindowExceededError: litellm.BadRequestError: ContextWindowExceededError: OpenAIException - This model's maximum context length is 32768 tokens. However, your messages resulted in 41107 tokens. Please reduce the length of the messages.. Received Model Group=m\nAvailable Model Group Fallbacks=None","type":null,"param":null,"code":"400"}}"#;
+
+const GROQ_CEILING: &str = r#"{"error":{"message":"Request too large for model `m` in organization `org_01` service tier `on_demand` on tokens per minute (TPM): Limit 12000, Requested 41210, please reduce your message size and try again. Need more tokens? Upgrade to Dev Tier today at https://console.groq.com/settings/billing","type":"tokens","code":"rate_limit_exceeded"}}"#;
+
+const VLLM: &str = r#"{"object":"error","message":"'max_tokens' or 'max_completion_tokens' is too large: 500. This model's maximum context length is 32768 tokens and your request has 32700 input tokens (500 > 32768 - 32700).","type":"BadRequestError","param":null,"code":400}"#;
+
+const TGI: &str = r#"{"error":"Input validation error: `inputs` must have less than 32000 tokens. Given: 40011","error_type":"validation"}"#;
+
+const MINIMAX: &str = r#"{"choices":null,"usage":{"total_tokens":0},"base_resp":{"status_code":2013,"status_msg":"invalid params, context window exceeds limit (2013)"}}"#;
+
+const DONE: &str = r#"{"choices":[{"message":{"role":"assistant","content":"Done."}}]}"#;
+
+#[tokio::test]
+async fn what_is_no_overflow_is_passed_on_word_for_word() {
+    for (status, refusal) in [(400, DEEPSEEK_OUTPUT), (400, NO_KEY)] {
+        let upstream = Upstream::start(move |_| plain(status, "application/json", refusal)).await;
+        let gate = Gate::before(&upstream.url, BELIEVED).await;
+        let body = request(Wire::OpenAiChat, &long_conversation(), false);
+        let answer = ask(&gate, Wire::OpenAiChat, &body, false).await;
+        assert_eq!(answer.status().as_u16(), status);
+        assert_eq!(answer.text().await.unwrap(), refusal);
+        assert_eq!(upstream.count(), 1, "{refusal}");
+    }
+}
+
+#[tokio::test]
+async fn overflows_in_other_words_are_asked_again_in_a_smaller_form() {
+    let refusals = [
+        (400, "application/json", LITELLM.to_owned()),
+        (413, "application/json", GROQ_CEILING.to_owned()),
+        (400, "application/json", VLLM.to_owned()),
+        (422, "application/json", TGI.to_owned()),
+        (200, "application/json", MINIMAX.to_owned()),
+        (200, "text/event-stream", format!("data: {MINIMAX}\n\n")),
+    ];
+    for (status, kind, refusal) in refusals {
+        let (told, is_stream) = (AtomicBool::new(false), kind != "application/json");
+        let said = refusal.clone();
+        let answer = move || match is_stream {
+            true => format!("data: {DONE}\n\ndata: [DONE]\n\n"),
+            false => DONE.to_owned(),
+        };
+        let upstream = Upstream::start(move |_| match told.swap(true, Ordering::Relaxed) {
+            false => plain(status, kind, said.clone()),
+            true => plain(200, kind, answer()),
+        });
+        let upstream = upstream.await;
+        let gate = Gate::before(&upstream.url, BELIEVED).await;
+        let body = request(Wire::OpenAiChat, &long_conversation(), is_stream);
+        let answer = ask(&gate, Wire::OpenAiChat, &body, is_stream).await;
+        let status = answer.status();
+        let text = answer.text().await.unwrap();
+        assert!(status == 200 && text.contains("Done."), "{refusal}: {status} {text}");
+        assert_eq!(upstream.count(), 2, "{refusal}");
+        let sent = upstream.last().body.len();
+        assert!(sent < body.to_string().len(), "{refusal}: {sent} bytes");
+    }
+}
