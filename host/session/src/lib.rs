@@ -29,6 +29,7 @@ mod fields;
 mod folder;
 mod header;
 mod identity;
+pub mod injected;
 mod items;
 mod journal;
 pub mod keeper;
