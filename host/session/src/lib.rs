@@ -276,6 +276,17 @@ impl Session {
         Ok(())
     }
 
+    /// Goes before the first record: the next one appended begins another branch from the root.
+    ///
+    /// # Errors
+    ///
+    /// Where the rest of an excerpt cannot be read.
+    pub fn leave_branch(&mut self) -> Result<(), SessionError> {
+        self.contents.complete()?;
+        self.stand_at(None);
+        Ok(())
+    }
+
     /// Goes to a record, or before the first one, of a session that was read whole.
     fn stand_at(&mut self, position: Option<usize>) {
         self.contents.at_hand_mut().set_leaf(position);

@@ -14,7 +14,7 @@ use super::shaping::{Came, as_written, compaction, is_untouched, rendered};
 use super::thinking::Thinking;
 use super::{Incoming, Truth};
 use crate::speech::Body;
-use crate::thread::{Asked, BadSessionId, Digest, scope};
+use crate::thread::{Asked, BadSessionId, scope};
 use ctxhost_media::MediaError;
 use ctxhost_runtime::model_name::ModelName;
 use ctxhost_runtime::{Conversation, Guest, Passed, TurnError, Verdict};
@@ -93,7 +93,7 @@ impl Desk {
         };
         let guest = self.guest_with(incoming, &body, &heard, wish).await;
         let came = Came { speech, bytes: &incoming.body, json, body: &body };
-        match self.fitted(&heard, came, guest.clone(), key).await {
+        match self.fitted(&heard, came, guest.clone()).await {
             Ok(compressed) => {
                 drop(self.leave(heard, guest));
                 Ok(Some(compressed))
@@ -132,7 +132,6 @@ impl Desk {
         heard: &Heard,
         came: Came<'_>,
         mut guest: Guest,
-        key: Digest,
     ) -> Result<Compressed, Unfit> {
         let (mut budget_tokens, mut is_applied) = (None, false);
         for _ in 0..self.settings.compress_tries {
@@ -149,7 +148,7 @@ impl Desk {
                 continue;
             }
             if is_applied || !written.originals.is_empty() {
-                self.keep(heard, key).await;
+                self.keep(heard).await;
             }
             self.name_originals(heard, written.originals).await?;
             let told = if is_applied {
@@ -209,7 +208,8 @@ fn write(heard: &Heard, came: Came<'_>, passed: &Passed, conversation: &Conversa
         let body = came.bytes.clone();
         return Written { body, tokens: lawful.tokens, originals: Vec::new() };
     }
-    let items: Vec<Item<'_>> = lawful.items(view).into_iter().map(as_written).collect();
+    let items: Vec<Item<'_>> =
+        lawful.items(view).into_iter().map(|item| as_written(item, &state.outline)).collect();
     let marks = Marks::of(&items, &state.outline, conversation.session());
     let items = marks.on(&items);
     let body = rendered(came, &state.outline, &items, conversation.images(), &Thinking::default());
