@@ -23,6 +23,10 @@ use ctxhost_session::{RecordBody, SessionError};
 /// The custom type of the records that name originals, so that nobody clears them away.
 const RECORD: &str = "ctxhost.originals";
 
+/// How often messages are shaped whose originals get no mark: what a law adds by itself may still be too much
+/// the first time.
+const UNMARKED_TRIES: u32 = 2;
+
 /// How small messages are wanted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Wish {
@@ -65,8 +69,13 @@ enum Unfit {
     Session(#[from] SessionError),
     #[error(transparent)]
     Originals(#[from] MediaError),
-    #[error("the names of what was replaced leave too little room")]
-    Marks,
+    #[error("they take {tokens} tokens without any mark, and {budget_tokens} are wanted")]
+    Target {
+        /// What they take.
+        tokens: u64,
+        /// What they may take.
+        budget_tokens: u64,
+    },
 }
 
 impl Desk {
@@ -126,7 +135,8 @@ impl Desk {
         guest
     }
 
-    /// Shapes messages until they fit with the marks of what was replaced.
+    /// Shapes messages until they fit with the marks of what was replaced. Where marks take more than each
+    /// smaller form leaves, the last form goes without them: a target is kept, and an original is a convenience.
     async fn fitted(
         &self,
         heard: &Heard,
@@ -134,15 +144,24 @@ impl Desk {
         mut guest: Guest,
     ) -> Result<Compressed, Unfit> {
         let (mut budget_tokens, mut is_applied) = (None, false);
-        for _ in 0..self.settings.compress_tries {
+        let wished_tokens = guest.cap_tokens;
+        let mut over = Unfit::Target { tokens: 0, budget_tokens: 0 };
+        for number in 0..self.settings.compress_tries + UNMARKED_TRIES {
+            let is_marked = number < self.settings.compress_tries;
+            if number == self.settings.compress_tries {
+                guest.cap_tokens = wished_tokens;
+            }
             let passed = heard.passage.shape(&guest).await?;
             let applied = |it: &ctxhost_runtime::CompactionOutcome| it.verdict == Verdict::Applied;
             is_applied |= passed.shaped.compactions.iter().any(applied);
             heard.thread.state().is_compacted |= is_applied;
             let budget_tokens = *budget_tokens.get_or_insert(passed.budget_tokens);
-            let written =
-                heard.passage.look(|conversation| write(heard, came, &passed, conversation)).await;
+            let written = {
+                let writing = |it: &Conversation| write(heard, came, &passed, it, is_marked);
+                heard.passage.look(writing).await
+            };
             if written.tokens > budget_tokens {
+                over = Unfit::Target { tokens: written.tokens, budget_tokens };
                 let over_tokens = written.tokens - budget_tokens;
                 guest.cap_tokens = Some(passed.budget_tokens.saturating_sub(over_tokens));
                 continue;
@@ -171,7 +190,7 @@ impl Desk {
                 truth,
             });
         }
-        Err(Unfit::Marks)
+        Err(over)
     }
 
     /// Puts originals away, and says in the session that they are of use.
@@ -201,7 +220,13 @@ struct Written {
     originals: Vec<String>,
 }
 
-fn write(heard: &Heard, came: Came<'_>, passed: &Passed, conversation: &Conversation) -> Written {
+fn write(
+    heard: &Heard,
+    came: Came<'_>,
+    passed: &Passed,
+    conversation: &Conversation,
+    is_marked: bool,
+) -> Written {
     let state = heard.thread.state();
     let (lawful, view) = (&passed.shaped.lawful, &passed.shaped.view);
     if !state.is_compacted && is_untouched(lawful, view, &state.outline) {
@@ -210,7 +235,10 @@ fn write(heard: &Heard, came: Came<'_>, passed: &Passed, conversation: &Conversa
     }
     let items: Vec<Item<'_>> =
         lawful.items(view).into_iter().map(|item| as_written(item, &state.outline)).collect();
-    let marks = Marks::of(&items, &state.outline, conversation.session());
+    let marks = match is_marked {
+        true => Marks::of(&items, &state.outline, conversation.session()),
+        false => Marks::none(items.len()),
+    };
     let items = marks.on(&items);
     let body = rendered(came, &state.outline, &items, conversation.images(), &Thinking::default());
     let tokens = items.iter().map(Item::tokens).sum();
