@@ -35,6 +35,7 @@ use self::afterwards::Afterwards;
 use self::counting::Inquiry;
 use self::desk::Desk;
 use self::journey::Journey;
+use crate::thread::Pending;
 use ctxhost_config::Config;
 use ctxhost_media::MediaError;
 use ctxhost_provider::ProviderError;
@@ -153,6 +154,8 @@ impl Truth {
 #[derive(Debug, Default)]
 pub struct Ticket {
     journey: Option<Box<Journey>>,
+    /// Until it is answered, nobody knows whether it will be.
+    pending: Pending,
     /// A request that only counts.
     inquiry: Option<Box<Inquiry>>,
     /// What is left to do. Until it is done, the conversation is held.
@@ -215,7 +218,8 @@ impl Exchange {
 
     /// The upstream has answered to the end, and counted this. What it teaches is learned while nobody
     /// waits, behind what is left to do.
-    pub fn answered(&self, ticket: Ticket, usage: Option<Usage>) {
+    pub fn answered(&self, mut ticket: Ticket, usage: Option<Usage>) {
+        ticket.pending.answered();
         if let (Some(desk), Some(journey), Some(usage)) = (&self.desk, ticket.journey, usage) {
             desk.answered(*journey, usage, ticket.afterwards);
         }

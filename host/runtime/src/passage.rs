@@ -16,10 +16,10 @@ use std::sync::Arc;
 use ctxhost_engine_api::{Transcript, Trigger};
 use tokio::runtime::Handle;
 
-use super::accounting::{Counted, LearnedWindow};
+use super::accounting::{Accounting, Counted, LearnedWindow};
 use super::agent::{HeldSession, Runtime, SessionId, Shared};
 use super::compaction::CompactionOutcome;
-use super::conversation::Conversation;
+use super::conversation::{Amendment, Conversation};
 use super::lane::LaneGuard;
 use super::model_name::ModelName;
 use super::request::Shaped;
@@ -134,6 +134,33 @@ impl Passage {
         let ids = open.conversation.hear_all(bodies, now_ms)?;
         self.shared.known.grew_from(&open.conversation, before);
         Ok((ids, open.conversation.view()))
+    }
+
+    /// The same behind an amendment: one write for both. Answers the ids of the records behind it.
+    ///
+    /// # Errors
+    ///
+    /// As [`append`](Self::append).
+    pub async fn amend(
+        &self,
+        amendment: Amendment,
+        bodies: Vec<RecordBody>,
+    ) -> Result<(Vec<String>, Transcript), SessionError> {
+        let now_ms = self.shared.clock.now_ms();
+        let mut open = self.held.open.lock().await;
+        let ids = open.conversation.amend(amendment, bodies, now_ms)?;
+        self.shared.known.opened(open.conversation.session());
+        Ok((ids, open.conversation.view()))
+    }
+
+    /// What this session has learned of models: their windows, and how they count.
+    pub async fn accounting(&self) -> Accounting {
+        self.held.open.lock().await.accounting.clone()
+    }
+
+    /// Goes on with what another session has learned.
+    pub async fn inherit(&self, accounting: Accounting) {
+        self.held.open.lock().await.accounting = accounting;
     }
 
     /// Writes what was appended; nobody need wait for it before the model is asked.

@@ -143,7 +143,7 @@ impl Desk {
         Some(match self.shape(&heard, came, &journey.guest).await {
             Ok(sent) => {
                 if sent.truth.compaction == "applied" {
-                    self.keep(&heard, heard.thread.key()).await;
+                    self.keep(&heard).await;
                 }
                 let guest = journey.guest.clone();
                 Ok(forward(sent, journey).leaving(self.leave(heard, guest)))

@@ -15,7 +15,7 @@ use super::windows::{self, Window};
 use super::{Afterwards, Forward, Incoming, Taken, Ticket, Truth, passed};
 use crate::aside;
 use crate::speech::Body;
-use crate::thread::{Asked, Thread, scope};
+use crate::thread::{Asked, Pending, Thread, scope};
 use ctxhost_law::CannotFit;
 use ctxhost_provider::message::Usage;
 use ctxhost_runtime::accounting::LearnedWindow;
@@ -88,7 +88,7 @@ impl Desk {
             return taken;
         }
         match self.hear(&words, &mut asked).await {
-            Ok(heard) => self.send(incoming, came, heard, &words).await,
+            Ok(heard) => self.send(incoming, came, heard).await,
             Err(HearError::Body(error)) => {
                 tracing::debug!(%error, "a body is passed on unread");
                 passed(incoming)
@@ -100,13 +100,7 @@ impl Desk {
         }
     }
 
-    async fn send(
-        self: &Arc<Self>,
-        incoming: &Incoming,
-        came: Came<'_>,
-        heard: Heard,
-        words: &Words<'_>,
-    ) -> Taken {
+    async fn send(self: &Arc<Self>, incoming: &Incoming, came: Came<'_>, heard: Heard) -> Taken {
         let (guest, window) =
             self.guest(incoming, came.body, &heard.passage, heard.only_fits()).await;
         let journey = self.journey(incoming, came, &heard.thread, guest.clone(), window);
@@ -114,7 +108,7 @@ impl Desk {
         let taken = match self.shape(&heard, came, &journey.guest).await {
             Ok(sent) => {
                 if sent.truth.compaction == "applied" {
-                    self.keep(&heard, words.key).await;
+                    self.keep(&heard).await;
                 }
                 forward(sent, journey)
             }
@@ -242,7 +236,7 @@ impl Desk {
         journey.guest.reserve_tokens = Some(0);
         let sent = self.shape(heard, came, &journey.guest).await?;
         if sent.truth.compaction == "applied" {
-            self.keep(heard, heard.thread.key()).await;
+            self.keep(heard).await;
         }
         Ok(forward(sent, journey.clone()))
     }
@@ -272,7 +266,8 @@ pub(super) fn forward(sent: Sent, journey: Journey) -> Taken {
         truth.compaction = "applied";
     }
     let journey = Journey { sent: body.clone(), sent_tokens: tokens, is_compacted, ..journey };
-    let ticket = Ticket { journey: Some(Box::new(journey)), ..Ticket::default() };
+    let pending = Pending::of(&journey.thread);
+    let ticket = Ticket { journey: Some(Box::new(journey)), pending, ..Ticket::default() };
     Taken::Forward(Forward { body, truth, ticket })
 }
 

@@ -86,7 +86,7 @@ impl Desk {
         };
         if truth.compaction == "applied" {
             heard.thread.state().is_compacted = true;
-            self.keep(&heard, words.key).await;
+            self.keep(&heard).await;
         }
         let item = json!({
             "type": "compaction",

@@ -52,7 +52,7 @@ impl Desk {
         let passage = self.enter(&thread).await?;
         let (rest, news, tokens) = {
             let state = thread.state();
-            let Fit::GoesOn { new: 1.. } = state.outline.fit(asked) else { return None };
+            let Fit::GoesOn { new: 1.. } = state.fit(asked) else { return None };
             if state.is_compacted || client_compacts(&state.outline, words, asked) {
                 return None;
             }

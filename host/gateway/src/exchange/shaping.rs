@@ -113,7 +113,7 @@ pub(super) fn written(
         }
         false => Thinking::default(),
     };
-    let items: Vec<Item<'_>> = items.into_iter().map(as_written).collect();
+    let items: Vec<Item<'_>> = items.into_iter().map(|item| as_written(item, outline)).collect();
     let body = rendered(came, outline, &items, images, &thinking);
     if thinking.is_off { came.speech.asking_no_thinking(body) } else { body }
 }
@@ -134,9 +134,10 @@ pub(super) fn rendered(
     render(came.speech, written, items, &place, &message)
 }
 
-/// What a compaction made another entry of is not what the client wrote.
-pub(super) fn as_written(item: Item<'_>) -> Item<'_> {
+/// What a compaction made another entry of is not what the client wrote. What the client has replaced itself is.
+pub(super) fn as_written<'a>(item: Item<'a>, outline: &Outline) -> Item<'a> {
     match item {
+        Item::Kept(entry) if outline.mirrors(entry.id(), entry.text()) => Item::Kept(entry),
         Item::Kept(entry) if entry.has(Flags::REPLACED) => match entry.kind() {
             Kind::Message => Item::Rewritten { entry, raw: entry.raw() },
             _ => Item::Retold { entry, text: entry.text() },
@@ -156,8 +157,11 @@ pub(super) fn is_untouched(lawful: &Lawful, view: &Transcript, outline: &Outline
 /// Whether what is live is what the client said: nothing is folded. A result that some agent has made up
 /// is no entry.
 fn has_all(view: &Transcript, outline: &Outline) -> bool {
-    let is_said =
-        |entry: Entry<'_>| outline.place(entry.id()).is_some() && !entry.has(Flags::REPLACED);
+    let is_said = |entry: Entry<'_>| {
+        let is_as_written =
+            !entry.has(Flags::REPLACED) || outline.mirrors(entry.id(), entry.text());
+        outline.place(entry.id()).is_some() && is_as_written
+    };
     view.len() == outline.entry_count() || view.iter().all(is_said)
 }
 
