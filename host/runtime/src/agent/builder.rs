@@ -2,6 +2,7 @@
 
 mod error;
 mod shadows;
+mod windows;
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
@@ -27,7 +28,7 @@ use crate::setup::{Setup, summariser};
 use crate::subagent::Running;
 use crate::swap::{Followed, Slots, Wanted, engines_of, legacy_of};
 use crate::workspace::WorkspaceRules;
-use ctxhost_config::{Config, ModelWindow, WindowHints, WindowSource};
+use ctxhost_config::Config;
 use ctxhost_engine::store::MemoryStores;
 use ctxhost_engine::{Clock, EngineSpec, EngineStores, FailureBook, state_folder};
 use ctxhost_media::MediaHome;
@@ -285,46 +286,6 @@ impl RuntimeBuilder {
         let _ = runtime.reload().await;
         runtime.watch();
         Ok(runtime)
-    }
-
-    /// The windows of the models: the one that was asked for, else as the common lookup finds them.
-    async fn windows(
-        &self,
-        chain: &[ModelName],
-        clients: &BTreeMap<String, Arc<dyn Client>>,
-    ) -> HashMap<ModelName, u64> {
-        if let Some(tokens) = self.window_tokens {
-            return chain.iter().map(|model| (model.clone(), tokens)).collect();
-        }
-        let looked_up = chain.iter().map(async |model| {
-            let window = self.window_of(model, clients.get(&model.provider)).await;
-            let ModelWindow { tokens, source, .. } = window;
-            tracing::info!(%model, window_tokens = tokens, %source, "context window");
-            (model.clone(), tokens)
-        });
-        futures_util::future::join_all(looked_up).await.into_iter().collect()
-    }
-
-    /// The window of a model. Its provider is asked where the config does not say it; one that does not
-    /// answer in time is no reason to fail.
-    async fn window_of(&self, model: &ModelName, client: Option<&Arc<dyn Client>>) -> ModelWindow {
-        let find = |hints| self.config.window(&model.provider, &model.id, hints);
-        let known = find(WindowHints::default());
-        let is_written = matches!(known.source, WindowSource::Config | WindowSource::ConfigDefault);
-        let wait_ms = self.config.model.window_query_ms;
-        let client = client.filter(|_| self.asks_windows && !is_written && wait_ms > 0);
-        let Some(client) = client else { return known };
-        match tokio::time::timeout(Duration::from_millis(wait_ms), client.window(&model.id)).await {
-            Ok(Ok(stated_tokens)) => find(WindowHints { stated_tokens, ..WindowHints::default() }),
-            Ok(Err(error)) => {
-                tracing::debug!(%model, %error, "the provider states no window");
-                known
-            }
-            Err(_) => {
-                tracing::debug!(%model, wait_ms, "the provider stated no window in time (model.window_query_ms)");
-                known
-            }
-        }
     }
 
     /// Who fills the memory slot.
