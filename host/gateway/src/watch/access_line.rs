@@ -45,7 +45,7 @@ impl Drop for AccessLine {
         let (conversation, engine) = (text(&truth.session), text(&truth.engine));
         let compaction = text(truth.compaction);
         tracing::info!(
-            parent: None,
+            parent: Option::<tracing::span::Id>::None,
             method = %self.method,
             path = ?self.path,
             status = self.status,
