@@ -18,6 +18,7 @@ mod journey;
 mod marking;
 mod news;
 mod on_demand;
+mod output_limit;
 mod refusal;
 mod resting;
 mod sealed;
@@ -115,6 +116,13 @@ pub struct Forward {
     pub ticket: Ticket,
 }
 
+impl Forward {
+    /// Whether it says the same, whatever answer it asks for.
+    fn is_body_of(&self, body: &Bytes) -> bool {
+        self.ticket.journey.as_ref().is_some_and(|journey| journey.sent == *body)
+    }
+}
+
 /// An answer of ours, in the client's dialect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
@@ -141,6 +149,8 @@ pub struct Truth {
     pub compaction: &'static str,
     /// The session; empty where there is none.
     pub session: String,
+    /// The longest answer that was asked for, in provider tokens, where it had to be lowered.
+    pub max_tokens: Option<u64>,
 }
 
 impl Truth {
@@ -254,10 +264,14 @@ impl Exchange {
     /// The window of a provider's model: as configured, as learned from a refusal, or as known by its name.
     /// `None` for a model that nobody knows.
     pub fn window(&self, provider: &str, model: &str) -> Option<Window> {
-        let known = || Some(Window { tokens: windows::known(model)?, is_certain: false });
-        match &self.desk {
-            Some(desk) => windows::told(&desk.runtime, &desk.config, provider, model),
-            None => known(),
+        let desk = self.desk.as_ref()?;
+        windows::known(&desk.runtime, &desk.config, provider, model)
+    }
+
+    /// An upstream has stated the window of a model, in provider tokens.
+    pub fn state_window(&self, provider: &str, model: &str, tokens: u64) {
+        if let Some(desk) = &self.desk {
+            desk.runtime.state_window(provider, model, tokens);
         }
     }
 }

@@ -15,8 +15,8 @@ pub struct LawSettings {
     /// How long no more are tried, in milliseconds. Default 600,000 (ten minutes): longer than a
     /// provider's usual bad spell, shorter than a work session.
     pub breaker_cooldown_ms: u64,
-    /// Compactions within one hour, successful or not; 0 for no limit. Default 20: a busy session
-    /// needs five or six, a runaway made 601.
+    /// Compactions without progress within one hour; 0 for no limit. Default 20: a runaway made 601.
+    /// Those that make room are not counted, however fast an agent works.
     pub compactions_per_hour: u32,
     /// Share of the budget that text of an engine's own may take. Default 0.5: what the
     /// conversation itself said shall never be the smaller part.

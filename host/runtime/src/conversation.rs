@@ -24,6 +24,8 @@ pub struct Conversation {
     /// Which engine that was.
     told: Option<Serving>,
     pub(super) breaker: Breaker,
+    /// Whether an emergency trim was reported.
+    is_trim_reported: bool,
     /// A compaction that was worked out before it was needed.
     pub(super) ahead: Ahead,
     /// Where what must stay is in the live transcript.
@@ -69,6 +71,7 @@ impl Conversation {
             ingested: 0,
             told: None,
             breaker,
+            is_trim_reported: false,
             ahead: Ahead::default(),
             anchors: Anchors::default(),
             reference,
@@ -80,6 +83,11 @@ impl Conversation {
     #[must_use]
     pub fn with_images(self, images: Images) -> Self {
         Conversation { images, ..self }
+    }
+
+    /// Whether an emergency trim is to be reported, which is so once.
+    pub(super) fn report_trim(&mut self) -> bool {
+        !std::mem::replace(&mut self.is_trim_reported, true)
     }
 
     /// Keeps it in a file of its own from here on, which must not be there yet, and its new images there.

@@ -24,6 +24,7 @@ use super::lane::LaneGuard;
 use super::model_name::ModelName;
 use super::request::Shaped;
 use super::turn::{Answered, Guest, Turn, TurnError};
+use ctxhost_config::WindowHints;
 use ctxhost_history::{self as history, Until};
 use ctxhost_provider::ProviderError;
 use ctxhost_provider::message::Usage;
@@ -108,11 +109,14 @@ impl Runtime {
         self.shared().clock.now_ms()
     }
 
-    /// The window of a model as refusals have taught it for all sessions of guests, in provider tokens;
-    /// `None` where they have taught nothing.
-    pub fn learned_window_tokens(&self, provider: &str, model: &str) -> Option<u64> {
-        let name = ModelName::new(provider, model);
-        self.shared().guest_windows.window_tokens(&name)
+    /// What refusals and the provider have taught of a model's window, for all sessions of guests.
+    pub fn window_hints(&self, provider: &str, model: &str) -> WindowHints {
+        self.shared().guest_windows.hints(&ModelName::new(provider, model))
+    }
+
+    /// A provider states the window of a model, in provider tokens.
+    pub fn state_window(&self, provider: &str, model: &str, tokens: u64) {
+        self.shared().guest_windows.state(&ModelName::new(provider, model), tokens);
     }
 }
 
@@ -189,8 +193,8 @@ impl Passage {
             let outcome = turn.shape_for_guest(guest).await;
             turn.report();
             let window_tokens = turn.window_tokens();
-            let (shaped, budget) = outcome?;
-            Ok(Passed { shaped, budget_tokens: budget.tokens, window_tokens })
+            let shaped = outcome?;
+            Ok(Passed { budget_tokens: shaped.budget_tokens, shaped, window_tokens })
         })
     }
 
@@ -322,6 +326,12 @@ impl Passage {
     pub async fn expected_tokens(&self, estimated_tokens: u64) -> u64 {
         let open = self.held.open.lock().await;
         open.accounting.expected(Counted::estimated(estimated_tokens))
+    }
+
+    /// What so many estimated tokens are not counted above, but for one request in ten, in provider tokens.
+    pub async fn upper_tokens(&self, estimated_tokens: u64) -> u64 {
+        let open = self.held.open.lock().await;
+        open.accounting.upper(Counted::estimated(estimated_tokens))
     }
 
     /// Looks at the conversation.

@@ -248,7 +248,7 @@ pub(super) const SETTINGS: &[Setting] = &[
         "law.compactions_per_hour",
         "compactions",
         Allowed::Whole(1),
-        "more than this in one session is a loop that burns money, not work",
+        "compactions without progress in one session; more are a loop that burns money. Those that make room are not counted",
     ),
     setting(
         "law.inserted_text_max_share",
@@ -326,12 +326,18 @@ pub(super) const SETTINGS: &[Setting] = &[
         "models.*.window_tokens",
         TOKENS,
         Allowed::Whole(1),
-        "the window of the model `provider/name`; goes before what the provider says, after --window",
+        "the window of the model `provider/name`; goes before everything but --window and a smaller limit that a refusal named",
     ),
     setting(
         "model.default_window_tokens",
         TOKENS,
         Allowed::Whole(1),
-        "the window of a model that neither this file nor its provider knows; what most large models have",
+        "the window of a model that nothing else tells; what most large models have. Written here, it counts for every model that `[models]` does not name",
+    ),
+    setting(
+        "model.window_query_ms",
+        MS,
+        Allowed::Whole(0),
+        "how long `chat` waits at its start for what a provider states of its model's window; 0 asks nothing. A list of models comes within a second",
     ),
 ];

@@ -182,6 +182,7 @@ impl Desk {
                 before_tokens: Some(said_tokens),
                 compaction: told,
                 session: heard.session.clone(),
+                max_tokens: None,
             };
             return Ok(Compressed {
                 body: written.body,

@@ -89,6 +89,7 @@ impl Desk {
             before_tokens: None,
             compaction: "none",
             session,
+            max_tokens: None,
         };
         Some((written(came, &outline, &lawful, &view, &surroundings), truth))
     }

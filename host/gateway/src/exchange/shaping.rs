@@ -18,8 +18,10 @@ use ctxhost_runtime::{
 /// A request as it goes out.
 #[derive(Debug)]
 pub(super) struct Sent {
-    /// Its body.
+    /// Its body, asking for the answer that its client asks for.
     pub(super) body: Bytes,
+    /// Its body asking for a shorter one, where that goes out.
+    pub(super) lowered: Option<Bytes>,
     /// The truth about it.
     pub(super) truth: Truth,
     /// What it has of the conversation, as entries count.
@@ -53,17 +55,18 @@ impl Desk {
             before_tokens: Some(heard.thread.state().outline.said_tokens()),
             compaction: compaction(&shaped.compactions, heard.client_compacts),
             session: heard.session.clone(),
+            max_tokens: None,
         };
         if is_as_it_came {
             let body = came.bytes.clone();
-            return Ok(Sent { body, truth, tokens: lawful.tokens });
+            return Ok(Sent { body, lowered: None, truth, tokens: lawful.tokens });
         }
         let surroundings = self.surroundings(&heard.thread, &heard.passage, came.speech).await;
         let state = heard.thread.state();
         let lawful = with_last_answer(lawful, view, *budget_tokens, &self.config.law);
         let body = written(came, &state.outline, &lawful, view, &surroundings);
         let truth = Truth { tokens: Some(lawful.tokens), ..truth };
-        Ok(Sent { body: body.into(), truth, tokens: lawful.tokens })
+        Ok(Sent { body: body.into(), lowered: None, truth, tokens: lawful.tokens })
     }
 
     /// What a body is written with.

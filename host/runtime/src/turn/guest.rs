@@ -5,7 +5,7 @@ use std::ops::Range;
 use ctxhost_engine_api::transcript::tokens;
 use ctxhost_engine_api::{Flags, Role, Transcript, Trigger};
 
-use super::{Budget, Turn, TurnError};
+use super::{Turn, TurnError};
 use crate::accounting::{Part, Prompt};
 use crate::agent::{OpenSession, Shared};
 use crate::event::What;
@@ -53,11 +53,8 @@ impl<'a> Turn<'a> {
         turn
     }
 
-    /// Has the next request shaped; answers what it may take, too.
-    pub(crate) async fn shape_for_guest(
-        &mut self,
-        guest: &Guest,
-    ) -> Result<(Shaped, Budget), TurnError> {
+    /// Has the next request shaped.
+    pub(crate) async fn shape_for_guest(&mut self, guest: &Guest) -> Result<Shaped, TurnError> {
         let budget = self.budget().await;
         // Nobody can compact the conversation of a guest by hand.
         let compacting = match on_the_way(&self.shared.compaction, guest.is_mid_turn) {
@@ -72,8 +69,7 @@ impl<'a> Turn<'a> {
             trigger: guest.trigger,
             compacting,
         };
-        let shaped = self.shape_for(&ask, budget).await?;
-        Ok((shaped, budget))
+        self.shape_for(&ask, budget).await
     }
 
     /// A guest was answered: what was sent of the conversation took `sent_tokens`, as entries count.
@@ -94,11 +90,12 @@ impl<'a> Turn<'a> {
         failure: &ProviderError,
     ) {
         let prompt = self.prompt_of(guest, sent_tokens);
+        let refused_tokens = self.refused_tokens(&prompt, failure);
         self.learn_of_overflow(&prompt, failure);
         let session = &self.conversation.reference().id;
         let told = (&guest.model, guest.window_tokens);
         if !failure.is_ceiling {
-            self.shared.guest_windows.refused(told, session, failure);
+            self.shared.guest_windows.refused(told, session, failure, refused_tokens);
         }
         self.tell(What::recovering(failure, "made smaller"));
     }
