@@ -70,6 +70,12 @@ pub(crate) fn reduce(
     }
 }
 
+/// The window that caps are taken of, in tokens: the model's, and no more than twice the budget in
+/// force. After a refusal or beside a long system prompt the budget is what counts.
+pub(crate) fn window_in_force(window_tokens: u64, budget_tokens: u64) -> u64 {
+    window_tokens.min(budget_tokens.saturating_mul(2))
+}
+
 /// What one result may cost in a window, in weighted characters.
 pub(crate) fn single_cap_chars(window_tokens: u64, settings: &ToolResultSettings) -> u64 {
     Caps::of(window_tokens, settings).single

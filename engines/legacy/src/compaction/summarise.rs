@@ -6,10 +6,11 @@
 
 use std::borrow::Cow;
 
-use ctxhost_engine_api::transcript::tokens::weighted_chars;
+use ctxhost_engine_api::transcript::tokens::{self, CHARS_PER_TOKEN, weighted_chars};
 use ctxhost_engine_api::{EngineError, Flags, LogLevel, Result, Role};
 use ctxhost_engine_kit::dialogue;
 use ctxhost_engine_kit::identifiers::MAX_IDENTIFIERS;
+use ctxhost_engine_kit::ledger::Ledger;
 use ctxhost_engine_kit::redact::redact;
 use ctxhost_engine_kit::summariser::{attempt, failure_note, has_model};
 use ctxhost_engine_kit::summary::{
@@ -19,7 +20,7 @@ use ctxhost_engine_kit::summary::{
 use ctxhost_engine_kit::text::cap;
 
 use super::answers::Told;
-use super::cut::Fold;
+use super::cut::{Fold, LEAST_SUMMARY_CHARS};
 use super::ladder::{Material, climb};
 use super::prompt::Frame;
 use super::quality::{Expectations, audit, has_all_sections};
@@ -57,6 +58,12 @@ pub(crate) async fn tell(desk: &Desk<'_>, fold: &Fold) -> Result<Story> {
         }
     }
     teller.tell_extractively(notes)
+}
+
+/// What the ledger of a fold and the shortest summary beside it take, in tokens.
+pub(crate) fn least_tokens(desk: &Desk<'_>, fold: &Fold) -> u64 {
+    let ledger = Ledger::new(desk.transcript, fold.history.gaps()).render(fold.ledger, "");
+    tokens::estimate(&ledger) + fold.limit_chars.min(LEAST_SUMMARY_CHARS) / CHARS_PER_TOKEN
 }
 
 struct Teller<'a> {
@@ -100,7 +107,7 @@ impl<'a> Teller<'a> {
         let mut sections = self.extracted();
         let appendix = self.appendix();
         sections.fit(self.body_chars(&appendix));
-        let text = self.desk.nameless(&joined(&sections.render(), &appendix)).into_owned();
+        let text = self.whole(&sections.render(), &appendix);
         let expected = Expectations {
             identifiers: if self.is_nameless() { vec![] } else { sections.identifiers.clone() },
             latest_ask: sections.asks.first().map(|ask| self.desk.nameless(ask).into_owned()),
@@ -214,8 +221,7 @@ impl<'a> Teller<'a> {
         let appendix = self.appendix();
         let notes = told.notes.join("\n");
         let room = self.body_chars(&appendix).saturating_sub(weighted_chars(&notes) + 2);
-        let text = joined(&joined(&fitted(&told.text, room), &notes), &appendix);
-        self.desk.nameless(&text).into_owned()
+        self.whole(&joined(&fitted(&told.text, room), &notes), &appendix)
     }
 
     // --- both ---
@@ -228,6 +234,14 @@ impl<'a> Teller<'a> {
         let limit_chars = share_of(self.room_chars, APPENDIX_SHARE);
         let settings = &self.desk.settings.compaction;
         appendix::render(self.desk.transcript, self.fold, settings, limit_chars)
+    }
+
+    /// The sections, the ledger and what follows it.
+    fn whole(&self, body: &str, appendix: &str) -> String {
+        let ledger = Ledger::new(self.desk.transcript, self.fold.history.gaps());
+        let shown = joined(body, appendix);
+        let blocks = ledger.render(self.fold.ledger, &shown);
+        self.desk.nameless(&joined(&joined(body, &blocks), appendix)).into_owned()
     }
 
     fn body_chars(&self, appendix: &str) -> u64 {
