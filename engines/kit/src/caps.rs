@@ -44,7 +44,7 @@ pub fn keep_cut(
 
 /// The highest limit of one size with which all sizes together take at most `room`; `None` where they
 /// fit as they are.
-pub(crate) fn level(mut sizes: Vec<u64>, room: u64) -> Option<u64> {
+pub fn level(mut sizes: Vec<u64>, room: u64) -> Option<u64> {
     sizes.sort_unstable();
     let mut room = room;
     let mut left = sizes.len() as u64;

@@ -42,6 +42,8 @@ const SHORT_ARGUMENT_BYTES: usize = 400;
 const PRINTED_NAMES: usize = 24;
 /// No command line is cut below this, in weighted characters: a line of a terminal.
 const LEAST_COMMAND_CHARS: u64 = 96;
+/// More than the tags of a block take, in weighted characters.
+const SLACK_CHARS: u64 = 64;
 /// The beginning by which a command is known, in weighted characters: less than any cut leaves.
 const COMMAND_KEY_CHARS: u64 = 90;
 
@@ -85,19 +87,6 @@ impl LedgerLimits {
             command_chars: settings.command_chars,
         }
     }
-
-    /// The limits less what is taken already, the same for both kinds of blocks.
-    #[must_use]
-    pub fn at_most(self, chars: u64) -> LedgerLimits {
-        let request_chars = self.request_chars.min(chars);
-        let ledger_chars = self.ledger_chars.min(chars - request_chars);
-        LedgerLimits { request_chars, ledger_chars, ..self }
-    }
-
-    /// All blocks together, in weighted characters.
-    pub fn total_chars(&self) -> u64 {
-        self.request_chars + self.ledger_chars
-    }
 }
 
 impl Ledger {
@@ -108,6 +97,22 @@ impl Ledger {
             ledger.add(transcript, &entry);
         }
         ledger
+    }
+
+    /// The limits that leave no more than `chars` weighted characters: requests go first, and what they
+    /// do not need is left to the rest.
+    pub fn limits_within(&self, limits: LedgerLimits, chars: u64) -> LedgerLimits {
+        let most_chars = limits.request_chars.min(chars);
+        let requests = requests::render(&self.requests, most_chars, REQUESTS);
+        let needed_chars = block(REQUESTS, &requests).map_or(0, |b| weighted_chars(&b) + SLACK_CHARS);
+        let request_chars = needed_chars.min(most_chars);
+        let ledger_chars = limits.ledger_chars.min(chars - request_chars);
+        LedgerLimits { request_chars, ledger_chars, ..limits }
+    }
+
+    /// What its blocks take at most, in weighted characters.
+    pub fn chars(&self, limits: LedgerLimits) -> u64 {
+        weighted_chars(&self.render(limits, ""))
     }
 
     /// Whether it holds nothing.
@@ -147,7 +152,7 @@ impl Ledger {
             Role::User if entry.kind() == Kind::Bash => self.add_bash(entry),
             Role::User => self.add_message(entry),
             Role::Assistant => self.add_answer(transcript, entry),
-            Role::Tool => self.names.print(names::in_text(entry.text(), READ_CHARS), PRINTED_NAMES),
+            Role::Tool => self.print(entry.text()),
             _ => {}
         }
     }
@@ -185,7 +190,11 @@ impl Ledger {
             let what = status_of(entry).unwrap_or_default();
             self.commands.note(Item::new(one_line(&redact(command))).with(what));
         }
-        self.names.print(names::in_text(entry.text(), READ_CHARS), PRINTED_NAMES);
+        self.print(entry.text());
+    }
+
+    fn print(&mut self, text: &str) {
+        self.names.print(names::in_output(text, READ_CHARS), PRINTED_NAMES);
     }
 
     fn add_answer(&mut self, transcript: &Transcript, entry: &Entry<'_>) {
@@ -193,16 +202,16 @@ impl Ledger {
         for call in entry.tool_calls() {
             let done = what_was_done(&call.name);
             for text in texts_in(call.arguments_value()) {
-                let found = names::in_text(&text, READ_CHARS);
                 if text.len() > SHORT_ARGUMENT_BYTES {
-                    self.names.print(found, PRINTED_NAMES);
-                } else {
-                    let is_whole = |item: &Item| item.text == text.trim();
-                    self.names.said(found.into_iter().map(|item| match done {
-                        Some(done) if is_whole(&item) => item.with(done.into()),
-                        _ => item,
-                    }));
+                    self.print(&text);
+                    continue;
                 }
+                let is_whole = |item: &Item| item.text == text.trim();
+                let found = names::in_text(&text, READ_CHARS).into_iter();
+                self.names.said(found.map(|item| match done {
+                    Some(done) if is_whole(&item) => item.with(done.into()),
+                    _ => item,
+                }));
             }
             let Some(command) = command_of(&call) else { continue };
             if !command.trim().is_empty() {

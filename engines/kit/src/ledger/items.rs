@@ -12,7 +12,9 @@ use crate::text::{clip, one_line, prefix};
 
 /// What a line says of itself before its text: `[changed, 3x]`, `[exit 101]`. A shell's own `[ -f x ]`
 /// begins with a blank and is none.
-const MARK: &str = r"^\[(?<what>[^\s\[\],][^\[\],]{0,40}?)?(?:, )?(?:(?<times>\d{1,4})x)?\] (?<text>.+)$";
+const MARK: &str = r"^\[(?<mark>[^\s\[\]][^\[\]]{0,48})\] (?<text>.+)$";
+/// How often a line came, as a mark says it.
+const TIMES: &str = r"^(\d{1,4})x$";
 /// What only a command is marked with.
 const STATUS: &str = r"^(?:exit \d{1,3}|failed|no result|cancelled)$";
 
@@ -20,6 +22,7 @@ const STATUS: &str = r"^(?:exit \d{1,3}|failed|no result|cancelled)$";
 const MAX_WEIGHT: u64 = 8;
 
 static MARKS: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(MARK).ok());
+static TIMES_MARKS: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(TIMES).ok());
 static STATUSES: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(STATUS).ok());
 
 /// One line.
@@ -58,17 +61,18 @@ impl Item {
     }
 
     fn parse(line: &str, is_mark: impl Fn(&str) -> bool) -> Item {
-        let marked = MARKS.as_ref().and_then(|pattern| pattern.captures(line));
-        let part = |found: &regex::Captures<'_>, name| {
-            found.name(name).map_or(String::new(), |part| part.as_str().to_owned())
-        };
-        let parsed = marked.map(|found| Item {
-            text: part(&found, "text"),
-            what: part(&found, "what"),
-            times: part(&found, "times").parse().unwrap_or(1),
-        });
-        let is_ours = |item: &Item| item.what.is_empty() || is_mark(&item.what);
-        parsed.filter(is_ours).unwrap_or_else(|| Item::new(line))
+        let found = MARKS.as_ref().and_then(|pattern| pattern.captures(line));
+        let parts = found.as_ref().and_then(|found| Some((found.name("mark")?, found.name("text")?)));
+        let Some((mark, text)) = parts else { return Item::new(line) };
+        let mut item = Item::new(text.as_str());
+        for part in mark.as_str().split(", ") {
+            match times_in(part) {
+                Some(times) => item.times = times,
+                None if is_mark(part) => item.what = part.to_owned(),
+                None => return Item::new(line),
+            }
+        }
+        item
     }
 
     /// How much it is worth: what was named often outlives what was named once.
@@ -179,6 +183,10 @@ impl Items {
         shown.sort_unstable_by_key(|(age, _)| *age);
         shown.into_iter().map(|(_, line)| line).collect()
     }
+}
+
+fn times_in(mark: &str) -> Option<u64> {
+    TIMES_MARKS.as_ref()?.captures(mark)?.get(1)?.as_str().parse().ok()
 }
 
 /// What the tags of a block take, in weighted characters.

@@ -38,6 +38,17 @@ pub(super) fn in_text(text: &str, max_chars: u64) -> Vec<Item> {
     found.into_iter().map(|name| named(name, &clean)).collect()
 }
 
+/// The names in an output or in the content of a file: without bare numbers, versions and the `a/` and
+/// `b/` of a diff, of which logs are full.
+pub(super) fn in_output(text: &str, max_chars: u64) -> Vec<Item> {
+    let mut items = in_text(text, max_chars);
+    items.retain(|item| {
+        let has_letter = item.text.contains(|c: char| c.is_ascii_alphabetic() && c != 'v');
+        has_letter && !["a/", "b/"].iter().any(|side| item.text.starts_with(side))
+    });
+    items
+}
+
 /// Whether a text names something already, as a whole and not as a part of a longer name.
 pub(super) fn is_mentioned(name: &str, text: &str) -> bool {
     let is_part = |c: char| c.is_alphanumeric() || "_-/\\".contains(c);

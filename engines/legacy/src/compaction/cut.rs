@@ -3,14 +3,13 @@
 use std::ops::Range;
 
 use ctxhost_engine_api::{Entry, Flags, Role, Transcript};
-use ctxhost_engine_kit::caps::{LEAST_RESULT_CHARS, result_cap_chars};
+use ctxhost_engine_kit::caps::{LEAST_RESULT_CHARS, level, result_cap_chars};
 use ctxhost_engine_kit::cuts::{gaps, protected_before, trailing_frame};
 use ctxhost_engine_kit::fold::Fold as History;
-use ctxhost_engine_kit::ledger::LedgerLimits;
+use ctxhost_engine_kit::ledger::{Ledger, LedgerLimits};
 use ctxhost_engine_kit::tail::{self, Tail};
 
 use super::Desk;
-use super::summarise::least_tokens;
 use crate::settings::{CHARS_PER_TOKEN, Settings, share_of};
 use crate::tool_result_guard;
 
@@ -21,21 +20,49 @@ pub(super) const LEAST_SUMMARY_CHARS: u64 = 1_000;
 const TAIL_HALVINGS: u32 = 2;
 
 /// What one summary tells, and how.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub(crate) struct Fold {
     /// What it tells.
     pub(crate) history: History,
     /// What its summary may take with its envelope and without its ledger, in weighted characters.
     pub(crate) limit_chars: u64,
-    /// What its ledger may take.
-    pub(crate) ledger: LedgerLimits,
+    /// What it repeats letter for letter.
+    pub(crate) ledger: Ledger,
+    /// What that may take.
+    pub(crate) ledger_limits: LedgerLimits,
+    /// What that takes at most, in weighted characters.
+    ledger_chars: u64,
     /// Whether it is the beginning of the turn that goes on in the tail: its request is kept.
     pub(crate) is_turn_prefix: bool,
 }
 
 impl Fold {
+    fn new(transcript: &Transcript, history: History, aim: &Aim, is_turn_prefix: bool) -> Fold {
+        let ledger = Ledger::new(transcript, history.gaps());
+        let mut fold = Fold {
+            history,
+            limit_chars: 0,
+            ledger,
+            ledger_limits: aim.ledger,
+            ledger_chars: 0,
+            is_turn_prefix,
+        };
+        fold.limit_ledger(aim.ledger, u64::MAX);
+        fold
+    }
+
+    fn limit_ledger(&mut self, limits: LedgerLimits, most_chars: u64) {
+        self.ledger_limits = self.ledger.limits_within(limits, most_chars);
+        self.ledger_chars = self.ledger.chars(self.ledger_limits);
+    }
+
     fn max_tokens(&self) -> u64 {
-        (self.limit_chars + self.ledger.total_chars()).div_ceil(CHARS_PER_TOKEN)
+        (self.limit_chars + self.ledger_chars).div_ceil(CHARS_PER_TOKEN)
+    }
+
+    /// What it takes at least: its ledger, and the shortest summary.
+    fn least_tokens(&self) -> u64 {
+        (self.limit_chars.min(LEAST_SUMMARY_CHARS) + self.ledger_chars) / CHARS_PER_TOKEN
     }
 
     fn shed_sections(&mut self, excess_chars: u64) {
@@ -44,8 +71,8 @@ impl Fold {
     }
 
     fn shed_ledger(&mut self, excess_chars: u64) {
-        let left_chars = self.ledger.total_chars().saturating_sub(excess_chars);
-        self.ledger = self.ledger.at_most(left_chars);
+        let left_chars = self.ledger_chars.saturating_sub(excess_chars);
+        self.limit_ledger(self.ledger_limits, left_chars);
     }
 }
 
@@ -127,9 +154,17 @@ pub(crate) fn choose(desk: &Desk<'_>) -> Option<Cut> {
             return Some(cut);
         }
     }
-    let newest = Tail { start: trailing_frame(transcript), cut: None };
-    let mut cut = at(desk, newest, &aim);
-    cut.squeeze(desk, aim.target_tokens);
+    let pressed = |min_fold_tokens| {
+        let newest = Tail { start: trailing_frame(transcript), cut: None };
+        let mut cut = at(desk, newest, &Aim { min_fold_tokens, ..aim });
+        cut.squeeze(desk, aim.target_tokens);
+        cut
+    };
+    let mut cut = pressed(aim.min_fold_tokens);
+    if cut.tokens_after() > aim.target_tokens {
+        // An earlier summary is then written anew, and shorter, though little has come since.
+        cut = pressed(0);
+    }
     (!cut.folds.is_empty() || cut.caps.pressed.is_some()).then_some(cut)
 }
 
@@ -140,15 +175,25 @@ fn filled(desk: &Desk<'_>, aim: &Aim, keep_tokens: u64) -> Cut {
         let caps = ResultCaps { single: aim.result_chars, ..ResultCaps::default() };
         tail::newest(desk.transcript, keep_tokens, |entry| caps.tokens(desk, entry))
     };
-    let cut = at(desk, tail(keep_tokens), aim);
-    let least_tokens: u64 = cut.folds.iter().map(|fold| least_tokens(desk, fold)).sum();
-    match aim.floor_tokens.saturating_sub(cut.kept_tokens + least_tokens) {
-        0 => cut,
-        missing => at(desk, tail(keep_tokens + missing), aim),
+    let shortest = tail(keep_tokens);
+    let start = shortest.start;
+    let cut = at(desk, shortest, aim);
+    let least_tokens: u64 = cut.folds.iter().map(Fold::least_tokens).sum();
+    let missing = aim.floor_tokens.saturating_sub(cut.kept_tokens + least_tokens);
+    if missing == 0 {
+        return cut;
     }
+    let mut longer = tail(keep_tokens + missing);
+    if longer.start == start && start > 0 {
+        // What comes before has no result to cut. It stays whole where there is room for it.
+        longer = Tail { start: desk.transcript.cut_at_or_before(start - 1), cut: None };
+    }
+    let longer = at(desk, longer, aim);
+    if longer.tokens_after() <= aim.target_tokens { longer } else { cut }
 }
 
 /// What a try aims at.
+#[derive(Clone, Copy)]
 struct Aim {
     target_tokens: u64,
     keep_tokens: u64,
@@ -200,7 +245,7 @@ fn at(desk: &Desk<'_>, tail: Tail, aim: &Aim) -> Cut {
     for (gaps, is_turn_prefix) in [(history, false), (prefix, true)] {
         let history = History::at_largest(transcript, gaps);
         if !history.is_empty() && history.new_tokens(transcript) >= aim.min_fold_tokens {
-            folds.push(Fold { history, limit_chars: 0, ledger: aim.ledger, is_turn_prefix });
+            folds.push(Fold::new(transcript, history, aim, is_turn_prefix));
         }
     }
     share_out(transcript, aim, &mut folds);
@@ -214,15 +259,20 @@ fn at(desk: &Desk<'_>, tail: Tail, aim: &Aim) -> Cut {
 fn share_out(transcript: &Transcript, aim: &Aim, folds: &mut [Fold]) {
     let whole: u64 = folds.iter().map(|fold| fold.history.tokens()).sum();
     let count = folds.len() as u64;
+    let needs = folds.iter().map(|fold| fold.ledger_chars - fold.ledger_limits.request_chars.min(fold.ledger_chars));
+    let ledger_chars = level(needs.collect(), aim.ledger.ledger_chars);
+    let limits = LedgerLimits {
+        ledger_chars: ledger_chars.unwrap_or(aim.ledger.ledger_chars),
+        ..aim.ledger
+    };
     for fold in folds {
         let tokens = fold.history.tokens();
-        let part = |chars: u64| chars / (2 * count) + chars / 2 * tokens / whole.max(1);
         let new_tokens = fold.history.new_tokens(transcript);
         let most_chars = (tokens - new_tokens / 2) * CHARS_PER_TOKEN;
-        let ledger = LedgerLimits { ledger_chars: part(aim.ledger.ledger_chars), ..aim.ledger };
-        fold.ledger = ledger.at_most(most_chars.saturating_sub(LEAST_SUMMARY_CHARS));
-        let left_chars = most_chars.saturating_sub(fold.ledger.total_chars());
-        fold.limit_chars = part(aim.summary_chars).max(LEAST_SUMMARY_CHARS).min(left_chars);
+        fold.limit_ledger(limits, most_chars.saturating_sub(LEAST_SUMMARY_CHARS));
+        let part = aim.summary_chars / (2 * count) + aim.summary_chars / 2 * tokens / whole.max(1);
+        let left_chars = most_chars.saturating_sub(fold.ledger_chars);
+        fold.limit_chars = part.max(LEAST_SUMMARY_CHARS).min(left_chars);
     }
 }
 
@@ -262,8 +312,9 @@ impl Cut {
         self.caps.pressed = result_cap_chars(transcript, kept, limit_tokens);
         self.kept_tokens = self.kept(transcript).map(|entry| self.caps.tokens(desk, &entry)).sum();
         // The ledger repeats what a model needs letter for letter, so the sections give way first.
+        // Of two, that of the turn at hand does: the requests are in the other one.
         for shed in [Fold::shed_sections, Fold::shed_ledger] {
-            for at in 0..self.folds.len() {
+            for at in (0..self.folds.len()).rev() {
                 let excess_tokens = self.tokens_after().saturating_sub(target_tokens);
                 if let Some(fold) = self.folds.get_mut(at) {
                     shed(fold, excess_tokens * CHARS_PER_TOKEN);

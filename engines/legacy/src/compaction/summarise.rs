@@ -6,11 +6,10 @@
 
 use std::borrow::Cow;
 
-use ctxhost_engine_api::transcript::tokens::{self, CHARS_PER_TOKEN, weighted_chars};
+use ctxhost_engine_api::transcript::tokens::weighted_chars;
 use ctxhost_engine_api::{EngineError, Flags, LogLevel, Result, Role};
 use ctxhost_engine_kit::dialogue;
 use ctxhost_engine_kit::identifiers::MAX_IDENTIFIERS;
-use ctxhost_engine_kit::ledger::Ledger;
 use ctxhost_engine_kit::redact::redact;
 use ctxhost_engine_kit::summariser::{attempt, failure_note, has_model};
 use ctxhost_engine_kit::summary::{
@@ -20,7 +19,7 @@ use ctxhost_engine_kit::summary::{
 use ctxhost_engine_kit::text::cap;
 
 use super::answers::Told;
-use super::cut::{Fold, LEAST_SUMMARY_CHARS};
+use super::cut::Fold;
 use super::ladder::{Material, climb};
 use super::prompt::Frame;
 use super::quality::{Expectations, audit, has_all_sections};
@@ -58,12 +57,6 @@ pub(crate) async fn tell(desk: &Desk<'_>, fold: &Fold) -> Result<Story> {
         }
     }
     teller.tell_extractively(notes)
-}
-
-/// What the ledger of a fold and the shortest summary beside it take, in tokens.
-pub(crate) fn least_tokens(desk: &Desk<'_>, fold: &Fold) -> u64 {
-    let ledger = Ledger::new(desk.transcript, fold.history.gaps()).render(fold.ledger, "");
-    tokens::estimate(&ledger) + fold.limit_chars.min(LEAST_SUMMARY_CHARS) / CHARS_PER_TOKEN
 }
 
 struct Teller<'a> {
@@ -238,9 +231,8 @@ impl<'a> Teller<'a> {
 
     /// The sections, the ledger and what follows it.
     fn whole(&self, body: &str, appendix: &str) -> String {
-        let ledger = Ledger::new(self.desk.transcript, self.fold.history.gaps());
         let shown = joined(body, appendix);
-        let blocks = ledger.render(self.fold.ledger, &shown);
+        let blocks = self.fold.ledger.render(self.fold.ledger_limits, &shown);
         self.desk.nameless(&joined(&joined(body, &blocks), appendix)).into_owned()
     }
 
