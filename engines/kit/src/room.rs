@@ -32,7 +32,7 @@ impl Default for RoomSettings {
         RoomSettings {
             floor_share: 0.3,
             request_share: 0.1,
-            ledger_share: 0.15,
+            ledger_share: 0.2,
             ledger_chars: 32_000,
             command_chars: 160,
         }

@@ -255,7 +255,12 @@ fn balance(
     rule: Balance<'_>,
     memory: &mut SessionMemory,
 ) {
-    let mut excess = results.result_chars().saturating_sub(rule.caps.aggregate);
+    if results.result_chars() <= rule.caps.aggregate {
+        return;
+    }
+    // A cut in the middle costs the cached prefix behind it, so one makes room for many requests.
+    let target_chars = share_of(rule.caps.aggregate, 1.0 - rule.settings.aggregate_slack);
+    let mut excess = results.result_chars().saturating_sub(target_chars);
     for pass in [Pass::Cut, Pass::Elide] {
         for row in results.rows.iter_mut().filter(|row| row.seq < results.trailing_from) {
             if excess == 0 {
