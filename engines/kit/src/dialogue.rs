@@ -8,6 +8,7 @@ use ctxhost_engine_api::{Entry, Flags, Kind, Role, Transcript};
 use serde::Deserialize;
 
 use crate::summary::is_nod;
+use crate::text::one_line;
 
 /// A result belongs to a conversation when a person spoke within so many messages before it.
 const RESULT_REACH: u64 = 20;
@@ -98,7 +99,8 @@ pub fn repeats(transcript: &Transcript, ranges: &[Range<u64>], rule: RepeatRule)
 
 fn is_same(before: &Entry<'_>, entry: &Entry<'_>) -> bool {
     let without_images = !before.has(Flags::IMAGES) && !entry.has(Flags::IMAGES);
-    without_images && before.text() == entry.text() && before.kind() == Kind::Message
+    let words = |entry: &Entry<'_>| one_line(entry.text()).to_lowercase();
+    without_images && words(before) == words(entry) && before.kind() == Kind::Message
 }
 
 fn is_near(before: &Entry<'_>, entry: &Entry<'_>, rule: RepeatRule) -> bool {

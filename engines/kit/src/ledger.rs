@@ -24,7 +24,7 @@ use crate::files::plain_tool_name;
 use crate::redact::redact;
 use crate::room::RoomSettings;
 use crate::settings::share_of;
-use crate::summary::unwrap;
+use crate::summary::{IMAGE, unwrap};
 use crate::text::one_line;
 
 use items::{Item, Items};
@@ -147,7 +147,7 @@ impl Ledger {
 
     fn add(&mut self, transcript: &Transcript, entry: &Entry<'_>) {
         match entry.role() {
-            _ if entry.kind() == Kind::CompactionSummary => self.add_summary(unwrap(entry.text())),
+            _ if entry.kind() == Kind::CompactionSummary => self.add_summary(&unwrap(entry.text())),
             _ if is_hidden(entry) => {}
             Role::User if entry.kind() == Kind::Bash => self.add_bash(entry),
             Role::User => self.add_message(entry),
@@ -176,7 +176,7 @@ impl Ledger {
         }
         let mut text = redact(entry.text().trim()).into_owned();
         if entry.has(Flags::IMAGES) {
-            text.push_str(if text.is_empty() { "[an image]" } else { " [with an image]" });
+            text.push_str(if text.is_empty() { IMAGE } else { " [with an image]" });
         }
         if !text.is_empty() {
             self.requests.note(Item::new(text));

@@ -197,14 +197,15 @@ pub(super) fn read(text: &str, tag: &str) -> Vec<Item> {
     let is_mark = |what: &str| {
         tag != super::COMMANDS || STATUSES.as_ref().is_some_and(|status| status.is_match(what))
     };
-    let lines = body(text, tag).lines().filter_map(|line| line.strip_prefix("- "));
+    let lines = bodies(text, tag).into_iter().flat_map(str::lines);
+    let lines = lines.filter_map(|line| line.strip_prefix("- "));
     lines.map(|line| Item::parse(line.trim_end(), is_mark)).collect()
 }
 
 /// The texts of a block whose texts may have several lines.
 pub(super) fn read_texts(text: &str, tag: &str) -> Vec<String> {
     let mut texts: Vec<String> = Vec::new();
-    for line in body(text, tag).lines() {
+    for line in bodies(text, tag).into_iter().flat_map(str::lines) {
         match (line.strip_prefix("- "), texts.last_mut()) {
             (Some(first), _) => texts.push(first.to_owned()),
             (None, Some(last)) => {
@@ -225,14 +226,12 @@ pub(super) fn text_line(text: &str, tag: &str) -> String {
 
 /// A text without the lines of a block.
 pub(super) fn without_block(text: &str, tag: &str) -> String {
-    match body(text, tag) {
-        "" => text.to_owned(),
-        inside => text.replacen(inside, "", 1),
-    }
+    let inside = bodies(text, tag).into_iter();
+    inside.fold(text.to_owned(), |rest, inside| rest.replacen(inside, "", 1))
 }
 
-fn body<'a>(text: &'a str, tag: &str) -> &'a str {
+/// What stands in the blocks of a tag; two summaries have two of them.
+fn bodies<'a>(text: &'a str, tag: &str) -> Vec<&'a str> {
     let (open, close) = (format!("<{tag}>\n"), format!("\n</{tag}>"));
-    let inside = text.split_once(&open).and_then(|(_, rest)| rest.split_once(&close));
-    inside.map_or("", |(inside, _)| inside)
+    text.split(&open).skip(1).filter_map(|part| Some(part.split_once(&close)?.0)).collect()
 }

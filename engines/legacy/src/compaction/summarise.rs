@@ -13,8 +13,7 @@ use ctxhost_engine_kit::identifiers::MAX_IDENTIFIERS;
 use ctxhost_engine_kit::redact::redact;
 use ctxhost_engine_kit::summariser::{attempt, failure_note, has_model};
 use ctxhost_engine_kit::summary::{
-    Passage, Sections, Speaker, answered_line, carried, extract_before, is_answered_line, is_nod,
-    merge, passages,
+    Passage, Sections, Speaker, carried, extract_before, is_nod, merge, passages,
 };
 use ctxhost_engine_kit::text::cap;
 
@@ -121,11 +120,8 @@ impl<'a> Teller<'a> {
             Some(older) => merge(older.clone(), newer),
             None => newer,
         };
-        if self.fold.is_turn_prefix {
+        if self.fold.is_turn_prefix || self.is_answered_later {
             sections.asks.clear();
-        } else if self.is_answered_later {
-            sections.asks.truncate(1);
-            sections.asks.iter_mut().for_each(|ask| *ask = answered_line(ask));
         }
         sections
     }
@@ -184,7 +180,7 @@ impl<'a> Teller<'a> {
         let asks = self.passages.iter().rev().filter(|passage| passage.speaker == Speaker::User);
         let latest = asks.map(|ask| ask.text.as_ref()).find(|text| !is_nod(text));
         let sections = self.extracted();
-        let open = sections.asks.iter().find(|line| !is_answered_line(line));
+        let open = sections.asks.first();
         let newest = self.desk.transcript.newest_user_message().map(|entry| redact(entry.text()));
         let named = |text: Cow<'_, str>| self.desk.nameless(&text).into_owned();
         Expectations {
