@@ -53,6 +53,12 @@ pub(crate) struct Desk<'a> {
 }
 
 impl Desk<'_> {
+    /// Whether the conversation has to become smaller before the next request.
+    pub(crate) fn is_pressed(&self) -> bool {
+        let settings = &self.settings.compaction;
+        self.transcript.total_tokens() > share_of(self.request.budget, settings.target_share)
+    }
+
     /// A text as it may be told: under the policy `anonymize` without any exact name.
     fn nameless<'t>(&self, text: &'t str) -> Cow<'t, str> {
         match self.settings.compaction.identifier_policy {

@@ -150,7 +150,7 @@ pub(crate) fn choose(desk: &Desk<'_>) -> Option<Cut> {
         if !is_pressed {
             return Some(cut).filter(|cut| !cut.folds.is_empty());
         }
-        if !cut.folds.is_empty() && cut.tokens_after() <= aim.target_tokens {
+        if cut.is_smaller(transcript) && cut.tokens_after() <= aim.target_tokens {
             return Some(cut);
         }
     }
@@ -165,7 +165,7 @@ pub(crate) fn choose(desk: &Desk<'_>) -> Option<Cut> {
         // An earlier summary is then written anew, and shorter, though little has come since.
         cut = pressed(0);
     }
-    (!cut.folds.is_empty() || cut.caps.pressed.is_some()).then_some(cut)
+    cut.is_smaller(transcript).then_some(cut)
 }
 
 /// The cut with a tail of `keep_tokens`; a longer one where summary and tail together would leave less
@@ -189,7 +189,8 @@ fn filled(desk: &Desk<'_>, aim: &Aim, keep_tokens: u64) -> Cut {
         longer = Tail { start: desk.transcript.cut_at_or_before(start - 1), cut: None };
     }
     let longer = at(desk, longer, aim);
-    if longer.tokens_after() <= aim.target_tokens { longer } else { cut }
+    let fits = !longer.folds.is_empty() && longer.tokens_after() <= aim.target_tokens;
+    if fits { longer } else { cut }
 }
 
 /// What a try aims at.
@@ -323,6 +324,11 @@ impl Cut {
         }
     }
 
+    /// Whether anything is folded or cut.
+    fn is_smaller(&self, transcript: &Transcript) -> bool {
+        !self.folds.is_empty() || self.kept_tokens < transcript.total_tokens()
+    }
+
     /// The entries that stay.
     pub(crate) fn kept<'t>(&self, transcript: &'t Transcript) -> impl Iterator<Item = Entry<'t>> {
         let kept = self.segments.iter().filter(|segment| matches!(segment, Segment::Keep(_)));
@@ -348,6 +354,8 @@ mod tests {
         let aims = [1, 2, 3].map(|attempt| Aim::of(100_000, attempt, &settings, 0));
         assert_eq!(aims.each_ref().map(|aim| aim.target_tokens), [90_000, 70_000, 50_000]);
         assert_eq!(aims.each_ref().map(|aim| aim.keep_tokens), [20_000, 10_000, 5_000]);
-        assert_eq!(Aim::of(20_000, 1, &settings, 0).keep_tokens, 10_000);
+        assert_eq!(aims.each_ref().map(|aim| aim.floor_tokens), [24_000, 12_000, 6_000]);
+        assert_eq!(Aim::of(20_000, 1, &settings, 0).keep_tokens, 5_000);
+        assert_eq!(Aim::of(20_000, 1, &settings, 0).floor_tokens, 6_000);
     }
 }

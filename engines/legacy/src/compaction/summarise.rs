@@ -45,13 +45,20 @@ pub(crate) struct Story {
     pub(crate) notes: Vec<String>,
 }
 
-/// Tells a fold.
+/// Tells a fold. A summary that the quality guard refused is replaced by one without a model where the
+/// conversation has to become smaller; where it has not, the compaction is called off.
 pub(crate) async fn tell(desk: &Desk<'_>, fold: &Fold) -> Result<Story> {
     let teller = Teller::new(desk, fold);
     let mut notes = Vec::new();
     if teller.wants_model() {
         match attempt(desk.host, teller.tell_by_model()).await? {
-            Ok(story) => return Ok(story),
+            Ok(Ok(story)) => return Ok(story),
+            Ok(Err(reasons)) if !desk.is_pressed() => return Err(refused(&reasons)),
+            Ok(Err(reasons)) => {
+                let note = replaced(&reasons);
+                desk.host.log(LogLevel::Warn, &note);
+                notes.push(note);
+            }
             Err(error) => notes.push(failure_note(&error)),
         }
     }
@@ -128,7 +135,8 @@ impl<'a> Teller<'a> {
 
     // --- with a model ---
 
-    async fn tell_by_model(&self) -> Result<Story> {
+    /// A summary, or the reasons for which the quality guard refused the last one.
+    async fn tell_by_model(&self) -> Result<Result<Story, Vec<String>>> {
         let settings = &self.desk.settings.compaction;
         let expected = self.expectations();
         let material = Material::of(self.desk, self.fold, self.carried.as_ref());
@@ -143,10 +151,11 @@ impl<'a> Teller<'a> {
             }
             if reasons.is_empty() {
                 let identifiers = expected.identifiers;
-                return Ok(Story { text, writer: told.model, identifiers, notes: told.notes });
+                let story = Story { text, writer: told.model, identifiers, notes: told.notes };
+                return Ok(Ok(story));
             }
         }
-        Err(refused(&reasons))
+        Ok(Err(reasons))
     }
 
     fn frame(&self) -> Frame {
@@ -264,8 +273,13 @@ fn joined(body: &str, rest: &str) -> String {
 }
 
 fn refused(reasons: &[String]) -> EngineError {
-    EngineError::failed(format!(
-        "the summary failed its quality check ({}); the history is kept",
-        reasons.join("; ")
-    ))
+    EngineError::failed(format!("{}; the history is kept", failed_check(reasons)))
+}
+
+fn replaced(reasons: &[String]) -> String {
+    format!("{}; a summary without a model replaces it", failed_check(reasons))
+}
+
+fn failed_check(reasons: &[String]) -> String {
+    format!("the summary failed its quality check ({})", reasons.join("; "))
 }
