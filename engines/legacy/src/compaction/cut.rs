@@ -60,11 +60,6 @@ impl Fold {
         (self.limit_chars + self.ledger_chars).div_ceil(CHARS_PER_TOKEN)
     }
 
-    /// What it takes at least: its ledger, and the shortest summary.
-    fn least_tokens(&self) -> u64 {
-        (self.limit_chars.min(LEAST_SUMMARY_CHARS) + self.ledger_chars) / CHARS_PER_TOKEN
-    }
-
     fn shed_sections(&mut self, excess_chars: u64) {
         let least_chars = self.limit_chars.min(LEAST_SUMMARY_CHARS);
         self.limit_chars = self.limit_chars.saturating_sub(excess_chars).max(least_chars);
@@ -176,17 +171,17 @@ fn filled(desk: &Desk<'_>, aim: &Aim, keep_tokens: u64) -> Cut {
         tail::newest(desk.transcript, keep_tokens, |entry| caps.tokens(desk, entry))
     };
     let shortest = tail(keep_tokens);
-    let start = shortest.start;
-    let cut = at(desk, shortest, aim);
-    let least_tokens: u64 = cut.folds.iter().map(Fold::least_tokens).sum();
-    let missing = aim.floor_tokens.saturating_sub(cut.kept_tokens + least_tokens);
+    let cut = at(desk, shortest.clone(), aim);
+    let ledger_chars: u64 = cut.folds.iter().map(|fold| fold.ledger_chars).sum();
+    let used_tokens = cut.kept_tokens + ledger_chars / CHARS_PER_TOKEN;
+    let missing = aim.floor_tokens.saturating_sub(used_tokens);
     if missing == 0 {
         return cut;
     }
     let mut longer = tail(keep_tokens + missing);
-    if longer.start == start && start > 0 {
+    if longer == shortest && longer.start > 0 {
         // What comes before has no result to cut. It stays whole where there is room for it.
-        longer = Tail { start: desk.transcript.cut_at_or_before(start - 1), cut: None };
+        longer = Tail { start: desk.transcript.cut_at_or_before(longer.start - 1), cut: None };
     }
     let longer = at(desk, longer, aim);
     let fits = !longer.folds.is_empty() && longer.tokens_after() <= aim.target_tokens;
