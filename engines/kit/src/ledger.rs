@@ -250,6 +250,22 @@ fn texts_in(arguments: serde_json::Value) -> Vec<String> {
     texts
 }
 
+/// A summary without the blocks of a ledger: what is to be read as prose or as sections.
+pub fn without_ledger(text: &str) -> String {
+    let tags = [REQUESTS, COMMANDS, IDENTIFIERS];
+    let empty = |tag: &str| format!("<{tag}>\n\n</{tag}>");
+    let left = tags.iter().fold(text.to_owned(), |text, tag| {
+        items::without_block(&text, tag).replace(&empty(tag), "")
+    });
+    left.trim_end().to_owned()
+}
+
+/// A summary with its ledger behind it.
+pub fn with_ledger(summary: &str, ledger: &Ledger, limits: LedgerLimits) -> String {
+    let blocks = ledger.render(limits, summary);
+    if blocks.is_empty() { summary.to_owned() } else { format!("{summary}\n\n{blocks}") }
+}
+
 /// Lines in the tags of a block; nothing where there is no line.
 fn block(tag: &str, lines: &[String]) -> Option<String> {
     (!lines.is_empty()).then(|| format!("<{tag}>\n{}\n</{tag}>", lines.join("\n")))

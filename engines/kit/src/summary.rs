@@ -26,6 +26,7 @@ pub use sections::{HEADINGS, Sections};
 pub use wrap::{Provenance, escape, untrusted, unwrap, wrap};
 
 use crate::dialogue::{self, RepeatRule};
+use crate::ledger::without_ledger;
 use crate::redact::redact;
 use crate::text::ends;
 
@@ -90,11 +91,11 @@ pub fn passages<'a>(transcript: &'a Transcript, ranges: &[Range<u64>]) -> Vec<Pa
     told.map(passage).collect()
 }
 
-/// What earlier compactions left in ranges, oldest first, without envelopes and secrets.
+/// What earlier compactions left in ranges, oldest first, without envelopes, ledgers and secrets.
 pub fn earlier(transcript: &Transcript, ranges: &[Range<u64>]) -> impl Iterator<Item = String> {
     let entries = ranges.iter().flat_map(|range| transcript.range(range.clone()));
     let summaries = entries.filter(|entry| entry.kind() == Kind::CompactionSummary);
-    summaries.map(|entry| redact(&unwrap(entry.text())).into_owned())
+    summaries.map(|entry| redact(&without_ledger(&unwrap(entry.text()))).into_owned())
 }
 
 /// The same, read and merged; `None` where there was none.
