@@ -133,16 +133,16 @@ impl Ledger {
         parts.extend(block(COMMANDS, &commands));
         room_chars = room_chars.saturating_sub(parts.get(1).map_or(0, |part| weighted_chars(part)));
         let mentioned = format!("{shown}\n{}", parts.join("\n"));
-        let names = self.names.fitting(room_chars, |item| {
-            (!names::is_mentioned(&item.text, &mentioned)).then(|| item.line())
-        });
+        let is_new = |item: &Item| !names::is_mentioned(&item.text, &mentioned);
+        let names = self.names.fitting(room_chars, Item::line, is_new);
         parts.extend(block(IDENTIFIERS, &names));
         parts.join("\n\n")
     }
 
     fn command_lines(&self, room_chars: u64, most_chars: u64) -> Vec<String> {
         let level = self.commands.level(room_chars, most_chars).max(LEAST_COMMAND_CHARS);
-        self.commands.fitting(room_chars, |item| Some(item.clipped(level.min(most_chars)).line()))
+        let shown = |item: &Item| item.clipped(level.min(most_chars)).line();
+        self.commands.fitting(room_chars, shown, |_| true)
     }
 
     fn add(&mut self, transcript: &Transcript, entry: &Entry<'_>) {

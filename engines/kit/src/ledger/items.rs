@@ -158,11 +158,12 @@ impl Items {
     }
 
     /// The lines that are worth most in at most `room_chars` weighted characters, newest first. `show`
-    /// makes the line of an item, or none.
+    /// makes the line of an item, `is_wanted` is asked for those that fit.
     pub(super) fn fitting(
         &self,
         room_chars: u64,
-        show: impl Fn(&Item) -> Option<String>,
+        show: impl Fn(&Item) -> String,
+        is_wanted: impl Fn(&Item) -> bool,
     ) -> Vec<String> {
         let newest_first = self.oldest_first().into_iter().rev();
         let mut ranked: Vec<(u64, usize, &Item)> = newest_first
@@ -173,9 +174,13 @@ impl Items {
         let mut room = room_chars.saturating_sub(TAG_CHARS);
         let mut shown: Vec<(usize, String)> = Vec::new();
         for (_, age, item) in ranked {
-            let Some(line) = show(item) else { continue };
+            if room < LEAST_LINE_CHARS {
+                break;
+            }
+            let line = show(item);
             let chars = weighted_chars(&line) + 1;
-            if chars <= room {
+            // The search for a name in a long text comes last: it costs most.
+            if chars <= room && is_wanted(item) {
                 room -= chars;
                 shown.push((age, line));
             }
@@ -191,6 +196,8 @@ fn times_in(mark: &str) -> Option<u64> {
 
 /// What the tags of a block take, in weighted characters.
 const TAG_CHARS: u64 = 36;
+/// No line is shorter, in weighted characters.
+const LEAST_LINE_CHARS: u64 = 4;
 
 /// The lines of a block, as written.
 pub(super) fn read(text: &str, tag: &str) -> Vec<Item> {
