@@ -78,7 +78,7 @@ async fn told(desk: &Desk<'_>, cut: &Cut) -> Result<Plan> {
         }
     };
     let transcript = desk.transcript;
-    let added_tokens = cut.after_tokens() - cut.kept_tokens;
+    let added_tokens = cut.summary_tokens + cut.ledger_tokens;
     let limit_tokens = target_tokens(desk).saturating_sub(added_tokens);
     let kept = gaps(cut.middle.gaps(), transcript.len() as u64).into_iter();
     let cap_chars = result_cap_chars(transcript, kept, limit_tokens);
@@ -126,8 +126,7 @@ fn target_tokens(desk: &Desk<'_>) -> u64 {
 /// What a summary may take at most: more than it should, as long as everything still fits.
 fn room_tokens(desk: &Desk<'_>, cut: &Cut) -> u64 {
     let most = share_of(desk.request.budget, desk.settings.summary_budget_share);
-    let ledger_tokens = cut.after_tokens() - cut.kept_tokens - cut.summary_tokens;
-    let free = target_tokens(desk).saturating_sub(cut.kept_tokens + ledger_tokens);
+    let free = target_tokens(desk).saturating_sub(cut.kept_tokens + cut.ledger_tokens);
     most.min(free).min(desk.settings.summary_max_tokens).max(cut.summary_tokens)
 }
 

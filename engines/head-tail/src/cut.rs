@@ -28,6 +28,8 @@ pub(crate) struct Cut {
     /// What it repeats letter for letter, and what that may take.
     pub(crate) ledger: Ledger,
     pub(crate) ledger_limits: LedgerLimits,
+    /// What it takes at most, in tokens.
+    pub(crate) ledger_tokens: u64,
 }
 
 impl Cut {
@@ -50,13 +52,13 @@ impl Cut {
         let left_chars = most_tokens.saturating_sub(summary_tokens) * CHARS_PER_TOKEN;
         let ledger_limits = ledger.limits_within(limits, left_chars);
         let kept_tokens = transcript.total_tokens() - middle.tokens();
-        Cut { middle, kept_tokens, summary_tokens, ledger, ledger_limits }
+        let ledger_tokens = ledger.chars(ledger_limits).div_ceil(CHARS_PER_TOKEN);
+        Cut { middle, kept_tokens, summary_tokens, ledger, ledger_limits, ledger_tokens }
     }
 
     /// What the live transcript costs afterwards if the summary keeps to its room, in tokens.
     pub(crate) fn after_tokens(&self) -> u64 {
-        let ledger_chars = self.ledger.chars(self.ledger_limits);
-        self.kept_tokens + self.summary_tokens + ledger_chars.div_ceil(CHARS_PER_TOKEN)
+        self.kept_tokens + self.summary_tokens + self.ledger_tokens
     }
 }
 

@@ -9,8 +9,8 @@ mod results;
 mod window;
 
 use ctxhost_engine_api::Result;
-pub(crate) use ctxhost_engine_kit::settings::share_of;
 use ctxhost_engine_kit::room::RoomSettings;
+pub(crate) use ctxhost_engine_kit::settings::share_of;
 use ctxhost_engine_kit::settings::{check_all, parse, refuse};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -77,6 +77,7 @@ impl Settings {
             ("compaction.retry_target_share", compaction.retry_target_share),
             ("compaction.last_target_share", compaction.last_target_share),
             ("compaction.limit_share", compaction.limit_share),
+            ("compaction.floor_share", compaction.floor_share),
             ("compaction.summary_share", compaction.summary_share),
             ("compaction.chunk_base_ratio", compaction.chunk_base_ratio),
             ("compaction.chunk_min_ratio", compaction.chunk_min_ratio),

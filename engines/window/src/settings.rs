@@ -32,7 +32,12 @@ pub struct Settings {
 
 impl Default for Settings {
     fn default() -> Self {
-        Settings { keep_first_task: true, leave_out_note: true, slack_share: 0.25, request_share: 0.1 }
+        Settings {
+            keep_first_task: true,
+            leave_out_note: true,
+            slack_share: 0.25,
+            request_share: 0.1,
+        }
     }
 }
 

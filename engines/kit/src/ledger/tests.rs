@@ -16,7 +16,8 @@ fn ledger_of(talk: &Conversation) -> Ledger {
 
 fn working() -> Conversation {
     let mut talk = Conversation::new();
-    talk.user("Fix PROJ-77 in /srv/app/login.rs.\n\n- keep the schema\n- ship as v2.1.0").user("ok");
+    talk.user("Fix PROJ-77 in /srv/app/login.rs.\n\n- keep the schema\n- ship as v2.1.0")
+        .user("ok");
     talk.calls(&[("1", "read", r#"{"path":"/srv/app/login.rs"}"#)]).result("1", "read", "use std;");
     talk.calls(&[("2", "bash", r#"{"command":"cargo test -q"}"#)]);
     talk.failure("2", "bash", "2 failed\nexit code 101");

@@ -7,6 +7,7 @@ use ctxhost_engine_kit::caps::{LEAST_RESULT_CHARS, level, result_cap_chars};
 use ctxhost_engine_kit::cuts::{gaps, protected_before, trailing_frame};
 use ctxhost_engine_kit::fold::Fold as History;
 use ctxhost_engine_kit::ledger::{Ledger, LedgerLimits};
+use ctxhost_engine_kit::room::floor_tokens;
 use ctxhost_engine_kit::tail::{self, Tail};
 
 use super::Desk;
@@ -214,8 +215,9 @@ impl Aim {
         let summary = share_of(budget_tokens, compaction.summary_share) * CHARS_PER_TOKEN;
         let summary_chars = compaction.summary_chars.min(summary);
         let summary_tokens = compaction.summary_chars / CHARS_PER_TOKEN;
+        let recent_tokens = compaction.keep_recent_tokens;
         let floor_tokens =
-            room.floor_tokens(budget_tokens, compaction.keep_recent_tokens, summary_tokens);
+            floor_tokens(budget_tokens, compaction.floor_share, recent_tokens, summary_tokens);
         Aim {
             target_tokens: share_of(budget_tokens, share),
             keep_tokens: keep >> attempt.saturating_sub(1).min(u64::BITS - 1),
@@ -255,7 +257,8 @@ fn at(desk: &Desk<'_>, tail: Tail, aim: &Aim) -> Cut {
 fn share_out(transcript: &Transcript, aim: &Aim, folds: &mut [Fold]) {
     let whole: u64 = folds.iter().map(|fold| fold.history.tokens()).sum();
     let count = folds.len() as u64;
-    let needs = folds.iter().map(|fold| fold.ledger_chars - fold.ledger_limits.request_chars.min(fold.ledger_chars));
+    let needs =
+        folds.iter().map(|fold| fold.ledger_chars.saturating_sub(fold.ledger_limits.request_chars));
     let ledger_chars = level(needs.collect(), aim.ledger.ledger_chars);
     let limits = LedgerLimits {
         ledger_chars: ledger_chars.unwrap_or(aim.ledger.ledger_chars),

@@ -120,7 +120,8 @@ fn case_24_all_together_give_way_from_the_oldest_on() {
 fn one_cut_makes_room_for_many_requests() {
     let cuts_with = |aggregate_slack: f64| {
         let settings = ToolResultSettings { aggregate_slack, ..ToolResultSettings::default() };
-        let scope = Scope { window_tokens: 10_000, budget_tokens: u64::MAX / 8, sent_until_ms: None };
+        let scope =
+            Scope { window_tokens: 10_000, budget_tokens: u64::MAX / 8, sent_until_ms: None };
         let mut memory = SessionMemory::default();
         let mut shown = Vec::new();
         let mut cuts = 0;

@@ -129,7 +129,8 @@ fn the_ledger_has_its_limits_and_may_be_switched_off() {
 fn a_refused_summary_is_noted_as_what_became_of_it() {
     let refused = || answering(vec![Ok("no sections at all".repeat(40))]);
     let talk = session(40);
-    let pressed = planned(&engine(&refused(), &json!({})), &talk.transcript(), in_one_request(6_000));
+    let pressed =
+        planned(&engine(&refused(), &json!({})), &talk.transcript(), in_one_request(6_000));
     let notes: Vec<&str> = pressed.extras.notes.iter().map(|note| note.detail.as_str()).collect();
     assert!(notes[0].ends_with("a summary without a model replaces it"), "{notes:?}");
     assert!(!notes[0].contains("the history is kept"));
