@@ -39,6 +39,26 @@ fn smallest_budget(view: &Transcript) -> u64 {
     anchors.must_stay(view).iter().flat_map(|range| view.range(range)).map(cost).sum()
 }
 
+/// What must stay, and of the other frames, newest first, each that fits what is left, by the sizes that
+/// entries state.
+fn packed(view: &Transcript, budget_tokens: u64) -> Plan {
+    let mut kept = Anchors::of(view).must_stay(view);
+    let mut left = budget_tokens - kept.iter().map(|range| view.tokens(range)).sum::<u64>();
+    let mut end = view.len() as u64;
+    while let Some(last) = end.checked_sub(1) {
+        let frame = view.cut_at_or_before(last)..end;
+        end = frame.start;
+        let tokens = view.tokens(frame.clone());
+        if !kept.contains(frame.start) && tokens <= left {
+            left -= tokens;
+            kept = kept.with(&span::Spans::of(Some(frame)));
+        }
+    }
+    let mut plan = Plan::default();
+    kept.iter().for_each(|range| _ = plan.keep(range));
+    plan
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(512))]
 
@@ -89,6 +109,21 @@ proptest! {
                 prop_assert!(budget_tokens < smallest_budget(&view), "{cannot}");
             }
         }
+    }
+
+    #[test]
+    fn an_engine_that_packs_to_the_last_token_is_within_the_budget(
+        generated in transcripts(), spare_tokens in 0..2_000_u64,
+    ) {
+        let view = generated.transcript();
+        let anchors = Anchors::of(&view);
+        let must_stay: u64 =
+            anchors.must_stay(&view).iter().map(|range| view.tokens(range)).sum();
+        let budget_tokens = must_stay + spare_tokens + anchors.added_tokens();
+        let plan = packed(&view, budget_tokens - anchors.added_tokens());
+        let lawful = judge(&view, plan, budget_tokens).unwrap();
+        prop_assert_eq!(&lawful.repairs, &vec![]);
+        prop_assert!(lawful.tokens <= budget_tokens, "{} of {budget_tokens}", lawful.tokens);
     }
 
     #[test]

@@ -213,7 +213,8 @@ impl Shaper<'_> {
         let view = conversation.view();
         let compacts =
             ask.compacting != Compacting::Never && !self.slot.effective().owns_compaction;
-        if !compacts || view.total_tokens() <= self.budget_tokens {
+        let most_tokens = view.total_tokens() + conversation.anchors().added_tokens();
+        if !compacts || most_tokens <= self.budget_tokens {
             return Ok(false);
         }
         self.ingest(conversation).await?;
@@ -261,6 +262,8 @@ impl Shaper<'_> {
     }
 
     /// Assembles until the law accepts a plan: at most once with each engine of the slot.
+    ///
+    /// What the host adds itself is taken off the allowance, so an engine may use its budget up.
     async fn assemble(
         &self,
         conversation: &mut Conversation,
@@ -269,10 +272,11 @@ impl Shaper<'_> {
         allowance_tokens: u64,
     ) -> Result<Assembled, RuntimeError> {
         let mut refused_before = 0;
+        let budget = conversation.anchors().request_budget(allowance_tokens);
         loop {
             let request = AssembleRequest {
                 session: conversation.reference().clone(),
-                budget: allowance_tokens,
+                budget,
                 reserve_tokens: self.reserve_tokens,
                 prompt: ask.prompt.clone(),
                 model: self.model.clone(),
@@ -372,3 +376,6 @@ impl Assembled {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
