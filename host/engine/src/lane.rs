@@ -43,7 +43,7 @@ const LANE_THREADS: usize = 2;
 pub(super) const LANE_STACK_BYTES: usize = 8 * 1024 * 1024;
 
 /// How long a cancelled call may take to let go of its thread, before the thread counts as lost.
-const LETTING_GO: Duration = Duration::from_millis(100);
+pub(super) const LETTING_GO: Duration = Duration::from_millis(100);
 
 /// The place an engine runs in.
 pub(super) enum Lane {

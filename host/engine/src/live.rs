@@ -1,6 +1,7 @@
 //! A live engine: created, in its seat, called with deadlines.
 
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use ctxhost_engine_api::border::BoxFuture;
@@ -9,7 +10,7 @@ use ctxhost_engine_api::*;
 
 use super::calls::{CallGuard, Calls, Limit};
 use super::environment::{Delegate, Environment};
-use super::lane::Isolation;
+use super::lane::{Isolation, LETTING_GO};
 use super::opening::{self, OpenError};
 use super::question::Question;
 use super::seat::Seat;
@@ -23,11 +24,12 @@ pub struct LiveEngine {
     info: EngineInfo,
     source: Source,
     isolation: Isolation,
-    seat: Seat,
+    seat: Arc<Seat>,
     calls: Arc<Calls>,
     timeouts: Timeouts,
+    is_disposed: AtomicBool,
     /// Last, so that it is dropped after everything that runs the engine.
-    watch: Watch,
+    watch: Arc<Watch>,
 }
 
 impl LiveEngine {
@@ -41,7 +43,9 @@ impl LiveEngine {
         let (info, seat, watch) = opening::seat(spec, environment, &calls)?;
         let (source, isolation) = (spec.source.clone(), spec.isolation);
         let timeouts = environment.timeouts.clone();
-        Ok(LiveEngine { info, source, isolation, seat, calls, timeouts, watch })
+        let (seat, watch) = (Arc::new(seat), Arc::new(watch));
+        let is_disposed = AtomicBool::new(false);
+        Ok(LiveEngine { info, source, isolation, seat, calls, timeouts, is_disposed, watch })
     }
 
     /// Which build it is: the SHA-256 of its file in hex, or `bundled <version>`. `None` where nobody
@@ -212,19 +216,80 @@ impl LiveEngine {
         self.seat.ask(&call, no_view(), Question::Status).await
     }
 
-    /// Lets it go, within its time limit, and takes the services away. No call may follow.
+    /// Calls `dispose` of the engine, within its time limit, and takes the services away. No call may
+    /// follow. Only the first of these calls does anything; an engine that is dropped without one is
+    /// disposed of then.
     pub async fn dispose(&self) {
-        let limit = Limit::fixed(Duration::from_millis(self.timeouts.dispose_ms));
-        let call = self.calls.begin(limit, None);
-        let disposed: Result<()> = self.seat.ask(&call, no_view(), Question::Dispose).await;
-        if let Err(error) = disposed {
-            tracing::warn!(engine = self.info.id, %error, "dispose failed");
+        if let Some(disposal) = self.disposal() {
+            disposal.run().await;
         }
-        self.seat.revoke();
+    }
+
+    /// What `dispose` takes; `None` where it has begun already.
+    fn disposal(&self) -> Option<Disposal> {
+        let is_first = !self.is_disposed.swap(true, Ordering::AcqRel);
+        is_first.then(|| Disposal {
+            id: self.info.id.clone(),
+            seat: self.seat.clone(),
+            calls: self.calls.clone(),
+            limit: Duration::from_millis(self.timeouts.dispose_ms),
+            _watch: self.watch.clone(),
+        })
     }
 
     fn begin(&self, limit_ms: u64, view: &Transcript) -> CallGuard {
         self.calls.begin(Limit::fixed(Duration::from_millis(limit_ms)), Some(view.clone()))
+    }
+}
+
+/// The last call of an engine, which may outlive its [`LiveEngine`].
+struct Disposal {
+    id: String,
+    seat: Arc<Seat>,
+    calls: Arc<Calls>,
+    limit: Duration,
+    _watch: Arc<Watch>,
+}
+
+impl Disposal {
+    async fn run(self) {
+        let call = self.calls.begin(Limit::fixed(self.limit), None);
+        let disposed: Result<()> = self.seat.ask(&call, no_view(), Question::Dispose).await;
+        if let Err(error) = disposed {
+            tracing::warn!(engine = self.id, %error, "dispose failed");
+        }
+        self.seat.revoke();
+    }
+
+    /// Runs to its end for a caller that cannot wait asynchronously: on a thread of its own, since the
+    /// caller may be a thread of an async runtime, which cannot start another one.
+    fn run_blocking(self) {
+        let limit = self.limit;
+        let (ended, end) = mpsc::channel();
+        let name = format!("dispose-{}", self.id);
+        let id = self.id.clone();
+        let work = move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
+            match runtime {
+                Ok(runtime) => runtime.block_on(self.run()),
+                Err(error) => tracing::warn!(engine = self.id, %error, "dispose was not called"),
+            }
+            // Best effort: nobody listens once the time is up.
+            let _ = ended.send(());
+        };
+        match std::thread::Builder::new().name(name).spawn(work) {
+            // A call that ignores its deadline, inline on that thread, is left to it.
+            Ok(_) => _ = end.recv_timeout(limit.saturating_add(LETTING_GO)),
+            Err(error) => tracing::warn!(engine = id, %error, "dispose was not called"),
+        }
+    }
+}
+
+impl Drop for LiveEngine {
+    fn drop(&mut self) {
+        if let Some(disposal) = self.disposal() {
+            disposal.run_blocking();
+        }
     }
 }
 
