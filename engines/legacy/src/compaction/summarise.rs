@@ -13,8 +13,7 @@ use ctxhost_engine_kit::identifiers::MAX_IDENTIFIERS;
 use ctxhost_engine_kit::redact::redact;
 use ctxhost_engine_kit::summariser::{attempt, failure_note, has_model};
 use ctxhost_engine_kit::summary::{
-    Passage, Sections, Speaker, answered_line, carried, extract_before, is_answered_line, is_nod,
-    merge, passages,
+    Passage, Sections, Speaker, carried, extract_before, is_nod, merge, passages,
 };
 use ctxhost_engine_kit::text::cap;
 
@@ -100,7 +99,7 @@ impl<'a> Teller<'a> {
         let mut sections = self.extracted();
         let appendix = self.appendix();
         sections.fit(self.body_chars(&appendix));
-        let text = self.desk.nameless(&joined(&sections.render(), &appendix)).into_owned();
+        let text = self.whole(&sections.render(), &appendix);
         let expected = Expectations {
             identifiers: if self.is_nameless() { vec![] } else { sections.identifiers.clone() },
             latest_ask: sections.asks.first().map(|ask| self.desk.nameless(ask).into_owned()),
@@ -121,11 +120,8 @@ impl<'a> Teller<'a> {
             Some(older) => merge(older.clone(), newer),
             None => newer,
         };
-        if self.fold.is_turn_prefix {
+        if self.fold.is_turn_prefix || self.is_answered_later {
             sections.asks.clear();
-        } else if self.is_answered_later {
-            sections.asks.truncate(1);
-            sections.asks.iter_mut().for_each(|ask| *ask = answered_line(ask));
         }
         sections
     }
@@ -184,7 +180,7 @@ impl<'a> Teller<'a> {
         let asks = self.passages.iter().rev().filter(|passage| passage.speaker == Speaker::User);
         let latest = asks.map(|ask| ask.text.as_ref()).find(|text| !is_nod(text));
         let sections = self.extracted();
-        let open = sections.asks.iter().find(|line| !is_answered_line(line));
+        let open = sections.asks.first();
         let newest = self.desk.transcript.newest_user_message().map(|entry| redact(entry.text()));
         let named = |text: Cow<'_, str>| self.desk.nameless(&text).into_owned();
         Expectations {
@@ -214,8 +210,7 @@ impl<'a> Teller<'a> {
         let appendix = self.appendix();
         let notes = told.notes.join("\n");
         let room = self.body_chars(&appendix).saturating_sub(weighted_chars(&notes) + 2);
-        let text = joined(&joined(&fitted(&told.text, room), &notes), &appendix);
-        self.desk.nameless(&text).into_owned()
+        self.whole(&joined(&fitted(&told.text, room), &notes), &appendix)
     }
 
     // --- both ---
@@ -228,6 +223,13 @@ impl<'a> Teller<'a> {
         let limit_chars = share_of(self.room_chars, APPENDIX_SHARE);
         let settings = &self.desk.settings.compaction;
         appendix::render(self.desk.transcript, self.fold, settings, limit_chars)
+    }
+
+    /// The sections, the ledger and what follows it.
+    fn whole(&self, body: &str, appendix: &str) -> String {
+        let shown = joined(body, appendix);
+        let blocks = self.fold.ledger.render(self.fold.ledger_limits, &shown);
+        self.desk.nameless(&joined(&joined(body, &blocks), appendix)).into_owned()
     }
 
     fn body_chars(&self, appendix: &str) -> u64 {
