@@ -15,7 +15,7 @@ use super::stack::{Bench, OnRefusal, Stack, Staged};
 use ctxhost_engine::{Served, SlotError};
 use ctxhost_law::{self as law, CannotFit, LawSettings, Lawful, Repair};
 use ctxhost_session::SessionError;
-use ctxhost_survival::Gate;
+use ctxhost_survival::{self as survival, Gate};
 
 /// How often one request may ask for a compaction before the last rung (DESIGN 2, overflow recovery).
 pub const MAX_COMPACTIONS: u32 = 3;
@@ -309,7 +309,7 @@ impl Shaper<'_> {
 
     fn last_rung(&self, conversation: &Conversation, work: Work) -> Result<Shaped, RuntimeError> {
         let view = conversation.view();
-        let plan = law::last_rung(&view, self.budget_tokens)?;
+        let plan = trimmed(&view, self.budget_tokens, self.law)?;
         let lawful = law::enforce(&view, plan, self.budget_tokens, self.law)
             .map_err(|violation| EngineError::failed(violation.to_string()))
             .map_err(|error| SlotError::engine(LAST_RUNG, "assemble", error))?;
@@ -331,6 +331,17 @@ impl Shaper<'_> {
             took: work.took,
         })
     }
+}
+
+/// The plan of the last rung, with the ledger of what it leaves out in the engines' words.
+pub(super) fn trimmed(
+    view: &Transcript,
+    budget_tokens: u64,
+    settings: &LawSettings,
+) -> Result<Plan, CannotFit> {
+    law::last_rung(view, budget_tokens, settings, &|left_out, room| {
+        survival::ledger(view, left_out, room.tokens, room.request_tokens)
+    })
 }
 
 /// What went into a request so far.
