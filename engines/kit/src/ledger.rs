@@ -104,7 +104,8 @@ impl Ledger {
     pub fn limits_within(&self, limits: LedgerLimits, chars: u64) -> LedgerLimits {
         let most_chars = limits.request_chars.min(chars);
         let requests = requests::render(&self.requests, most_chars, REQUESTS);
-        let needed_chars = block(REQUESTS, &requests).map_or(0, |b| weighted_chars(&b) + SLACK_CHARS);
+        let needed_chars =
+            block(REQUESTS, &requests).map_or(0, |b| weighted_chars(&b) + SLACK_CHARS);
         let request_chars = needed_chars.min(most_chars);
         let ledger_chars = limits.ledger_chars.min(chars - request_chars);
         LedgerLimits { request_chars, ledger_chars, ..limits }

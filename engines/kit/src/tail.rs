@@ -30,11 +30,7 @@ pub struct Tail {
 /// The newest frames that take at most `keep_tokens`, as `cost` counts an entry; the newest of all
 /// whatever it takes. Where much room is left before a frame that does not fit, its results are cut to
 /// what is left: one large output does not leave the tail empty.
-pub fn newest(
-    transcript: &Transcript,
-    keep_tokens: u64,
-    cost: impl Fn(&Entry<'_>) -> u64,
-) -> Tail {
+pub fn newest(transcript: &Transcript, keep_tokens: u64, cost: impl Fn(&Entry<'_>) -> u64) -> Tail {
     let mut start = trailing_frame(transcript);
     let all = |range: Range<u64>| transcript.range(range).map(|entry| cost(&entry)).sum::<u64>();
     let mut room = keep_tokens.saturating_sub(all(start..transcript.len() as u64));

@@ -9,8 +9,8 @@ mod results;
 mod window;
 
 use ctxhost_engine_api::Result;
-pub(crate) use ctxhost_engine_kit::settings::share_of;
 use ctxhost_engine_kit::room::RoomSettings;
+pub(crate) use ctxhost_engine_kit::settings::share_of;
 use ctxhost_engine_kit::settings::{check_all, parse, refuse};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;

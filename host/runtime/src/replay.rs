@@ -53,7 +53,8 @@ pub async fn replay(
     let total = branch.iter().filter(|record| is_answer(record)).count() as u64;
     let mut conversation =
         Conversation::new(Session::in_memory(recorded.header().clone()), &setup.law);
-    let mut observer = Observer::new(setup.budget_tokens);
+    let mut observer =
+        Observer::new(setup.budget_tokens, setup.law.floor_tokens(setup.budget_tokens));
     shaper.bootstrap(&mut conversation).await?;
     for record in branch {
         let now_ms = record.timestamp_ms();

@@ -12,7 +12,7 @@ use super::compaction::{self, CompactionOutcome, Verdict, Wanted};
 use super::conversation::Conversation;
 use super::hook::CompactionHook;
 use super::stack::{Bench, OnRefusal, Stack, Staged};
-use ctxhost_engine::{Served, SlotError};
+use ctxhost_engine::{Served, SlotError, grouped};
 use ctxhost_law::{self as law, CannotFit, LawSettings, Lawful, Repair};
 use ctxhost_session::SessionError;
 use ctxhost_survival::{self as survival, Gate};
@@ -150,12 +150,14 @@ impl Shaper<'_> {
     ) -> Result<Shaped, RuntimeError> {
         let mut work = Work { took: self.ingest(conversation).await?, ..Work::default() };
         let mut allowance_tokens = self.budget_tokens;
+        let mut over = None;
         for attempt in 1..=MAX_COMPACTIONS + 1 {
             let view = conversation.view();
             let assembled = self.assemble(conversation, &view, ask, allowance_tokens).await?;
             work.took += assembled.served.took;
             work.refused += assembled.refused;
             let fits = assembled.lawful.tokens <= self.budget_tokens;
+            over = (!fits).then(|| self.over_budget(&assembled)).or(over);
             let may_improve = attempt == 1 && ask.compacting == Compacting::WhenWanted;
             if fits && !(may_improve && assembled.wants_compaction()) {
                 return Ok(assembled.into_shaped(view, work));
@@ -181,7 +183,19 @@ impl Shaper<'_> {
                 break;
             }
         }
-        self.last_rung(conversation, work)
+        self.last_rung(conversation, work, over)
+    }
+
+    /// By how much a plan is over the budget, in words.
+    fn over_budget(&self, assembled: &Assembled) -> String {
+        let (tokens, budget_tokens) = (assembled.lawful.tokens, self.budget_tokens);
+        format!(
+            "plan of {} needs {} tokens, {} over the budget of {}",
+            assembled.served.engine,
+            grouped(tokens),
+            grouped(tokens.saturating_sub(budget_tokens)),
+            grouped(budget_tokens),
+        )
     }
 
     /// Whether the next request would be better for a compaction, or would not fit without one.
@@ -307,16 +321,26 @@ impl Shaper<'_> {
         }
     }
 
-    fn last_rung(&self, conversation: &Conversation, work: Work) -> Result<Shaped, RuntimeError> {
+    fn last_rung(
+        &self,
+        conversation: &Conversation,
+        work: Work,
+        over: Option<String>,
+    ) -> Result<Shaped, RuntimeError> {
         let view = conversation.view();
         let plan = trimmed(&view, self.budget_tokens, self.law)?;
         let lawful = law::enforce(&view, plan, self.budget_tokens, self.law)
             .map_err(|violation| EngineError::failed(violation.to_string()))
             .map_err(|error| SlotError::engine(LAST_RUNG, "assemble", error))?;
         let effective = self.slot.effective().id;
-        let why = match work.compactions.last().map(|outcome| &outcome.verdict) {
-            Some(Verdict::Rejected { reason } | Verdict::NotTried { reason }) => reason.clone(),
-            _ => format!("{effective} left the request above its budget"),
+        let over = over.unwrap_or_else(|| format!("plan of {effective} is over its budget"));
+        let why = match work.compactions.last() {
+            Some(CompactionOutcome {
+                engine,
+                verdict: Verdict::Rejected { reason } | Verdict::NotTried { reason },
+                ..
+            }) => format!("{over}; compact of {engine}: {reason}"),
+            _ => over,
         };
         tracing::warn!(engine = effective, why, "the last rung shaped a request");
         Ok(Shaped {

@@ -62,7 +62,8 @@ impl Item {
 
     fn parse(line: &str, is_mark: impl Fn(&str) -> bool) -> Item {
         let found = MARKS.as_ref().and_then(|pattern| pattern.captures(line));
-        let parts = found.as_ref().and_then(|found| Some((found.name("mark")?, found.name("text")?)));
+        let parts =
+            found.as_ref().and_then(|found| Some((found.name("mark")?, found.name("text")?)));
         let Some((mark, text)) = parts else { return Item::new(line) };
         let mut item = Item::new(text.as_str());
         for part in mark.as_str().split(", ") {
@@ -151,9 +152,10 @@ impl Items {
 
     /// To what texts must be cut so that all lines fit, at most `most_chars`; in weighted characters.
     pub(super) fn level(&self, room_chars: u64, most_chars: u64) -> u64 {
-        let sizes = self.by_key.values().map(|(_, item)| {
-            weighted_chars(&item.clipped(most_chars).line()) + 1
-        });
+        let sizes = self
+            .by_key
+            .values()
+            .map(|(_, item)| weighted_chars(&item.clipped(most_chars).line()) + 1);
         level(sizes.collect(), room_chars).unwrap_or(most_chars)
     }
 

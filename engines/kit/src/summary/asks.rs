@@ -84,7 +84,8 @@ fn whole_words(text: &str, max_chars: u64) -> String {
     }
     let head = prefix(text, max_chars.saturating_sub(weighted_chars(MORE)), 1);
     let sentence = [". ", "! ", "? ", "。", "！", "？"];
-    let ends = sentence.iter().filter_map(|end| head.rfind(end).map(|at| at + end.trim_end().len()));
+    let ends =
+        sentence.iter().filter_map(|end| head.rfind(end).map(|at| at + end.trim_end().len()));
     let end = ends.max().filter(|end| end * 2 > head.len()).or_else(|| head.rfind(' '));
     format!("{}{MORE}", head.get(..end.unwrap_or(head.len())).unwrap_or(head))
 }
@@ -123,7 +124,8 @@ mod tests {
 
     #[test]
     fn a_long_request_ends_with_a_sentence_or_a_word() {
-        let long = format!("Rename **the parser**. {}", "Then look at the next module. ".repeat(60));
+        let long =
+            format!("Rename **the parser**. {}", "Then look at the next module. ".repeat(60));
         let line = asks(&[said(Speaker::User, &long)], false).remove(0);
         assert!(line.ends_with("next module. […]"), "{line}");
         assert!(weighted_chars(&line) <= ASK_LIMIT_CHARS && !line.contains('*'));

@@ -63,7 +63,8 @@ pub fn extract_before(passages: &[Passage<'_>], is_answered_later: bool) -> Sect
     let mut sections = Sections {
         decisions: decisions(passages),
         todos: newest_lines(passages, MAX_LINES, |passage, sentence, _| {
-            let asks_back = passage.speaker == Speaker::Assistant && ends_in_question(&sentence.text);
+            let asks_back =
+                passage.speaker == Speaker::Assistant && ends_in_question(&sentence.text);
             !asks_back && !is_done(&sentence.text) && is_about(&TODO, sentence)
         }),
         constraints: newest_lines(passages, MAX_LINES, |passage, sentence, _| {
@@ -141,7 +142,8 @@ fn newest_lines(
                 continue;
             }
             let meaning = Meaning::new(&sentence.text);
-            if !found.iter().any(|(known, text)| *text == sentence.text || known.is_same(&meaning)) {
+            if !found.iter().any(|(known, text)| *text == sentence.text || known.is_same(&meaning))
+            {
                 found.push((meaning, sentence.text.clone()));
             }
         }

@@ -110,7 +110,8 @@ impl Sections {
     }
 
     fn take(&mut self, place: Place, line: &str) {
-        let line = line.strip_prefix("- ").or_else(|| line.strip_prefix("* ")).unwrap_or(line).trim();
+        let line =
+            line.strip_prefix("- ").or_else(|| line.strip_prefix("* ")).unwrap_or(line).trim();
         let is_table = line.starts_with('|') || line.starts_with("```");
         if line.is_empty() || line == NONE || is_table || is_markup(line) {
             return;

@@ -48,7 +48,8 @@ impl Meaning {
 /// Words in lower case; scripts without spaces count character by character.
 fn words(line: &str) -> impl Iterator<Item = String> + '_ {
     line.split(|c: char| !c.is_alphanumeric()).flat_map(|run| {
-        let is_wide = run.contains(|c: char| !c.is_ascii() && !c.is_lowercase() && !c.is_uppercase());
+        let is_wide =
+            run.contains(|c: char| !c.is_ascii() && !c.is_lowercase() && !c.is_uppercase());
         let parts: Vec<String> = match is_wide {
             true => run.chars().map(|c| c.to_lowercase().collect()).collect(),
             false => vec![run.to_lowercase()],

@@ -106,7 +106,8 @@ fn turn_line(entry: &Entry<'_>, settings: &CompactionSettings) -> Option<String>
 fn result_of_tool(entry: &Entry<'_>) -> String {
     let tool = entry.tool_result().map_or(String::new(), |result| result.tool.into_owned());
     let parts: Vec<String> = [tool].into_iter().chain(status_of(entry)).collect();
-    let parts: Vec<&str> = parts.iter().map(String::as_str).filter(|part| !part.is_empty()).collect();
+    let parts: Vec<&str> =
+        parts.iter().map(String::as_str).filter(|part| !part.is_empty()).collect();
     match parts.is_empty() {
         true => "Tool result".into(),
         false => format!("Tool result ({})", redact(&parts.join(", "))),

@@ -259,7 +259,9 @@ fn at(desk: &Desk<'_>, tail: Tail, aim: &Aim) -> Cut {
 fn share_out(transcript: &Transcript, aim: &Aim, folds: &mut [Fold]) {
     let whole: u64 = folds.iter().map(|fold| fold.history.tokens()).sum();
     let count = folds.len() as u64;
-    let needs = folds.iter().map(|fold| fold.ledger_chars - fold.ledger_limits.request_chars.min(fold.ledger_chars));
+    let needs = folds
+        .iter()
+        .map(|fold| fold.ledger_chars - fold.ledger_limits.request_chars.min(fold.ledger_chars));
     let ledger_chars = level(needs.collect(), aim.ledger.ledger_chars);
     let limits = LedgerLimits {
         ledger_chars: ledger_chars.unwrap_or(aim.ledger.ledger_chars),

@@ -61,7 +61,8 @@ impl Base {
         }
         let base = Base::with(view, &must_stay, requests(view, share_tokens, |_| false));
         let fitted = base.fitted(view, budget_tokens);
-        fitted.or_else(|_| Base::with(view, &must_stay, BTreeSet::new()).fitted(view, budget_tokens))
+        fitted
+            .or_else(|_| Base::with(view, &must_stay, BTreeSet::new()).fitted(view, budget_tokens))
     }
 
     fn with(view: &Transcript, must_stay: &Spans, words: BTreeSet<u64>) -> Base {

@@ -111,7 +111,10 @@ fn everything_is_filled_in_its_order() {
     let requests = items.iter().filter(|item| item.text().starts_with("please look")).count();
     assert_eq!(requests, 12, "every request");
     let inserted = items.iter().position(|item| matches!(item, Item::Inserted { .. })).unwrap();
-    assert!(items[..inserted].iter().all(|item| item.role() == Role::User), "before the newest turns");
+    assert!(
+        items[..inserted].iter().all(|item| item.role() == Role::User),
+        "before the newest turns"
+    );
     assert!(items.len() - inserted > 10, "the newest turns");
     assert!(lawful.tokens > budget_tokens / 2, "{}", lawful.tokens);
     assert_eq!(items.last().unwrap().entry().unwrap().seq(), view.len() as u64 - 1);
@@ -139,7 +142,8 @@ fn what_overflows_is_cut_before_it_is_left_out() {
     // Two results of 12,800 tokens each, where 13,609 are allowed.
     let large = "path/to/some_file.rs:12 ".repeat(2_134);
     let script = Script::new().user("task").calls("", &["a"]).result("a", &large);
-    let script = script.assistant("and now").user("the other").calls("", &["b"]).result("b", &large);
+    let script =
+        script.assistant("and now").user("the other").calls("", &["b"]).result("b", &large);
     let view = script.assistant("done").user("well?").finish().transcript();
     assert!(view.total_tokens() > 25_000);
     let lawful = judge(&view, bare(&view, 13_609).unwrap(), 13_609).unwrap();

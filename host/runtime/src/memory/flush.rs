@@ -99,7 +99,9 @@ impl Turn<'_> {
         let room_tokens = self.room_tokens(free_tokens).saturating_sub(beside_tokens);
         let plan = match view.total_tokens() <= room_tokens {
             true => Plan::keep_all(view.len()),
-            false => trimmed(&view, room_tokens, &self.shared.law).map_err(|error| error.to_string())?,
+            false => {
+                trimmed(&view, room_tokens, &self.shared.law).map_err(|error| error.to_string())?
+            }
         };
         let lawful = law::enforce(&view, plan, room_tokens, &self.shared.law)
             .map_err(|violation| violation.to_string())?;
