@@ -1,6 +1,6 @@
 //! The runtime of ctxhost and its faces, in reading order.
 //!
-//! Every `use` points up this list, never down; `tests/tests/floors.rs` checks it.
+//! Each is a crate of its own in the folder beside this one; `tests/tests/architecture.rs` says which may know which.
 
 #![cfg_attr(
     test,

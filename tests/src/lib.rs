@@ -29,7 +29,7 @@ pub fn root() -> PathBuf {
 /// The library of a bundled engine, by its id. Built at the first call.
 pub fn bundled_library(id: &str) -> PathBuf {
     let package = format!("ctxhost-engine-{id}-plugin");
-    build(&root(), &["-p", &package], &target_folder());
+    build(&root(), &["-p", &package, "-p", "ctxhost-tests", "--lib"], &target_folder());
     target_folder().join("debug").join(library_name(id))
 }
 
@@ -114,7 +114,8 @@ pub fn recorded_session() -> Vec<u8> {
 pub fn ctxhost() -> Command {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     let binary = BUILT.get_or_init(|| {
-        build(&root(), &["-p", "ctxhost", "--bin", "ctxhost"], &target_folder());
+        let packages = ["-p", "ctxhost", "-p", "ctxhost-tests", "--bin", "ctxhost"];
+        build(&root(), &packages, &target_folder());
         target_folder().join("debug/ctxhost")
     });
     let mut command = Command::new(binary);
@@ -136,7 +137,8 @@ pub fn target_folder() -> PathBuf {
 }
 
 /// Builds with cargo, once for each combination, one at a time: two builds in one folder only wait
-/// for each other.
+/// for each other. What is built in debug names `ctxhost-tests` as well: cargo works features out over the packages that
+/// are named, and with others than those of the tests it would compile nearly everything a second time.
 pub fn build(folder: &Path, arguments: &[&str], target: &Path) {
     static DONE: Mutex<Vec<String>> = Mutex::new(Vec::new());
     let what = format!("{} {arguments:?} {}", folder.display(), target.display());

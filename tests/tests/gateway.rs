@@ -7,7 +7,7 @@
 mod access;
 // Clients of the stories without a socket; not all that they can is needed here.
 #[allow(dead_code)]
-#[path = "dialects/client.rs"]
+#[path = "providers/dialects/client.rs"]
 mod agent;
 #[path = "gateway/binary.rs"]
 mod binary;

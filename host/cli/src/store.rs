@@ -3,13 +3,13 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use super::chat::sessions_root;
 use super::failure::Failure;
 use super::output::Output;
 use super::setup;
 use ctxhost_config::Config;
 use ctxhost_session::Session;
-use ctxhost_store::{Copied, PostgresStore, StoreKind, StoreSettings};
-use ctxhost_store::{copy_sessions, migrate};
+use ctxhost_store::{Copied, StoreKind, StoreSettings, copy_sessions, migrate, open};
 
 /// The database that sessions are kept in, where `[store]` names one.
 #[derive(Debug, clap::Subcommand)]
@@ -40,10 +40,10 @@ impl Store {
         output.print(&schema_line(&settings.schema, found, newest))?;
         let Some(folder) = from else { return Ok(ExitCode::SUCCESS) };
         let files = session_files(&folder)?;
-        let store = PostgresStore::open(&settings)?;
+        let store = open(&settings, &sessions_root())?;
         let sessions =
             files.into_iter().map(|path| (path.display().to_string(), Session::read(&path)));
-        let copied = copy_sessions(sessions, &store);
+        let copied = copy_sessions(sessions, &*store);
         output.print(&copied_lines(&copied))?;
         let is_whole = copied.failed.is_empty() && copied.different.is_empty();
         Ok(if is_whole { ExitCode::SUCCESS } else { ExitCode::from(1) })
@@ -51,11 +51,9 @@ impl Store {
 }
 
 fn settings(config: &Config, to: Option<String>) -> StoreSettings {
-    let configured = config.store.clone();
+    let configured = StoreSettings { kind: StoreKind::Postgres, ..config.store.clone() };
     match to {
-        Some(url) => {
-            StoreSettings { kind: StoreKind::Postgres, url: Some(url), url_env: None, ..configured }
-        }
+        Some(url) => StoreSettings { url: Some(url), url_env: None, ..configured },
         None => configured,
     }
 }

@@ -1,5 +1,6 @@
 //! The server: it binds, lets connections in, and lets streams end before it does.
 
+use futures_util::future::BoxFuture;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -65,49 +66,51 @@ impl Gateway {
     /// # Errors
     ///
     /// [`GatewayError`].
-    pub async fn bind(options: GatewayOptions) -> Result<Gateway, GatewayError> {
-        let settings = options.config.gateway.clone();
-        let acceptor = options.acceptor()?;
-        let wanted = options.listen.as_deref().unwrap_or(&settings.listen);
-        let wanted = resolved(wanted).await?;
-        if !options.is_exposed {
-            refuse_exposure(wanted, options.token.is_some(), acceptor.is_some())?;
-        }
-        let upstreams = Upstreams::of(&options.config, &options.upstreams)?;
-        let runtime = options.runtime().await?;
-        let exchange = Exchange::new(runtime.clone(), &options.config, &options.state);
-        let watch = Watch::start(&runtime, &options.config.telemetry);
-        let crew = Crew::start().map_err(GatewayError::Threads)?;
-        let listener = TcpListener::bind(wanted);
-        let unbound = |cause| GatewayError::Bind { address: wanted.to_string(), cause };
-        let listener = listener.await.map_err(unbound)?;
-        let address = listener.local_addr().map_err(unbound)?;
-        upstreams.refuse_itself(address)?;
-        let token = options.token.as_ref();
-        let house = Arc::new(House {
-            access: Access::new(token, address, &settings.hosts, &settings.origins),
-            exchange: Arc::new(exchange),
-            upstreams,
-            places: limits::places(settings.max_requests),
-            is_closing: AtomicBool::new(false),
-            models: options.config.models.clone(),
-            settings,
-            watch,
-        });
-        // What is counted holds no word of a conversation, but it is nobody's business elsewhere, and none
-        // of others on this machine where the gateway is for one client.
-        let counts = house.watch.counts();
-        let (guarded, open) = match address.ip().is_loopback() && !options.token_in_path {
-            true => (Router::new(), counts),
-            false => (counts, Router::new()),
-        };
-        let dashboard = match acceptor.is_some() {
-            true => house.watch.dashboard().layer(Extension(OverTls)),
-            false => house.watch.dashboard(),
-        };
-        let routes = routes(&house, guarded, open.merge(dashboard));
-        let routes = if options.token_in_path { behind_token(&house, routes) } else { routes };
-        Ok(Gateway { listener, address, acceptor, house, runtime, routes, crew })
+    pub fn bind(options: GatewayOptions) -> BoxFuture<'static, Result<Gateway, GatewayError>> {
+        Box::pin(async move {
+            let settings = options.config.gateway.clone();
+            let acceptor = options.acceptor()?;
+            let wanted = options.listen.as_deref().unwrap_or(&settings.listen);
+            let wanted = resolved(wanted).await?;
+            if !options.is_exposed {
+                refuse_exposure(wanted, options.token.is_some(), acceptor.is_some())?;
+            }
+            let upstreams = Upstreams::of(&options.config, &options.upstreams)?;
+            let runtime = options.runtime().await?;
+            let exchange = Exchange::new(runtime.clone(), &options.config, &options.state);
+            let watch = Watch::start(&runtime, &options.config.telemetry);
+            let crew = Crew::start().map_err(GatewayError::Threads)?;
+            let listener = TcpListener::bind(wanted);
+            let unbound = |cause| GatewayError::Bind { address: wanted.to_string(), cause };
+            let listener = listener.await.map_err(unbound)?;
+            let address = listener.local_addr().map_err(unbound)?;
+            upstreams.refuse_itself(address)?;
+            let token = options.token.as_ref();
+            let house = Arc::new(House {
+                access: Access::new(token, address, &settings.hosts, &settings.origins),
+                exchange: Arc::new(exchange),
+                upstreams,
+                places: limits::places(settings.max_requests),
+                is_closing: AtomicBool::new(false),
+                models: options.config.models.clone(),
+                settings,
+                watch,
+            });
+            // What is counted holds no word of a conversation, but it is nobody's business elsewhere, and none
+            // of others on this machine where the gateway is for one client.
+            let counts = house.watch.counts();
+            let (guarded, open) = match address.ip().is_loopback() && !options.token_in_path {
+                true => (Router::new(), counts),
+                false => (counts, Router::new()),
+            };
+            let dashboard = match acceptor.is_some() {
+                true => house.watch.dashboard().layer(Extension(OverTls)),
+                false => house.watch.dashboard(),
+            };
+            let routes = routes(&house, guarded, open.merge(dashboard));
+            let routes = if options.token_in_path { behind_token(&house, routes) } else { routes };
+            Ok(Gateway { listener, address, acceptor, house, runtime, routes, crew })
+        })
     }
 
     /// The address that it is bound to.
@@ -134,30 +137,34 @@ impl Gateway {
     /// Serves until `end` is cancelled, and then until the answers that are on their way are whole, at
     /// most for `gateway.drain_ms`. Connections are served by threads of its own, which end with it: who drops this
     /// future cuts answers off, and loses what was not written yet.
-    pub async fn serve(self, end: CancellationToken) {
-        let Gateway { listener, acceptor, house, runtime, routes, crew, .. } = self;
-        let connections = limits::places(house.settings.max_connections);
-        let door = Arc::new(DoorKeeper::new(&house.settings, acceptor, routes));
-        let open = GracefulShutdown::new();
-        while let Some(stream) = next(&listener, &end).await {
-            let place = tokio::select! {
-                place = connections.clone().acquire_owned() => place,
-                () = end.cancelled() => break,
-            };
-            let (door, watcher) = (door.clone(), open.watcher());
-            crew.serve(async move {
-                let _place = place;
-                door.let_in(stream, watcher).await;
-            });
-        }
-        house.is_closing.store(true, Ordering::Relaxed);
-        drop(listener);
-        let drain = limits::time(house.settings.drain_ms);
-        if timeout(drain, open.shutdown()).await.is_err() {
-            tracing::warn!("answers were cut off that had not ended in time; see gateway.drain_ms");
-        }
-        runtime.finish().await;
-        crew.end().await;
+    pub fn serve(self, end: CancellationToken) -> BoxFuture<'static, ()> {
+        Box::pin(async move {
+            let Gateway { listener, acceptor, house, runtime, routes, crew, .. } = self;
+            let connections = limits::places(house.settings.max_connections);
+            let door = Arc::new(DoorKeeper::new(&house.settings, acceptor, routes));
+            let open = GracefulShutdown::new();
+            while let Some(stream) = next(&listener, &end).await {
+                let place = tokio::select! {
+                    place = connections.clone().acquire_owned() => place,
+                    () = end.cancelled() => break,
+                };
+                let (door, watcher) = (door.clone(), open.watcher());
+                crew.serve(async move {
+                    let _place = place;
+                    door.let_in(stream, watcher).await;
+                });
+            }
+            house.is_closing.store(true, Ordering::Relaxed);
+            drop(listener);
+            let drain = limits::time(house.settings.drain_ms);
+            if timeout(drain, open.shutdown()).await.is_err() {
+                tracing::warn!(
+                    "answers were cut off that had not ended in time; see gateway.drain_ms"
+                );
+            }
+            runtime.finish().await;
+            crew.end().await;
+        })
     }
 }
 

@@ -140,8 +140,12 @@ impl Runtime {
     /// # Errors
     ///
     /// [`TurnError`]; the words are in the session, unless it could not be written.
-    pub async fn send(&self, session: &SessionId, text: &str) -> Result<Reply, TurnError> {
-        self.send_message(session, vec![Content::text(text)]).await
+    pub fn send<'a>(
+        &'a self,
+        session: &'a SessionId,
+        text: &'a str,
+    ) -> BoxFuture<'a, Result<Reply, TurnError>> {
+        Box::pin(async move { self.send_message(session, vec![Content::text(text)]).await })
     }
 
     /// [`send`](Self::send) with images beside the text.
@@ -149,16 +153,18 @@ impl Runtime {
     /// # Errors
     ///
     /// As [`send`](Self::send).
-    pub async fn send_message(
-        &self,
-        session: &SessionId,
+    pub fn send_message<'a>(
+        &'a self,
+        session: &'a SessionId,
         content: Vec<Content>,
-    ) -> Result<Reply, TurnError> {
-        let outcome = self.shared.converse(session, content).await;
-        if outcome.is_ok() {
-            self.housekeep(session);
-        }
-        outcome
+    ) -> BoxFuture<'a, Result<Reply, TurnError>> {
+        Box::pin(async move {
+            let outcome = self.shared.converse(session, content).await;
+            if outcome.is_ok() {
+                self.housekeep(session);
+            }
+            outcome
+        })
     }
 
     /// Compacts a session by hand. The last outcome says how it ended.
@@ -166,19 +172,21 @@ impl Runtime {
     /// # Errors
     ///
     /// [`TurnError`]; the session is as it was.
-    pub async fn compact(
-        &self,
-        session: &SessionId,
-        focus: Option<&str>,
-    ) -> Result<Vec<CompactionOutcome>, TurnError> {
-        let shared = &*self.shared;
-        let held = shared.session(session)?;
-        let lane = shared.enter(session, &held).await?;
-        let mut open = held.open.lock().await;
-        let mut turn = Turn::new(shared, &lane, &mut open)?;
-        let outcomes = turn.compact(Trigger::Manual, focus).await;
-        turn.report();
-        outcomes
+    pub fn compact<'a>(
+        &'a self,
+        session: &'a SessionId,
+        focus: Option<&'a str>,
+    ) -> BoxFuture<'a, Result<Vec<CompactionOutcome>, TurnError>> {
+        Box::pin(async move {
+            let shared = &*self.shared;
+            let held = shared.session(session)?;
+            let lane = shared.enter(session, &held).await?;
+            let mut open = held.open.lock().await;
+            let mut turn = Turn::new(shared, &lane, &mut open)?;
+            let outcomes = turn.compact(Trigger::Manual, focus).await;
+            turn.report();
+            outcomes
+        })
     }
 
     /// Takes the newest compaction of a session back: the model sees again what it folded away. What was
@@ -187,12 +195,14 @@ impl Runtime {
     /// # Errors
     ///
     /// [`TurnError`]; the session is as it was.
-    pub async fn undo(&self, session: &SessionId) -> Result<bool, TurnError> {
-        match self.undo_at(session, -1).await {
-            Ok(_) => Ok(true),
-            Err(TurnError::History(HistoryError::NothingCompacted)) => Ok(false),
-            Err(error) => Err(error),
-        }
+    pub fn undo<'a>(&'a self, session: &'a SessionId) -> BoxFuture<'a, Result<bool, TurnError>> {
+        Box::pin(async move {
+            match self.undo_at(session, -1).await {
+                Ok(_) => Ok(true),
+                Err(TurnError::History(HistoryError::NothingCompacted)) => Ok(false),
+                Err(error) => Err(error),
+            }
+        })
     }
 
     /// Takes a compaction of a session back by its number on the branch, from 1 or, below 0, from the
@@ -201,14 +211,20 @@ impl Runtime {
     /// # Errors
     ///
     /// [`TurnError`]; the session is as it was.
-    pub async fn undo_at(&self, session: &SessionId, number: i64) -> Result<Undone, TurnError> {
-        let shared = &*self.shared;
-        let held = shared.session(session)?;
-        let _lane = shared.enter(session, &held).await?;
-        let mut open = held.open.lock().await;
-        let undone = open.conversation.undo_compaction(Some(number))?;
-        open.accounting.compacted();
-        Ok(undone)
+    pub fn undo_at<'a>(
+        &'a self,
+        session: &'a SessionId,
+        number: i64,
+    ) -> BoxFuture<'a, Result<Undone, TurnError>> {
+        Box::pin(async move {
+            let shared = &*self.shared;
+            let held = shared.session(session)?;
+            let _lane = shared.enter(session, &held).await?;
+            let mut open = held.open.lock().await;
+            let undone = open.conversation.undo_compaction(Some(number))?;
+            open.accounting.compacted();
+            Ok(undone)
+        })
     }
 
     /// Hears all that happens from now on. A listener that lags by more than a thousand events misses
@@ -228,20 +244,25 @@ impl Runtime {
     /// # Errors
     ///
     /// [`TurnError`].
-    pub async fn occupancy(&self, session: &SessionId) -> Result<Occupancy, TurnError> {
-        let shared = &*self.shared;
-        let held = shared.session(session)?;
-        let lane = shared.enter(session, &held).await?;
-        let mut open = held.open.lock().await;
-        let mut turn = Turn::new(shared, &lane, &mut open)?;
-        let budget = turn.budget().await;
-        Ok(Occupancy {
-            budget_tokens: budget.tokens,
-            reserve_tokens: budget.reserve_tokens,
-            window_tokens: turn.window_tokens(),
-            engine: turn.slot.effective().id,
-            model: turn.walk.model().to_string(),
-            view: turn.conversation.view(),
+    pub fn occupancy<'a>(
+        &'a self,
+        session: &'a SessionId,
+    ) -> BoxFuture<'a, Result<Occupancy, TurnError>> {
+        Box::pin(async move {
+            let shared = &*self.shared;
+            let held = shared.session(session)?;
+            let lane = shared.enter(session, &held).await?;
+            let mut open = held.open.lock().await;
+            let mut turn = Turn::new(shared, &lane, &mut open)?;
+            let budget = turn.budget().await;
+            Ok(Occupancy {
+                budget_tokens: budget.tokens,
+                reserve_tokens: budget.reserve_tokens,
+                window_tokens: turn.window_tokens(),
+                engine: turn.slot.effective().id,
+                model: turn.walk.model().to_string(),
+                view: turn.conversation.view(),
+            })
         })
     }
 
@@ -271,27 +292,31 @@ impl Runtime {
     /// Ends the runtime: waits for what runs in the background, as long as it makes progress, and disposes
     /// of every engine. What only waits for a pause of the person is given up. Nothing can be sent
     /// afterwards.
-    pub async fn finish(&self) {
-        self.shared.closing.cancel();
-        self.shared.background.close();
-        let wait = Duration::from_millis(self.shared.compaction.wait_ms);
-        if tokio::time::timeout(wait, self.shared.background.wait()).await.is_err() {
-            tracing::warn!("housekeeping was still under way after {} ms", wait.as_millis());
-        }
-        if tokio::time::timeout(wait, self.shadows_settled()).await.is_err() {
-            tracing::warn!("engines in the shadow were at work after {} ms", wait.as_millis());
-        }
-        self.shared.slots.dispose().await;
-        if let Some(shadows) = &self.shared.shadows {
-            shadows.dispose().await;
-        }
+    pub fn finish<'a>(&'a self) -> BoxFuture<'a, ()> {
+        Box::pin(async move {
+            self.shared.closing.cancel();
+            self.shared.background.close();
+            let wait = Duration::from_millis(self.shared.compaction.wait_ms);
+            if tokio::time::timeout(wait, self.shared.background.wait()).await.is_err() {
+                tracing::warn!("housekeeping was still under way after {} ms", wait.as_millis());
+            }
+            if tokio::time::timeout(wait, self.shadows_settled()).await.is_err() {
+                tracing::warn!("engines in the shadow were at work after {} ms", wait.as_millis());
+            }
+            self.shared.slots.dispose().await;
+            if let Some(shadows) = &self.shared.shadows {
+                shadows.dispose().await;
+            }
+        })
     }
 
     /// Waits until the engines in the shadow have looked at every request so far and it is written down.
-    pub async fn shadows_settled(&self) {
-        if let Some(shadows) = &self.shared.shadows {
-            shadows.settled().await;
-        }
+    pub fn shadows_settled<'a>(&'a self) -> BoxFuture<'a, ()> {
+        Box::pin(async move {
+            if let Some(shadows) = &self.shared.shadows {
+                shadows.settled().await;
+            }
+        })
     }
 }
 

@@ -1,5 +1,6 @@
 //! A compaction that a person asked for.
 
+use futures_util::future::LocalBoxFuture;
 use std::sync::Arc;
 
 use ctxhost_engine_api::Trigger;
@@ -30,26 +31,29 @@ pub struct ByHand {
 /// # Errors
 ///
 /// [`RuntimeError`]: the engine could not be opened or the session not be written.
-pub async fn compact_by_hand(
+pub fn compact_by_hand<'a>(
     mut session: Session,
-    engines: &(impl AsRef<[EngineSpec]> + ?Sized),
-    setup: &Setup,
-    wish: &ByHand,
-) -> Result<Vec<CompactionOutcome>, RuntimeError> {
-    session.recover_compaction();
-    let known = Arc::new(KnownSession::of(&session, &setup.media));
-    let mut conversation = Conversation::new(session, &setup.law);
-    // One moment for all of it, so that a run can be repeated.
-    let clock = Clock::recorded();
-    clock.set(wish.now_ms);
-    let slot = setup.open_slot(engines, &clock, known)?;
-    let shaper = setup.shaper(&slot);
-    shaper.bootstrap(&mut conversation).await?;
-    let wanted = Wanted {
-        trigger: Trigger::Manual,
-        focus: wish.focus.clone(),
-        now_ms: wish.now_ms,
-        ..Wanted::default()
-    };
-    compaction::insist(&shaper, &mut conversation, wanted).await
+    engines: &'a (impl AsRef<[EngineSpec]> + ?Sized),
+    setup: &'a Setup,
+    wish: &'a ByHand,
+) -> LocalBoxFuture<'a, Result<Vec<CompactionOutcome>, RuntimeError>> {
+    let engines = engines.as_ref();
+    Box::pin(async move {
+        session.recover_compaction();
+        let known = Arc::new(KnownSession::of(&session, &setup.media));
+        let mut conversation = Conversation::new(session, &setup.law);
+        // One moment for all of it, so that a run can be repeated.
+        let clock = Clock::recorded();
+        clock.set(wish.now_ms);
+        let slot = setup.open_slot(engines, &clock, known)?;
+        let shaper = setup.shaper(&slot);
+        shaper.bootstrap(&mut conversation).await?;
+        let wanted = Wanted {
+            trigger: Trigger::Manual,
+            focus: wish.focus.clone(),
+            now_ms: wish.now_ms,
+            ..Wanted::default()
+        };
+        compaction::insist(&shaper, &mut conversation, wanted).await
+    })
 }

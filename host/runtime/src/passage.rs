@@ -9,6 +9,7 @@
 //! other. What a turn does is done here by the same code: canaries, shadows, the law, recovery from what a
 //! provider refuses, accounting and events.
 
+use futures_util::future::BoxFuture;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -64,11 +65,16 @@ impl Runtime {
     /// # Errors
     ///
     /// [`TurnError::NoSession`], or where another machine cannot be waited for.
-    pub async fn enter(&self, session: &SessionId) -> Result<Passage, TurnError> {
-        let shared = self.shared().clone();
-        let held = shared.session(session)?;
-        let lane = shared.enter(session, &held).await?;
-        Ok(Passage { shared, held, lane })
+    pub fn enter<'a>(
+        &'a self,
+        session: &'a SessionId,
+    ) -> BoxFuture<'a, Result<Passage, TurnError>> {
+        Box::pin(async move {
+            let shared = self.shared().clone();
+            let held = shared.session(session)?;
+            let lane = shared.enter(session, &held).await?;
+            Ok(Passage { shared, held, lane })
+        })
     }
 
     /// Takes over a session of somebody who has all of it and sends it again, so that no append need be
@@ -135,8 +141,8 @@ impl Passage {
     /// # Errors
     ///
     /// Where the session cannot be written. It can be gone on with only when it is opened again.
-    pub async fn write_out(&self) -> Result<(), SessionError> {
-        self.held.open.lock().await.conversation.write_out()
+    pub fn write_out<'a>(&'a self) -> BoxFuture<'a, Result<(), SessionError>> {
+        Box::pin(async move { self.held.open.lock().await.conversation.write_out() })
     }
 
     /// The id of the session.
@@ -149,25 +155,29 @@ impl Passage {
     /// # Errors
     ///
     /// [`TurnError`]; the session is as it was, except for compactions that were applied.
-    pub async fn shape(&self, guest: &Guest) -> Result<Passed, TurnError> {
-        let mut open = self.held.open.lock().await;
-        let mut turn = Turn::of_guest(guest, &self.shared, &self.lane, &mut open);
-        let outcome = turn.shape_for_guest(guest).await;
-        turn.report();
-        let window_tokens = turn.window_tokens();
-        let (shaped, budget) = outcome?;
-        Ok(Passed { shaped, budget_tokens: budget.tokens, window_tokens })
+    pub fn shape<'a>(&'a self, guest: &'a Guest) -> BoxFuture<'a, Result<Passed, TurnError>> {
+        Box::pin(async move {
+            let mut open = self.held.open.lock().await;
+            let mut turn = Turn::of_guest(guest, &self.shared, &self.lane, &mut open);
+            let outcome = turn.shape_for_guest(guest).await;
+            turn.report();
+            let window_tokens = turn.window_tokens();
+            let (shaped, budget) = outcome?;
+            Ok(Passed { shaped, budget_tokens: budget.tokens, window_tokens })
+        })
     }
 
     /// What the next request may take; `None` where another engine than the one that shaped the last one
     /// would shape it.
-    pub async fn room(&self, guest: &Guest) -> Option<Room> {
-        let mut open = self.held.open.lock().await;
-        let mut turn = Turn::of_guest(guest, &self.shared, &self.lane, &mut open);
-        let budget_tokens = turn.budget().await.tokens;
-        let window_tokens = turn.window_tokens();
-        let is_told = turn.conversation.is_told(&turn.slot.serving());
-        is_told.then_some(Room { budget_tokens, window_tokens })
+    pub fn room<'a>(&'a self, guest: &'a Guest) -> BoxFuture<'a, Option<Room>> {
+        Box::pin(async move {
+            let mut open = self.held.open.lock().await;
+            let mut turn = Turn::of_guest(guest, &self.shared, &self.lane, &mut open);
+            let budget_tokens = turn.budget().await.tokens;
+            let window_tokens = turn.window_tokens();
+            let is_told = turn.conversation.is_told(&turn.slot.serving());
+            is_told.then_some(Room { budget_tokens, window_tokens })
+        })
     }
 
     /// Compacts because somebody asked for it. The last outcome says how it ended.
@@ -175,29 +185,48 @@ impl Passage {
     /// # Errors
     ///
     /// [`TurnError`]; the session is as it was.
-    pub async fn compact(&self, guest: &Guest) -> Result<Vec<CompactionOutcome>, TurnError> {
-        let mut open = self.held.open.lock().await;
-        let mut turn = Turn::of_guest(guest, &self.shared, &self.lane, &mut open);
-        let outcomes = turn.compact(Trigger::Manual, None).await;
-        turn.report();
-        outcomes
+    pub fn compact<'a>(
+        &'a self,
+        guest: &'a Guest,
+    ) -> BoxFuture<'a, Result<Vec<CompactionOutcome>, TurnError>> {
+        Box::pin(async move {
+            let mut open = self.held.open.lock().await;
+            let mut turn = Turn::of_guest(guest, &self.shared, &self.lane, &mut open);
+            let outcomes = turn.compact(Trigger::Manual, None).await;
+            turn.report();
+            outcomes
+        })
     }
 
     /// Takes in what the provider counted for a request that had `sent_tokens` of the conversation.
-    pub async fn answered(&self, guest: &Guest, sent_tokens: u64, usage: &Usage) {
-        let mut open = self.held.open.lock().await;
-        open.answered = Answered::behind(&open.conversation.view(), *usage);
-        let mut turn = Turn::of_guest(guest, &self.shared, &self.lane, &mut open);
-        turn.guest_answered(guest, sent_tokens, usage);
-        turn.report();
+    pub fn answered<'a>(
+        &'a self,
+        guest: &'a Guest,
+        sent_tokens: u64,
+        usage: &'a Usage,
+    ) -> BoxFuture<'a, ()> {
+        Box::pin(async move {
+            let mut open = self.held.open.lock().await;
+            open.answered = Answered::behind(&open.conversation.view(), *usage);
+            let mut turn = Turn::of_guest(guest, &self.shared, &self.lane, &mut open);
+            turn.guest_answered(guest, sent_tokens, usage);
+            turn.report();
+        })
     }
 
     /// Takes in that the provider found such a request too large: its count and its limit are believed.
-    pub async fn refused(&self, guest: &Guest, sent_tokens: u64, failure: &ProviderError) {
-        let mut open = self.held.open.lock().await;
-        let mut turn = Turn::of_guest(guest, &self.shared, &self.lane, &mut open);
-        turn.guest_refused(guest, sent_tokens, failure);
-        turn.report();
+    pub fn refused<'a>(
+        &'a self,
+        guest: &'a Guest,
+        sent_tokens: u64,
+        failure: &'a ProviderError,
+    ) -> BoxFuture<'a, ()> {
+        Box::pin(async move {
+            let mut open = self.held.open.lock().await;
+            let mut turn = Turn::of_guest(guest, &self.shared, &self.lane, &mut open);
+            turn.guest_refused(guest, sent_tokens, failure);
+            turn.report();
+        })
     }
 
     /// A turn has ended: it began with the record `first_id` and the next one with `next_id`. The engine is
@@ -206,18 +235,20 @@ impl Passage {
     /// # Errors
     ///
     /// [`TurnError`] of the engine.
-    pub async fn ended(
-        &self,
-        guest: &Guest,
-        first_id: &str,
-        next_id: &str,
-    ) -> Result<(), TurnError> {
-        let mut open = self.held.open.lock().await;
-        let answered = open.answered.take();
-        let mut turn = Turn::of_guest(guest, &self.shared, &self.lane, &mut open);
-        let outcome = turn.guest_ended(first_id, next_id, answered).await;
-        turn.ended(outcome.is_err());
-        outcome
+    pub fn ended<'a>(
+        &'a self,
+        guest: &'a Guest,
+        first_id: &'a str,
+        next_id: &'a str,
+    ) -> BoxFuture<'a, Result<(), TurnError>> {
+        Box::pin(async move {
+            let mut open = self.held.open.lock().await;
+            let answered = open.answered.take();
+            let mut turn = Turn::of_guest(guest, &self.shared, &self.lane, &mut open);
+            let outcome = turn.guest_ended(first_id, next_id, answered).await;
+            turn.ended(outcome.is_err());
+            outcome
+        })
     }
 
     /// Puts a session that is in memory into a file, which must not be there yet.
@@ -225,13 +256,15 @@ impl Passage {
     /// # Errors
     ///
     /// Whatever the disk answers; the session stays in memory then.
-    pub async fn keep_in(&self, path: &Path) -> Result<(), SessionError> {
-        let mut open = self.held.open.lock().await;
-        open.conversation.keep_in(path, OF_GUESTS)?;
-        self.shared.known.opened(open.conversation.session());
-        let images = self.shared.images_of(open.conversation.session());
-        open.conversation.use_images(images);
-        Ok(())
+    pub fn keep_in<'a>(&'a self, path: &'a Path) -> BoxFuture<'a, Result<(), SessionError>> {
+        Box::pin(async move {
+            let mut open = self.held.open.lock().await;
+            open.conversation.keep_in(path, OF_GUESTS)?;
+            self.shared.known.opened(open.conversation.session());
+            let images = self.shared.images_of(open.conversation.session());
+            open.conversation.use_images(images);
+            Ok(())
+        })
     }
 
     /// A session of its own, in memory, of all up to a moment. It names `parent` as the file it comes from.
@@ -239,11 +272,17 @@ impl Passage {
     /// # Errors
     ///
     /// [`TurnError::History`] where there is no such moment.
-    pub async fn fork(&self, until: &Until, parent: &Path) -> Result<Session, TurnError> {
-        let open = self.held.open.lock().await;
-        let parent = parent.display().to_string();
-        let now_ms = self.shared.clock.now_ms();
-        Ok(history::fork(open.conversation.session(), until, &parent, now_ms)?)
+    pub fn fork<'a>(
+        &'a self,
+        until: &'a Until,
+        parent: &'a Path,
+    ) -> BoxFuture<'a, Result<Session, TurnError>> {
+        Box::pin(async move {
+            let open = self.held.open.lock().await;
+            let parent = parent.display().to_string();
+            let now_ms = self.shared.clock.now_ms();
+            Ok(history::fork(open.conversation.session(), until, &parent, now_ms)?)
+        })
     }
 
     /// The window of a model as this session has learned it, where that is smaller than it was said to be.

@@ -9,6 +9,7 @@ mod observer;
 mod prefix;
 pub mod report;
 
+use futures_util::future::LocalBoxFuture;
 use std::sync::Arc;
 
 use ctxhost_engine_api::{Kind, Role};
@@ -38,46 +39,59 @@ pub struct Progress {
 ///
 /// [`RuntimeError`]: the engine could not be opened or failed under `on_error = fail`, or what must
 /// stay does not fit into the window.
-pub async fn replay(
-    recorded: &Session,
-    engines: &(impl AsRef<[EngineSpec]> + ?Sized),
-    setup: &Setup,
-    mut on_progress: impl FnMut(Progress),
-) -> Result<Run, RuntimeError> {
-    let clock = Clock::recorded();
-    clock.set(recorded.branch().first().map_or(0, |record| record.timestamp_ms()));
-    let sessions = Arc::new(KnownSession::default());
-    let slot = setup.open_slot(engines, &clock, sessions.clone())?;
-    let shaper = setup.shaper(&slot);
-    let branch: Vec<&Record> = recorded.branch().into_iter().filter(|r| is_history(r)).collect();
-    let total = branch.iter().filter(|record| is_answer(record)).count() as u64;
-    let mut conversation =
-        Conversation::new(Session::in_memory(recorded.header().clone()), &setup.law);
-    let mut observer =
-        Observer::new(setup.budget_tokens, setup.law.floor_tokens(setup.budget_tokens));
-    shaper.bootstrap(&mut conversation).await?;
-    for record in branch {
-        let now_ms = record.timestamp_ms();
-        clock.set(now_ms);
-        let mut answered = None;
-        if is_answer(record) {
-            let prompt = conversation.prompt();
-            let ask = Ask { prompt, now_ms, ..Ask::default() };
-            let shaped = shaper.shape(&mut conversation, &ask).await?;
-            observer.request(&shaped);
-            sessions.touched(now_ms);
-            on_progress(Progress { requests: observer.requests(), total });
-            answered = Some(shaped);
+pub fn replay<'a>(
+    recorded: &'a Session,
+    engines: &'a (impl AsRef<[EngineSpec]> + ?Sized),
+    setup: &'a Setup,
+    on_progress: impl FnMut(Progress) + 'a,
+) -> LocalBoxFuture<'a, Result<Run, RuntimeError>> {
+    replay_through(recorded, engines.as_ref(), setup, Box::new(on_progress))
+}
+
+/// Boxed and without type parameters, so that the walk is compiled here, optimised, and not again by each caller.
+fn replay_through<'a>(
+    recorded: &'a Session,
+    engines: &'a [EngineSpec],
+    setup: &'a Setup,
+    mut on_progress: Box<dyn FnMut(Progress) + 'a>,
+) -> LocalBoxFuture<'a, Result<Run, RuntimeError>> {
+    Box::pin(async move {
+        let clock = Clock::recorded();
+        clock.set(recorded.branch().first().map_or(0, |record| record.timestamp_ms()));
+        let sessions = Arc::new(KnownSession::default());
+        let slot = setup.open_slot(engines, &clock, sessions.clone())?;
+        let shaper = setup.shaper(&slot);
+        let branch: Vec<&Record> =
+            recorded.branch().into_iter().filter(|r| is_history(r)).collect();
+        let total = branch.iter().filter(|record| is_answer(record)).count() as u64;
+        let mut conversation =
+            Conversation::new(Session::in_memory(recorded.header().clone()), &setup.law);
+        let floor_tokens = setup.law.floor_tokens(setup.budget_tokens);
+        let mut observer = Observer::new(setup.budget_tokens, floor_tokens);
+        shaper.bootstrap(&mut conversation).await?;
+        for record in branch {
+            let now_ms = record.timestamp_ms();
+            clock.set(now_ms);
+            let mut answered = None;
+            if is_answer(record) {
+                let prompt = conversation.prompt();
+                let ask = Ask { prompt, now_ms, ..Ask::default() };
+                let shaped = shaper.shape(&mut conversation, &ask).await?;
+                observer.request(&shaped);
+                sessions.touched(now_ms);
+                on_progress(Progress { requests: observer.requests(), total });
+                answered = Some(shaped);
+            }
+            conversation.adopt(record)?;
+            let view = conversation.view();
+            if let Some(entry) = view.last().filter(|entry| entry.id() == record.id()) {
+                sessions.grew(&entry);
+                observer.grew(&entry, answered.as_ref());
+            }
         }
-        conversation.adopt(record)?;
-        let view = conversation.view();
-        if let Some(entry) = view.last().filter(|entry| entry.id() == record.id()) {
-            sessions.grew(&entry);
-            observer.grew(&entry, answered.as_ref());
-        }
-    }
-    let effective = slot.quarantined().map(|record| record.reason).unwrap_or_default();
-    Ok(observer.finish(facts(&slot, engines.as_ref()), effective))
+        let effective = slot.quarantined().map(|record| record.reason).unwrap_or_default();
+        Ok(observer.finish(facts(&slot, engines), effective))
+    })
 }
 
 /// Counts what a session holds: context-bearing entries, turns, requests.

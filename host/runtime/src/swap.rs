@@ -18,6 +18,7 @@ mod follow;
 mod stamp;
 mod wanted;
 
+use futures_util::future::BoxFuture;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
@@ -129,15 +130,17 @@ impl Runtime {
     /// # Errors
     ///
     /// [`SwapError`]; the engine that served goes on.
-    pub async fn swap(
-        &self,
-        engines: &(impl AsRef<[EngineSpec]> + Sync + ?Sized),
-    ) -> Result<Swapped, SwapError> {
-        let shared = self.shared();
-        let _alone = shared.slots.inner.changing.lock().await;
-        let engines = engines.as_ref().to_vec();
-        engines.iter().for_each(|engine| shared.setup.excuse(&engine.id));
-        shared.open_and_seat(engines, shared.setup.clone(), None).await
+    pub fn swap<'a>(
+        &'a self,
+        engines: &'a (impl AsRef<[EngineSpec]> + Sync + ?Sized),
+    ) -> BoxFuture<'a, Result<Swapped, SwapError>> {
+        Box::pin(async move {
+            let shared = self.shared();
+            let _alone = shared.slots.inner.changing.lock().await;
+            let engines = engines.as_ref().to_vec();
+            engines.iter().for_each(|engine| shared.setup.excuse(&engine.id));
+            shared.open_and_seat(engines, shared.setup.clone(), None).await
+        })
     }
 
     /// The same with an engine of a config, by its id or the path of its library, or with several: `mask+legacy`.
@@ -145,9 +148,15 @@ impl Runtime {
     /// # Errors
     ///
     /// [`SwapError`]; the engine that served goes on.
-    pub async fn swap_to(&self, config: &Config, name: &str) -> Result<Swapped, SwapError> {
-        let engines = engines_of(config, name, self.shared().rules.as_ref())?;
-        self.swap(&engines).await
+    pub fn swap_to<'a>(
+        &'a self,
+        config: &'a Config,
+        name: &'a str,
+    ) -> BoxFuture<'a, Result<Swapped, SwapError>> {
+        Box::pin(async move {
+            let engines = engines_of(config, name, self.shared().rules.as_ref())?;
+            self.swap(&engines).await
+        })
     }
 
     /// How many engines this runtime has opened for its slot, one after the other.

@@ -43,7 +43,7 @@ impl EngineApi {
     /// What works most likely: the source tree that this program was built from, while it is there, else
     /// the version that this program speaks.
     pub fn usual() -> EngineApi {
-        let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../engine-api");
+        let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../engine-api");
         match beside.canonicalize() {
             Ok(folder) if is_engine_api(&folder) => EngineApi::Path(folder),
             _ => EngineApi::Version(spoken_version()),
@@ -119,7 +119,7 @@ mod tests {
         assert_eq!(version.dependency(), r#"version = "1.0""#);
         let git: EngineApi = "https://example.org/ctxhost.git".parse().unwrap();
         assert_eq!(git.dependency(), r#"git = "https://example.org/ctxhost.git""#);
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../engine-api");
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../engine-api");
         let path: EngineApi = folder.to_str().unwrap().parse().unwrap();
         assert_eq!(path, EngineApi::usual());
         assert_eq!(path.dependency(), format!("path = {:?}", folder.canonicalize().unwrap()));

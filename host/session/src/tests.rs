@@ -61,7 +61,7 @@ fn texts(session: &Session) -> Vec<String> {
 /// Recorded sessions outside this repository, or `None`, said aloud.
 #[allow(clippy::print_stderr)] // A skipped test has no other way to say so.
 fn fixtures() -> Option<PathBuf> {
-    let beside = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../shared/fixtures");
+    let beside = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/fixtures");
     let folder = std::env::var_os("CTXHOST_FIXTURES").map_or(beside, PathBuf::from).join("pi");
     if folder.is_dir() {
         return Some(folder);

@@ -3,6 +3,11 @@
 /// Why a store could not be opened. No message holds a password.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
+    /// The program was built without the driver of the database.
+    #[error(
+        "this ctxhost was built without PostgreSQL; build it with the cargo feature `postgres`, or set store.kind = \"files\""
+    )]
+    NotBuilt,
     /// Nobody says where the database is.
     #[error(
         "no address of a database is given; write url or url_env under [store] in ctxhost.toml"

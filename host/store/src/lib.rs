@@ -9,6 +9,7 @@
 mod error;
 mod files;
 mod migration;
+#[cfg(feature = "postgres")]
 mod postgres;
 mod settings;
 
@@ -22,6 +23,7 @@ use ctxhost_session::{Header, Session, SessionError};
 pub use error::OpenError;
 pub use files::FileSessions;
 pub use migration::{Copied, copy_sessions};
+#[cfg(feature = "postgres")]
 pub use postgres::{PostgresStore, migrate};
 pub use settings::{SslMode, StoreKind, StoreSettings};
 
@@ -88,6 +90,19 @@ pub struct KeptSession {
 pub fn open(settings: &StoreSettings, files: &Path) -> Result<Arc<dyn SessionStore>, OpenError> {
     Ok(match settings.kind {
         StoreKind::Files => Arc::new(FileSessions::below(files)),
+        #[cfg(feature = "postgres")]
         StoreKind::Postgres => Arc::new(PostgresStore::open(settings)?),
+        #[cfg(not(feature = "postgres"))]
+        StoreKind::Postgres => return Err(OpenError::NotBuilt),
     })
+}
+
+/// Refuses: this program was built without PostgreSQL.
+///
+/// # Errors
+///
+/// [`OpenError::NotBuilt`].
+#[cfg(not(feature = "postgres"))]
+pub fn migrate(_settings: &StoreSettings) -> Result<(i32, i32), OpenError> {
+    Err(OpenError::NotBuilt)
 }

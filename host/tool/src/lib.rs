@@ -9,6 +9,8 @@
 //! The room knows neither messages nor sessions: the runtime makes a call of what the model wrote and
 //! a message of what came out. Dropping the future of a call ends the call and all that it started.
 
+// What only the tools of MCP servers need is not worth a `cfg` at each place.
+#![cfg_attr(not(feature = "mcp"), allow(dead_code, unused_imports))]
 #![cfg_attr(
     test,
     allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)
@@ -37,7 +39,9 @@ use futures_util::future::BoxFuture;
 use serde_json::Value;
 
 pub use error::ToolError;
-pub use mcp::{McpServer, McpSettings};
+#[cfg(feature = "mcp")]
+pub use mcp::McpServer;
+pub use mcp::McpSettings;
 pub use name::{BadPattern, NamePattern};
 pub use output::{ToolBlock, ToolOutput};
 pub use settings::ToolSettings;

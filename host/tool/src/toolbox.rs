@@ -13,7 +13,9 @@ use serde_json::Value;
 
 use super::builtin;
 use super::error::ToolError;
-use super::mcp::{McpServer, McpSettings};
+#[cfg(feature = "mcp")]
+use super::mcp::McpServer;
+use super::mcp::McpSettings;
 use super::name;
 use super::output::{ToolBlock, ToolOutput};
 use super::settings::ToolSettings;
@@ -30,6 +32,7 @@ const LIKENESS: f64 = 0.8;
 pub struct Toolbox {
     settings: ToolSettings,
     tools: BTreeMap<String, Held>,
+    #[cfg(feature = "mcp")]
     servers: Vec<Arc<McpServer>>,
 }
 
@@ -42,7 +45,7 @@ struct Held {
 impl Toolbox {
     /// A box without a tool.
     pub fn empty(settings: ToolSettings) -> Toolbox {
-        Toolbox { settings, tools: BTreeMap::new(), servers: Vec::new() }
+        Toolbox { settings, ..Toolbox::default() }
     }
 
     /// A box with the built-in tools that the settings admit.
@@ -74,6 +77,7 @@ impl Toolbox {
 
     /// Connects servers, all at once, and puts their tools in. A server that does not answer is left
     /// out and told of; the others serve.
+    #[cfg(feature = "mcp")]
     pub async fn connect(&mut self, servers: &BTreeMap<String, McpSettings>) -> Vec<ToolError> {
         let connecting = servers.iter().map(|(name, settings)| McpServer::connect(name, settings));
         let mut errors = Vec::new();
@@ -86,7 +90,19 @@ impl Toolbox {
         errors
     }
 
+    /// Refuses every server: this program was built without MCP.
+    #[cfg(not(feature = "mcp"))]
+    pub async fn connect(&mut self, servers: &BTreeMap<String, McpSettings>) -> Vec<ToolError> {
+        let complaint = "this ctxhost was built without MCP; build it with the cargo feature `mcp`";
+        let refused = |server: &String| ToolError::BadServer {
+            server: server.clone(),
+            complaint: complaint.to_owned(),
+        };
+        servers.keys().map(refused).collect()
+    }
+
     /// Puts the tools of a server in; answers with those that could not be.
+    #[cfg(feature = "mcp")]
     pub fn add_server(&mut self, server: Arc<McpServer>) -> Vec<ToolError> {
         let mut errors = Vec::new();
         for listed in server.listed() {
@@ -121,6 +137,7 @@ impl Toolbox {
     /// Takes leave of the servers, so that they can end in good order. Without it they are killed
     /// when the last box is dropped.
     pub async fn close(&self) {
+        #[cfg(feature = "mcp")]
         join_all(self.servers.iter().map(|server| server.close())).await;
     }
 

@@ -27,7 +27,7 @@ fn settings() -> Vec<(String, String)> {
 
 #[test]
 fn the_page_shows_every_setting() {
-    // That the example config does is watched in `tests/tests/example_config.rs`.
+    // That the example config does is watched in `tests/tests/command_line/example_config.rs`.
     let page = document("docs/engines.md");
     for (key, default) in settings() {
         assert!(page.contains(&format!("| `{key}` | `{default}` |")), "docs: {key} = {default}");

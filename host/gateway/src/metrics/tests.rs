@@ -161,7 +161,7 @@ fn answers_are_counted_by_dialect_and_status() {
 
 #[test]
 fn the_document_names_all_that_is_counted() {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/gateway/watching.md");
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/gateway/watching.md");
     let document = std::fs::read_to_string(path).unwrap();
     let metrics = Metrics::new("mask");
     metrics.heard(&assembled("mask", None), 0);

@@ -3,6 +3,7 @@
 mod error;
 mod shadows;
 
+use futures_util::future::BoxFuture;
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
@@ -219,66 +220,69 @@ impl RuntimeBuilder {
     /// # Errors
     ///
     /// [`BuildError`].
-    pub async fn build(self) -> Result<Runtime, BuildError> {
-        let toolbox = self.toolbox().await?;
-        let config = &self.config;
-        let chain = self.chain()?;
-        let clients = self.clients(&chain)?;
-        let window = |model: &ModelName| {
-            let known = || config.window_for(&model.provider, &model.id).0;
-            (model.clone(), self.window_tokens.unwrap_or_else(known))
-        };
-        let windows: HashMap<ModelName, u64> = chain.iter().map(window).collect();
-        let prefixes = Arc::new(LivePrefixes::default());
-        let setup = self.setup(&chain, &windows, &prefixes)?;
-        let known = Arc::new(KnownSessions::new(self.media.clone()));
-        let rules = self.workspace_rules();
-        let engines = self.engines(rules.as_ref())?;
-        let slot = setup.open_slot(&engines, &self.clock, known.clone())?;
-        let shadows = self.shadows(&setup, &known, rules.as_ref())?;
-        let (listeners, background) = (Listeners::new(), TaskTracker::new());
-        let closing = CancellationToken::new();
-        // What the slot names need not be there where the program has named another engine.
-        let applied = self.followed.as_ref().and_then(|_| Wanted::of(config, rules.as_ref()).ok());
-        let around = (&listeners, &background, &closing);
-        let slots = Slots::new(slot, &engines, applied, config.swap.clone(), around);
-        let followed = self.followed.as_ref().map(|(path, state)| Followed::new(path, state));
-        let shared = Shared {
-            clients,
-            settings: config.agent.clone(),
-            session: config.session.clone(),
-            compaction: config.compaction.clone(),
-            budget: config.budget.clone(),
-            tool_timeout: Duration::from_millis(config.tools.timeout_ms),
-            windows: Mutex::new(windows),
-            guest_windows: GuestWindows::new(&config.gateway),
-            law: config.law.clone(),
-            hooks: self.hooks.clone(),
-            toolbox,
-            lanes: Lanes::new(config.agent.concurrent_turns),
-            known,
-            prefixes,
-            clock: self.clock.clone(),
-            listeners,
-            failover: Mutex::new(Failover::new(config.failover.clone(), chain)),
-            accounting: config.accounting.clone(),
-            slots,
-            shadows,
-            setup,
-            followed,
-            rules,
-            sessions: Mutex::default(),
-            notes: self.notes()?,
-            store: self.store.clone(),
-            running: Running::default(),
-            background,
-            closing,
-        };
-        let runtime = Runtime { shared: Arc::new(shared) };
-        // A canary that is on has its sessions from the first turn on. What is wrong with it is logged.
-        let _ = runtime.reload().await;
-        runtime.watch();
-        Ok(runtime)
+    pub fn build(self) -> BoxFuture<'static, Result<Runtime, BuildError>> {
+        Box::pin(async move {
+            let toolbox = self.toolbox().await?;
+            let config = &self.config;
+            let chain = self.chain()?;
+            let clients = self.clients(&chain)?;
+            let window = |model: &ModelName| {
+                let known = || config.window_for(&model.provider, &model.id).0;
+                (model.clone(), self.window_tokens.unwrap_or_else(known))
+            };
+            let windows: HashMap<ModelName, u64> = chain.iter().map(window).collect();
+            let prefixes = Arc::new(LivePrefixes::default());
+            let setup = self.setup(&chain, &windows, &prefixes)?;
+            let known = Arc::new(KnownSessions::new(self.media.clone()));
+            let rules = self.workspace_rules();
+            let engines = self.engines(rules.as_ref())?;
+            let slot = setup.open_slot(&engines, &self.clock, known.clone())?;
+            let shadows = self.shadows(&setup, &known, rules.as_ref())?;
+            let (listeners, background) = (Listeners::new(), TaskTracker::new());
+            let closing = CancellationToken::new();
+            // What the slot names need not be there where the program has named another engine.
+            let applied =
+                self.followed.as_ref().and_then(|_| Wanted::of(config, rules.as_ref()).ok());
+            let around = (&listeners, &background, &closing);
+            let slots = Slots::new(slot, &engines, applied, config.swap.clone(), around);
+            let followed = self.followed.as_ref().map(|(path, state)| Followed::new(path, state));
+            let shared = Shared {
+                clients,
+                settings: config.agent.clone(),
+                session: config.session.clone(),
+                compaction: config.compaction.clone(),
+                budget: config.budget.clone(),
+                tool_timeout: Duration::from_millis(config.tools.timeout_ms),
+                windows: Mutex::new(windows),
+                guest_windows: GuestWindows::new(&config.gateway),
+                law: config.law.clone(),
+                hooks: self.hooks.clone(),
+                toolbox,
+                lanes: Lanes::new(config.agent.concurrent_turns),
+                known,
+                prefixes,
+                clock: self.clock.clone(),
+                listeners,
+                failover: Mutex::new(Failover::new(config.failover.clone(), chain)),
+                accounting: config.accounting.clone(),
+                slots,
+                shadows,
+                setup,
+                followed,
+                rules,
+                sessions: Mutex::default(),
+                notes: self.notes()?,
+                store: self.store.clone(),
+                running: Running::default(),
+                background,
+                closing,
+            };
+            let runtime = Runtime { shared: Arc::new(shared) };
+            // A canary that is on has its sessions from the first turn on. What is wrong with it is logged.
+            let _ = runtime.reload().await;
+            runtime.watch();
+            Ok(runtime)
+        })
     }
 
     /// Who fills the memory slot.

@@ -1,5 +1,6 @@
 //! The sessions of a runtime: each file open once, each found by its id.
 
+use futures_util::future::BoxFuture;
 use std::collections::HashMap;
 use std::future::poll_fn;
 use std::path::Path;
@@ -164,12 +165,14 @@ impl Runtime {
     }
 
     /// Closes a session once its turns have ended. Its file can be opened again afterwards.
-    pub async fn close_session(&self, session: &SessionId) {
-        let Ok(held) = self.shared.session(session) else { return };
-        let _waiting = held.waiting.begin();
-        // Nothing is written, so it is closed whether other machines are at work in it or not.
-        let _lane = self.shared.lanes.enter(session.as_str()).await;
-        self.shared.close(session.as_str());
+    pub fn close_session<'a>(&'a self, session: &'a SessionId) -> BoxFuture<'a, ()> {
+        Box::pin(async move {
+            let Ok(held) = self.shared.session(session) else { return };
+            let _waiting = held.waiting.begin();
+            // Nothing is written, so it is closed whether other machines are at work in it or not.
+            let _lane = self.shared.lanes.enter(session.as_str()).await;
+            self.shared.close(session.as_str());
+        })
     }
 
     /// Looks at a session between two turns.

@@ -24,13 +24,13 @@ pub const DEMOS: [Demo; 2] = [
         name: "coding",
         about: "work on this repository: a test for engines of other versions",
         window_tokens: 32_000,
-        bytes: include_bytes!("../../../../examples/sessions/coding.jsonl"),
+        bytes: include_bytes!("../../demo/coding.jsonl"),
     },
     Demo {
         name: "mixed",
         about: "work on this repository: its messages and settings; the person writes Chinese",
         window_tokens: 32_000,
-        bytes: include_bytes!("../../../../examples/sessions/mixed.jsonl"),
+        bytes: include_bytes!("../../demo/mixed.jsonl"),
     },
 ];
 

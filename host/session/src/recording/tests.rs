@@ -76,7 +76,7 @@ fn read(bytes: &[u8]) -> Result<Imported, RecordingError> {
 /// The folder of the fixtures; `None`, said aloud, where it is not there.
 #[allow(clippy::print_stderr, reason = "a test that is skipped must be seen to be")]
 fn fixtures() -> Option<PathBuf> {
-    let beside = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/fixtures");
+    let beside = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/fixtures");
     let folder = std::env::var_os("CTXHOST_FIXTURES").map_or_else(beside, PathBuf::from);
     if !folder.is_dir() {
         eprintln!("SKIPPED: no fixtures at {}; set CTXHOST_FIXTURES", folder.display());

@@ -75,9 +75,8 @@ fn a_session_may_move_between_threads() {
 
 /// Runs one test of this binary in a process of its own, where it finds `CTXHOST_TEST_FOLDER`.
 fn in_a_child(test: &str, folder: &Path, umask: &str) -> Child {
-    let script = format!(
-        "umask {umask} && exec \"$0\" --exact --nocapture session::tests::durability::{test}"
-    );
+    let script =
+        format!("umask {umask} && exec \"$0\" --exact --nocapture tests::durability::{test}");
     Command::new("sh")
         .args(["-c", &script])
         .arg(std::env::current_exe().unwrap())

@@ -42,7 +42,7 @@ fn the_file_is_as_it_is_documented() {
     lock.put(Pin { conformance: Some("conformant".into()), ..pin("x", "bb") });
     held.write(&lock).unwrap();
     let text = fs::read_to_string(held.path()).unwrap();
-    let document = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/engines/trust.md");
+    let document = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/engines/trust.md");
     let document = fs::read_to_string(document).unwrap();
     for line in text.lines().filter_map(|line| line.split(" = ").next()) {
         assert!(document.contains(line), "docs/engines/trust.md does not show {line:?}");

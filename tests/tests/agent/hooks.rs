@@ -1,0 +1,93 @@
+//! An embedding program around compactions: it watches them, calls them off, writes the summary itself.
+
+use std::sync::{Arc, Mutex};
+
+use ctxhost::engine::{EngineSpec, OnEngineError, Timeouts};
+use ctxhost::law::LawSettings;
+use ctxhost::media::MediaHome;
+use ctxhost::runtime::hook::{ComingCompaction, CompactionHook, HookDecision};
+use ctxhost::runtime::replay::replay;
+use ctxhost::runtime::replay::report::Run;
+use ctxhost::runtime::{CompactionOutcome, Setup, Verdict};
+use ctxhost::session::Session;
+use ctxhost::survival::Gate;
+use ctxhost_engine_api::ModelRef;
+use ctxhost_tests::recorded_session;
+use serde_json::json;
+
+/// Writes down what it sees and decides what it was told to.
+#[derive(Debug)]
+struct Witness {
+    decision: HookDecision,
+    seen: Mutex<Vec<String>>,
+}
+
+impl CompactionHook for Witness {
+    fn before(&self, coming: &ComingCompaction<'_>) -> HookDecision {
+        assert!(coming.before_tokens > 0 && !coming.view.is_empty());
+        self.seen.lock().unwrap().push("before".into());
+        self.decision.clone()
+    }
+
+    fn after(&self, outcome: &CompactionOutcome) {
+        let word = match &outcome.verdict {
+            Verdict::Applied => "applied".into(),
+            Verdict::Rejected { reason } | Verdict::NotTried { reason } => reason.clone(),
+        };
+        self.seen.lock().unwrap().push(word);
+    }
+}
+
+fn run(decision: HookDecision) -> (Run, Vec<String>) {
+    let witness = Arc::new(Witness { decision, seen: Mutex::default() });
+    let legacy = EngineSpec::bundled("legacy", json!({}));
+    let setup = Setup {
+        budget_tokens: 20_000,
+        reserve_tokens: 8_000,
+        model: ModelRef { window_tokens: 32_000, ..ModelRef::default() },
+        law: LawSettings::default(),
+        on_error: OnEngineError::Fail,
+        must_open: false,
+        legacy: legacy.clone(),
+        timeouts: Timeouts::default(),
+        completer: None,
+        media: MediaHome::default(),
+        store_folder: None,
+        gate: Gate::default(),
+        stores: None,
+        failures: None,
+        hooks: vec![witness.clone()],
+    };
+    let session = Session::parse("recorded", &recorded_session()).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let run = runtime.block_on(replay(&session, &legacy, &setup, |_| {})).unwrap();
+    let seen = witness.seen.lock().unwrap().clone();
+    (run, seen)
+}
+
+#[test]
+fn a_hook_sees_every_compaction_before_and_after() {
+    let (run, seen) = run(HookDecision::Proceed);
+    let applied = seen.iter().filter(|word| *word == "applied").count() as u64;
+    assert!(applied >= 1);
+    assert_eq!(applied, run.totals.compactions);
+    assert_eq!(seen.iter().filter(|word| *word == "before").count() * 2, seen.len());
+}
+
+#[test]
+fn a_hook_may_call_a_compaction_off() {
+    let (run, seen) = run(HookDecision::Cancel { reason: "the person is typing".into() });
+    assert_eq!(run.totals.compactions, 0);
+    assert!(seen.contains(&"a hook called it off: the person is typing".to_owned()));
+    assert_eq!(run.totals.violations, 0, "the last rung served lawfully");
+    assert!(run.totals.fallbacks > 0, "and said so");
+}
+
+#[test]
+fn a_hook_may_write_the_summary() {
+    let words = "What happened so far: the version matrix was built.";
+    let (run, _) = run(HookDecision::Supply { summary: words.into() });
+    let row = run.compactions.iter().find(|row| row.applied).expect("one was applied");
+    assert_eq!((row.engine.as_str(), row.summary.as_str()), ("hook", words));
+    assert_eq!(run.totals.violations, 0);
+}

@@ -1,0 +1,304 @@
+//! The conformance kit: engines that are broken on purpose are caught by name, good ones pass, and a
+//! report speaks for the bytes it was made of.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use ctxhost::check::{Failure, Group, Report, ReportError};
+use ctxhost_tests::{broken_library, bundled_library, ctxhost, keep_ends_library};
+use tempfile::TempDir;
+
+/// Patience with single calls, in seconds: engines and kit are unoptimised, and the machine is busy.
+const PATIENT: &str = "120";
+
+/// A folder with one library, and where the report is left.
+struct Bench {
+    folder: TempDir,
+    library: PathBuf,
+}
+
+impl Bench {
+    fn of(library: &Path) -> Bench {
+        Bench { folder: tempfile::tempdir().unwrap(), library: library.into() }
+    }
+
+    fn broken(kind: &str) -> Bench {
+        let folder = tempfile::tempdir().unwrap();
+        let library = broken_library(kind, folder.path());
+        Bench { folder, library }
+    }
+
+    /// The exit code and all that was said.
+    fn check(&self, arguments: &[&str]) -> (i32, String) {
+        let mut command = ctxhost();
+        command.current_dir(self.folder.path()).arg("check").args(arguments).arg(&self.library);
+        let output = command.output().unwrap();
+        let said = [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap());
+        (output.status.code().unwrap(), said.concat())
+    }
+
+    /// What the command does that a failure names, typed into a shell in the same folder.
+    fn again(&self, said: &str) -> (Option<i32>, String) {
+        let command = said.lines().find_map(|line| line.trim().strip_prefix("again: ")).unwrap();
+        let binary = ctxhost();
+        let binaries = Path::new(binary.get_program()).parent().unwrap();
+        let path = format!("{}:{}", binaries.display(), std::env::var("PATH").unwrap());
+        let mut shell = Command::new("sh");
+        shell.args(["-c", command]).current_dir(self.folder.path()).env("PATH", path);
+        let output = shell.output().unwrap();
+        (output.status.code(), String::from_utf8(output.stdout).unwrap())
+    }
+
+    fn report(&self, arguments: &[&str]) -> Report {
+        let (_, said) = self.check(&[&["--json"], arguments].concat());
+        serde_json::from_str(&said).unwrap_or_else(|error| panic!("{error}: {said}"))
+    }
+}
+
+/// The first failure of a kind in a group, whose message says `words`.
+fn caught(kind: &str, group: Group, words: &str) -> Failure {
+    caught_within(kind, group, words, PATIENT)
+}
+
+fn caught_within(kind: &str, group: Group, words: &str, call_limit: &str) -> Failure {
+    let bench = Bench::broken(kind);
+    let report = bench.report(&["--only", group.name(), "--call-limit", call_limit]);
+    assert!(!report.conformant, "{kind} passed {group}");
+    let failures = report.groups.into_iter().flat_map(|told| told.failures);
+    let failures: Vec<Failure> = failures.collect();
+    let found = failures.iter().find(|failure| failure.message.contains(words));
+    found.unwrap_or_else(|| panic!("{kind}: nobody said {words:?}: {failures:#?}")).clone()
+}
+
+#[test]
+fn a_dropped_call_is_shown_with_the_smallest_history_and_what_the_provider_answers() {
+    let bench = Bench::broken("drops");
+    let (code, said) = bench.check(&["--only", "transcript"]);
+    assert_eq!(code, 1, "{said}");
+    for words in [
+        "  transcript   FAIL  case 1 shrunk to 2 messages\n    [0] assistant  ",
+        "\n    [1] tool       tool_result r0a\n",
+        "assemble returned [1] without [0]; anthropic answers 400 \"unexpected `tool_use_id`",
+        "\n    again: ctxhost check ",
+        "libdrops.so --only transcript --case 1\n",
+        "NOT CONFORMANT  ",
+    ] {
+        assert!(said.contains(words), "no {words:?} in {said}");
+    }
+    assert!(
+        !bench.folder.path().join("conformance.json").exists(),
+        "a part of the kit is no verdict"
+    );
+
+    let (code, repeated) = bench.again(&said);
+    assert_eq!(code, Some(1), "{repeated}");
+    let message = |said: &str| said.lines().find(|l| l.contains("answers 400")).map(str::to_owned);
+    assert_eq!(message(&said), message(&repeated), "the command repeats the failure");
+}
+
+#[test]
+fn growth_and_no_ops_are_caught() {
+    let failure = caught("grows", Group::Progress, "tokens of ");
+    assert_eq!((failure.rule.as_str(), failure.history.len()), ("larger", 1), "{failure:?}");
+    let failure = caught("no-op", Group::Progress, "a no-op is answered as Compaction::Nothing");
+    assert_eq!(failure.rule, "no-op");
+}
+
+#[test]
+fn an_abort_is_named_with_its_call_and_shrunk_like_any_other_fault() {
+    let says = "engine aborted the process in compact (signal 6); host unaffected";
+    assert_eq!(caught("aborts", Group::Isolation, says).tried, "compact");
+    assert_eq!(caught("aborts", Group::Progress, says).history.len(), 1);
+    caught("exits", Group::Isolation, "engine ended the process in compact (exit code 7)");
+}
+
+#[test]
+fn calls_that_never_come_back_are_named() {
+    let says = "did not come back from assemble within 2000 ms";
+    assert_eq!(caught_within("hangs", Group::Isolation, says, "2").tried, "assemble");
+    assert_eq!(caught_within("spins", Group::Isolation, says, "2").tried, "assemble");
+}
+
+#[test]
+fn a_call_that_holds_its_thread_while_it_waits_cannot_be_cancelled() {
+    let says = "held its thread in compact while the host had not answered kv_get";
+    assert_eq!(caught_within("blocks", Group::Cancellation, says, "2").tried, "compact");
+}
+
+#[test]
+fn chance_in_a_plan_is_caught_within_a_process_and_between_two() {
+    let failure = caught("random", Group::Determinism, "two instances were told the same");
+    assert_eq!(failure.rule, "differs");
+    let failure = caught("process", Group::Determinism, "two processes got different bytes");
+    assert_eq!(failure.history.len(), 1, "{failure:?}");
+}
+
+#[test]
+fn a_prefix_that_moves_with_every_message_is_caught() {
+    let failure = caught("prefix", Group::Determinism, "the prefix moved in 1 of 1 steps");
+    assert_eq!((failure.rule.as_str(), failure.history.len()), ("prefix", 2));
+}
+
+#[test]
+fn state_that_is_lost_when_entries_are_told_again_is_caught() {
+    let failure = caught("forgets", Group::Restart, "state was lost or counted twice");
+    assert!(failure.tried.ends_with("told again"), "{failure:?}");
+    assert_eq!(failure.history.len(), 2);
+}
+
+#[test]
+fn secrets_in_summaries_and_in_stored_values_are_caught() {
+    let failure = caught("leaks", Group::Security, "stands in a text put in by a plan of compact");
+    assert_eq!(failure.tried, "secrets in a session");
+    caught("leaks", Group::Security, "let words of a tool close the <summary>");
+    caught("stores", Group::Security, "stands in the stored value \"said\"");
+}
+
+#[test]
+fn a_file_by_the_name_of_a_session_is_caught() {
+    let failure = caught("writes", Group::Security, "the engine wrote a file by itself");
+    assert_eq!(failure.tried, "path-like session ids");
+}
+
+#[test]
+fn panics_bad_plans_and_greed_are_caught() {
+    caught("panics", Group::Isolation, "the engine panicked: no idea what to do in assemble");
+    caught("unordered", Group::Contract, "position 2 is already passed");
+    caught("greedy", Group::Isolation, "compact asked its host more than 5000 times");
+}
+
+#[test]
+fn a_wrong_abi_is_refused_before_anything_is_called() {
+    let bench = Bench::broken("aborts");
+    let mut bytes = fs::read(&bench.library).unwrap();
+    let major = b"abi_major=1\n";
+    let at = bytes.windows(major.len()).position(|window| window == major).unwrap();
+    bytes[at + major.len() - 2] = b'9';
+    fs::write(&bench.library, bytes).unwrap();
+    let (code, said) = bench.check(&[]);
+    assert_eq!(code, 3);
+    let expected = format!(
+        "error: {} was built for engine ABI 9, this host speaks 1; rebuild it with ctxhost-engine-api 1.x\n\
+         nothing was called\n",
+        bench.library.canonicalize().unwrap().display()
+    );
+    assert_eq!(said, expected);
+}
+
+#[test]
+fn files_that_are_no_engine_are_told_apart() {
+    let bench = Bench::broken("good");
+    let bytes = fs::read(&bench.library).unwrap();
+    fs::write(&bench.library, &bytes[..bytes.len() / 2]).unwrap();
+    let (code, said) = bench.check(&[]);
+    assert_eq!(code, 3, "{said}");
+    assert!(said.ends_with("nothing was called\n"), "{said}");
+    let (code, said) = Bench::of(Path::new("no-such-file.so")).check(&[]);
+    assert_eq!(code, 2, "{said}");
+}
+
+#[test]
+fn a_whole_run_leaves_a_report_that_speaks_for_these_bytes_only() {
+    let bench = Bench::broken("good");
+    let (code, said) = bench.check(&["--call-limit", PATIENT]);
+    assert_eq!(code, 0, "{said}");
+    let last = said.lines().last().unwrap();
+    assert!(last.starts_with("CONFORMANT  ") && last.ends_with("  -> conformance.json"), "{said}");
+
+    let report = Report::read(&bench.folder.path().join("conformance.json")).unwrap();
+    report.verify_file(&bench.library).unwrap();
+    assert_eq!((report.engine.id.as_str(), report.engine.version.as_str()), ("broken", "0.1.0"));
+    assert!(report.groups.iter().map(|group| group.name).eq(Group::ALL));
+    assert!(report.groups.iter().all(|group| group.checks > 0), "{said}");
+    let measured: Vec<&str> = report.methods.iter().map(|time| time.method.as_str()).collect();
+    assert!(measured.contains(&"assemble") && measured.contains(&"compact"), "{measured:?}");
+    assert!(report.peak_bytes > 0);
+
+    let mut bytes = fs::read(&bench.library).unwrap();
+    bytes.push(b'x');
+    fs::write(&bench.library, bytes).unwrap();
+    let refused = report.verify_file(&bench.library);
+    assert!(matches!(refused, Err(ReportError::OtherFile { .. })), "{refused:?}");
+}
+
+#[test]
+fn the_settings_of_an_engine_come_from_the_config_that_is_named() {
+    let bench = Bench::broken("good");
+    let config = bench.folder.path().join("ctxhost.toml");
+    fs::write(&config, "[plugins.entries.broken.config]\nkind = \"panics\"\n").unwrap();
+    let (code, said) = bench.check(&["--only", "isolation"]);
+    assert_eq!(code, 0, "a config that nobody named does not count: {said}");
+    let (code, said) = bench.check(&["--only", "isolation", "--config", "ctxhost.toml"]);
+    assert_eq!(code, 1, "{said}");
+    assert!(said.contains("the engine panicked"), "{said}");
+}
+
+#[test]
+fn a_failure_of_certain_settings_and_a_certain_limit_is_repeated_with_them() {
+    let mut bench = Bench::broken("good");
+    let odd = bench.folder.path().join("my engine's.so");
+    fs::rename(&bench.library, &odd).unwrap();
+    bench.library = odd;
+    let config = bench.folder.path().join("my config.toml");
+    fs::write(&config, "[plugins.entries.broken.config]\nkind = \"panics\"\n").unwrap();
+    let limited = ["--config", "my config.toml", "--call-limit", PATIENT];
+    let (code, said) = bench.check(&[&limited[..], &["--only", "isolation"]].concat());
+    assert_eq!(code, 1, "{said}");
+    let command =
+        format!("again: ctxhost check --config 'my config.toml' --call-limit {PATIENT} '");
+    assert!(said.contains(&command), "{said}");
+    let (code, repeated) = bench.again(&said);
+    assert_eq!(code, Some(1), "{repeated}");
+    assert!(repeated.contains("the engine panicked"), "{repeated}");
+}
+
+#[test]
+fn cases_and_groups_that_are_not_there_are_said() {
+    let bench = Bench::broken("good");
+    let (code, said) = bench.check(&["--only", "isolation", "--case", "99"]);
+    assert_eq!((code, said.lines().count()), (2, 1), "{said}");
+    assert!(said.contains("has a case 99; the largest is 13"), "{said}");
+    let (code, said) = Bench::of(Path::new("no-such-file.so")).check(&["--case", "99999"]);
+    assert_eq!(code, 2);
+    assert!(said.contains("has a case 99999; the largest is "), "{said}");
+    let (code, said) = bench.check(&["--call-limit", "0"]);
+    assert_eq!(code, 2);
+    assert!(said.contains("0 is not in 1.."), "{said}");
+    let (code, said) = bench.check(&["--only", "speed"]);
+    assert_eq!(code, 2);
+    assert!(said.contains("there is no group \"speed\""), "{said}");
+}
+
+/// What is neither long nor giant: sizes are tried on the smallest engine, and in the run in full. The
+/// contract suite has a test of its own.
+const QUICK: &str =
+    "load,transcript,progress,determinism,restart,cancellation,services,isolation,security";
+
+fn passes(library: &Path, arguments: &[&str]) {
+    let bench = Bench::of(library);
+    let (code, said) = bench.check(&[&["--call-limit", PATIENT], arguments].concat());
+    assert_eq!(code, 0, "{said}");
+}
+
+#[test]
+fn the_bundled_engines_conform() {
+    for id in ["legacy", "boundary", "head-tail", "window", "mask"] {
+        passes(&bundled_library(id), &["--only", QUICK]);
+    }
+}
+
+#[test]
+fn the_example_conforms() {
+    passes(&keep_ends_library(), &["--only", QUICK]);
+}
+
+/// Minutes, unoptimised: `cargo test -p ctxhost-tests --test engines check:: -- --ignored`.
+#[test]
+#[ignore = "takes minutes in a debug build"]
+fn the_bundled_engines_conform_in_full() {
+    for id in ["legacy", "boundary", "head-tail", "window", "mask"] {
+        passes(&bundled_library(id), &[]);
+    }
+    passes(&keep_ends_library(), &[]);
+}

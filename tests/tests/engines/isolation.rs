@@ -1,0 +1,78 @@
+//! How far engines are kept from the host: the containment table of each isolation, what a worker sees
+//! of the machine, that it answers as an engine in this process does, and how the next one takes over.
+
+mod confined;
+mod containment;
+mod respawn;
+mod same;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use ctxhost::engine::{Clock, EngineSpec, Environment, Isolation, LiveEngine, Timeouts};
+use ctxhost_engine_api::testing::Conversation;
+use ctxhost_engine_api::{AssembleRequest, Plan, Result, SessionRef, Transcript};
+use ctxhost_tests::{chaos_library, ctxhost};
+use serde_json::json;
+
+/// The program that workers are.
+fn program() -> PathBuf {
+    ctxhost().get_program().into()
+}
+
+/// The engine that misbehaves.
+fn chaos(mode: &str, isolation: Isolation) -> EngineSpec {
+    let mut spec = EngineSpec::file("chaos", &chaos_library(), json!({ "mode": mode }));
+    spec.isolation = isolation;
+    spec.worker.program = Some(program());
+    spec
+}
+
+/// Long enough for a busy machine, where nothing is meant to time out.
+fn patient() -> Environment {
+    Environment::new(
+        Timeouts {
+            create_ms: 60_000,
+            bootstrap_ms: 60_000,
+            ingest_ms: 60_000,
+            assemble_ms: 60_000,
+            subagent_ms: 60_000,
+            ..Timeouts::default()
+        },
+        Clock::default(),
+    )
+}
+
+/// An engine that has half a second for a request.
+fn hasty() -> Environment {
+    let mut environment = patient();
+    environment.timeouts.assemble_ms = 500;
+    environment
+}
+
+fn open(spec: &EngineSpec, environment: &Environment) -> Arc<LiveEngine> {
+    Arc::new(LiveEngine::open(spec, environment).unwrap_or_else(|error| panic!("{error}")))
+}
+
+fn session(id: &str) -> SessionRef {
+    SessionRef { id: id.into(), key: String::new() }
+}
+
+fn talk() -> Transcript {
+    let mut talk = Conversation::new();
+    talk.user("list the files").calls(&[("c", "ls", "{}")]).result("c", "ls", "a.rs");
+    talk.assistant("one").user("and now?");
+    talk.transcript()
+}
+
+async fn assemble(engine: &LiveEngine) -> Result<Plan> {
+    let session = session("s");
+    let request = AssembleRequest { session, budget: 10_000, ..AssembleRequest::default() };
+    engine.assemble(talk(), request).await
+}
+
+/// What an engine says it was asked.
+async fn asked(engine: &LiveEngine) -> Vec<String> {
+    let details = engine.status().await.unwrap().details;
+    serde_json::from_value(details["asked"].clone()).unwrap()
+}

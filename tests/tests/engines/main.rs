@@ -1,0 +1,12 @@
+//! Engines and the host: loaded, isolated, checked, of other versions, failing.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
+#![allow(clippy::print_stdout, clippy::print_stderr)]
+
+mod check;
+mod contract;
+mod isolation;
+mod loading;
+mod misbehaving;
+mod slot;
+mod versions;

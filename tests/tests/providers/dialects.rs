@@ -1,0 +1,11 @@
+//! The host's dialects against the numbered rules, which were written without a look at the host.
+
+mod client;
+mod conversations;
+mod encoded;
+mod exchange;
+mod heard;
+mod lawful;
+mod odd;
+mod sent;
+mod whose;

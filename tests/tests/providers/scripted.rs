@@ -1,0 +1,8 @@
+//! The scripted provider itself, asked by a plain client: dialects, faults, overflow, memory.
+
+mod binary;
+mod client;
+mod dialects;
+mod faults;
+mod overflow;
+mod wandering;
