@@ -55,7 +55,8 @@ impl<'a> Filling<'a> {
         }
         let ledger_room = self.ledger_room(room_tokens);
         let room_tokens = room_tokens - ledger_room.tokens;
-        let level = self.level(8);
+        let [.., divisor] = TEXT_DIVISORS;
+        let level = self.level(divisor);
         let mut forms = self.newest(level, room_tokens);
         self.reach_floor(&mut forms, room_tokens);
         let ledger = self.ledger(&forms, ledger_room, write_ledger);
