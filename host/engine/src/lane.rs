@@ -43,7 +43,7 @@ const LANE_THREADS: usize = 2;
 pub(super) const LANE_STACK_BYTES: usize = 8 * 1024 * 1024;
 
 /// How long a cancelled call may take to let go of its thread, before the thread counts as lost.
-const LETTING_GO: Duration = Duration::from_millis(100);
+pub(super) const LETTING_GO: Duration = Duration::from_millis(100);
 
 /// The place an engine runs in.
 pub(super) enum Lane {
@@ -152,8 +152,11 @@ pub(super) async fn until_deadline<T>(
     }
 }
 
+/// The words for a call that took too long, before its limit is known.
+pub(super) const TOO_LATE: &str = "took longer than its time limit";
+
 pub(super) fn too_late() -> EngineError {
-    EngineError::new(ErrorKind::Deadline, "took longer than its time limit")
+    EngineError::new(ErrorKind::Deadline, TOO_LATE)
 }
 
 pub(super) fn task_died(reason: &str) -> EngineError {

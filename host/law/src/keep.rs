@@ -2,7 +2,8 @@
 
 use std::ops::Range;
 
-use ctxhost_engine_api::{Action, Entry, Flags, Plan, Role, Transcript};
+use ctxhost_engine_api::transcript::tokens;
+use ctxhost_engine_api::{Action, Entry, Flags, Item, Plan, Role, Transcript};
 
 use super::span::Spans;
 use super::{Because, LawSettings, Repair, budget};
@@ -16,6 +17,8 @@ pub struct Anchors {
     seen: u64,
     pinned: Vec<u64>,
     newest_user: Option<u64>,
+    /// Entries with calls that have no result yet, and how many calls each makes.
+    unanswered: Vec<(u64, u64)>,
 }
 
 impl Anchors {
@@ -38,8 +41,35 @@ impl Anchors {
             if entry.is_user_message() {
                 self.newest_user = Some(entry.seq());
             }
+            if entry.has(Flags::UNANSWERED) {
+                self.unanswered.push((entry.seq(), entry.tool_calls().len() as u64));
+            }
         }
+        // Results come later than their calls, so what was open may be answered by now.
+        let is_open = |seq: u64| view.get(seq).is_some_and(|entry| entry.has(Flags::UNANSWERED));
+        self.unanswered.retain(|(seq, _)| is_open(*seq));
         self.seen = view.len() as u64;
+    }
+
+    /// The most that the host adds to any plan over this transcript, in tokens: one synthetic result
+    /// for each call of a message that still waits for results. What an engine may pack is the budget
+    /// less this, so that an engine that packs to the last token is never over the budget.
+    pub fn added_tokens(&self) -> u64 {
+        let calls: u64 = self.unanswered.iter().map(|(_, calls)| calls).sum();
+        calls.saturating_mul(tokens::estimate(Item::MISSING_RESULT))
+    }
+
+    /// What a request may be packed with, of what it may cost, in tokens.
+    pub fn request_budget(&self, budget_tokens: u64) -> u64 {
+        budget_tokens.saturating_sub(self.added_tokens())
+    }
+
+    /// What a compaction is asked to fall below. Its margin is a share of what it is told, so the
+    /// additions are taken off as much larger as makes up for that.
+    pub fn compaction_budget(&self, budget_tokens: u64, settings: &LawSettings) -> u64 {
+        let share = 1.0 - f64::from(settings.progress_margin);
+        let added_tokens = (self.added_tokens() as f64 / share).ceil();
+        budget_tokens.saturating_sub(added_tokens as u64)
     }
 
     /// The positions that must stay for a reason, as whole frames.
@@ -94,7 +124,7 @@ fn widened(view: &Transcript, run: Range<u64>) -> Range<u64> {
     view.cut_at_or_before(run.start)..view.cut_at_or_after(run.end)
 }
 
-fn frame_of(view: &Transcript, seq: u64) -> Range<u64> {
+pub(super) fn frame_of(view: &Transcript, seq: u64) -> Range<u64> {
     widened(view, seq..seq.saturating_add(1))
 }
 

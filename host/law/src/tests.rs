@@ -2,6 +2,7 @@
 
 mod planted;
 mod providers;
+mod room;
 
 use ctxhost_engine_api::testing::generate::{
     GeneratedTranscript, Script, plans, plans_of, transcripts,
@@ -9,7 +10,7 @@ use ctxhost_engine_api::testing::generate::{
 use ctxhost_engine_api::{Action, Flags, Plan, Role, Transcript};
 use proptest::prelude::*;
 
-use super::*;
+use super::{last_rung as rung_of, *};
 
 const PLENTY: u64 = 1_000_000;
 
@@ -28,6 +29,12 @@ fn judge(view: &Transcript, plan: Plan, budget_tokens: u64) -> Result<Lawful, Vi
     enforce(view, plan, budget_tokens, &LawSettings::default())
 }
 
+/// The plan of the last rung, with a ledger that takes all it may.
+fn last_rung(view: &Transcript, budget_tokens: u64) -> Result<Plan, CannotFit> {
+    let words = |_: &[std::ops::Range<u64>], room: LedgerRoom| "led ".repeat(room.tokens as usize);
+    rung_of(view, budget_tokens, &LawSettings::default(), &words)
+}
+
 fn breaches(view: &Transcript, lawful: &Lawful) -> Vec<Breach> {
     audit(view, &lawful.items(view), u64::MAX)
 }
@@ -37,6 +44,26 @@ fn smallest_budget(view: &Transcript) -> u64 {
     let anchors = Anchors::of(view);
     let cost = |entry: ctxhost_engine_api::Entry<'_>| 12 + 40 * entry.tool_calls().len() as u64;
     anchors.must_stay(view).iter().flat_map(|range| view.range(range)).map(cost).sum()
+}
+
+/// What must stay, and of the other frames, newest first, each that fits what is left, by the sizes that
+/// entries state.
+fn packed(view: &Transcript, budget_tokens: u64) -> Plan {
+    let mut kept = Anchors::of(view).must_stay(view);
+    let mut left = budget_tokens - kept.iter().map(|range| view.tokens(range)).sum::<u64>();
+    let mut end = view.len() as u64;
+    while let Some(last) = end.checked_sub(1) {
+        let frame = view.cut_at_or_before(last)..end;
+        end = frame.start;
+        let tokens = view.tokens(frame.clone());
+        if !kept.contains(frame.start) && tokens <= left {
+            left -= tokens;
+            kept = kept.with(&span::Spans::of(Some(frame)));
+        }
+    }
+    let mut plan = Plan::default();
+    kept.iter().for_each(|range| _ = plan.keep(range));
+    plan
 }
 
 proptest! {
@@ -89,6 +116,21 @@ proptest! {
                 prop_assert!(budget_tokens < smallest_budget(&view), "{cannot}");
             }
         }
+    }
+
+    #[test]
+    fn an_engine_that_packs_to_the_last_token_is_within_the_budget(
+        generated in transcripts(), spare_tokens in 0..2_000_u64,
+    ) {
+        let view = generated.transcript();
+        let anchors = Anchors::of(&view);
+        let must_stay: u64 =
+            anchors.must_stay(&view).iter().map(|range| view.tokens(range)).sum();
+        let budget_tokens = must_stay + spare_tokens + anchors.added_tokens();
+        let plan = packed(&view, budget_tokens - anchors.added_tokens());
+        let lawful = judge(&view, plan, budget_tokens).unwrap();
+        prop_assert_eq!(&lawful.repairs, &vec![]);
+        prop_assert!(lawful.tokens <= budget_tokens, "{} of {budget_tokens}", lawful.tokens);
     }
 
     #[test]
@@ -241,19 +283,6 @@ fn the_last_rung_reaches_past_one_huge_result() {
     let lawful = judge(&view, last_rung(&view, 800).unwrap(), 800).unwrap();
     assert_eq!(lawful.items(&view).len(), 5);
     assert!(lawful.tokens <= 800);
-}
-
-/// Ten tokens each: the task, nine answers, the newest message, nine answers.
-#[test]
-fn the_last_rung_leaves_no_room_unused() {
-    let words = "x".repeat(40);
-    let nine = |script: Script| (0..9).fold(script, |script, _| script.assistant(&words));
-    let view = nine(nine(Script::new().user(&words)).user(&words)).finish().transcript();
-    for entries in 2..=20 {
-        let budget_tokens = entries * 10 + 9;
-        let lawful = judge(&view, last_rung(&view, budget_tokens).unwrap(), budget_tokens).unwrap();
-        assert_eq!(lawful.tokens, entries * 10);
-    }
 }
 
 #[test]

@@ -289,8 +289,9 @@ impl Runtime {
         self.shared.slots.current().quarantined()
     }
 
-    /// Waits for what runs in the background, as long as it makes progress. What only waits for a pause
-    /// of the person is given up.
+    /// Ends the runtime: waits for what runs in the background, as long as it makes progress, and disposes
+    /// of every engine. What only waits for a pause of the person is given up. Nothing can be sent
+    /// afterwards.
     pub fn finish<'a>(&'a self) -> BoxFuture<'a, ()> {
         Box::pin(async move {
             self.shared.closing.cancel();
@@ -301,6 +302,10 @@ impl Runtime {
             }
             if tokio::time::timeout(wait, self.shadows_settled()).await.is_err() {
                 tracing::warn!("engines in the shadow were at work after {} ms", wait.as_millis());
+            }
+            self.shared.slots.dispose().await;
+            if let Some(shadows) = &self.shared.shadows {
+                shadows.dispose().await;
             }
         })
     }

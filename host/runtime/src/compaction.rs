@@ -260,7 +260,7 @@ async fn ask(
     }
     let request = CompactRequest {
         session: conversation.reference().clone(),
-        budget: shaper.budget_tokens,
+        budget: conversation.anchors().compaction_budget(shaper.budget_tokens, shaper.law),
         reserve_tokens: shaper.reserve_tokens,
         current_tokens: before_tokens,
         trigger: wanted.trigger,

@@ -105,7 +105,7 @@ impl Turn<'_> {
         let model = self.model_ref();
         let request = CompactRequest {
             session: self.conversation.reference().clone(),
-            budget: budget.tokens,
+            budget: self.conversation.anchors().compaction_budget(budget.tokens, &self.shared.law),
             reserve_tokens: budget.reserve_tokens,
             current_tokens: view.total_tokens(),
             trigger: Trigger::Threshold,

@@ -12,10 +12,10 @@ use super::compaction::{self, CompactionOutcome, Verdict, Wanted};
 use super::conversation::Conversation;
 use super::hook::CompactionHook;
 use super::stack::{Bench, OnRefusal, Stack, Staged};
-use ctxhost_engine::{Served, SlotError};
+use ctxhost_engine::{Served, SlotError, grouped};
 use ctxhost_law::{self as law, CannotFit, LawSettings, Lawful, Repair};
 use ctxhost_session::SessionError;
-use ctxhost_survival::Gate;
+use ctxhost_survival::{self as survival, Gate};
 
 /// How often one request may ask for a compaction before the last rung (DESIGN 2, overflow recovery).
 pub const MAX_COMPACTIONS: u32 = 3;
@@ -163,7 +163,7 @@ impl Shaper<'_> {
                 return Ok(shaped);
             }
             // Trimmed to what leaves room for an answer, as long as that is possible.
-            if law::last_rung(&conversation.view(), self.budget_tokens).is_err() {
+            if trimmed(&conversation.view(), self.budget_tokens, self.law).is_err() {
                 return bare.last_rung(conversation, work);
             }
         }
@@ -190,6 +190,9 @@ impl Shaper<'_> {
             work.took += assembled.served.took;
             work.refused += assembled.refused;
             let fits = assembled.lawful.tokens <= self.budget_tokens;
+            if !fits {
+                work.over_budget = Some(self.over_budget(&assembled));
+            }
             let may_improve = attempt == 1 && ask.compacting == Compacting::WhenWanted;
             if fits && !(may_improve && assembled.wants_compaction()) {
                 return Ok(Some(assembled.into_shaped(view, self.budget_tokens, work)));
@@ -211,6 +214,18 @@ impl Shaper<'_> {
             }
         }
         Ok(None)
+    }
+
+    /// By how much a plan is over the budget, in words.
+    fn over_budget(&self, assembled: &Assembled) -> String {
+        let (tokens, budget_tokens) = (assembled.lawful.tokens, self.budget_tokens);
+        format!(
+            "plan of {} needs {} tokens, {} over the budget of {}",
+            assembled.served.engine,
+            grouped(tokens),
+            grouped(tokens.saturating_sub(budget_tokens)),
+            grouped(budget_tokens),
+        )
     }
 
     /// Whether the next request would be better for a compaction, or would not fit without one.
@@ -242,7 +257,8 @@ impl Shaper<'_> {
         let view = conversation.view();
         let compacts =
             ask.compacting != Compacting::Never && !self.slot.effective().owns_compaction;
-        if !compacts || view.total_tokens() <= self.budget_tokens {
+        let most_tokens = view.total_tokens() + conversation.anchors().added_tokens();
+        if !compacts || most_tokens <= self.budget_tokens {
             return Ok(false);
         }
         self.ingest(conversation).await?;
@@ -290,6 +306,8 @@ impl Shaper<'_> {
     }
 
     /// Assembles until the law accepts a plan: at most once with each engine of the slot.
+    ///
+    /// What the host adds itself is taken off the allowance, so an engine may use its budget up.
     async fn assemble(
         &self,
         conversation: &mut Conversation,
@@ -298,10 +316,11 @@ impl Shaper<'_> {
         allowance_tokens: u64,
     ) -> Result<Assembled, RuntimeError> {
         let mut refused_before = 0;
+        let budget = conversation.anchors().request_budget(allowance_tokens);
         loop {
             let request = AssembleRequest {
                 session: conversation.reference().clone(),
-                budget: allowance_tokens,
+                budget,
                 reserve_tokens: self.reserve_tokens,
                 prompt: ask.prompt.clone(),
                 model: self.model.clone(),
@@ -339,14 +358,20 @@ impl Shaper<'_> {
         work: Work,
     ) -> Result<Shaped, RuntimeError> {
         let view = conversation.view();
-        let plan = law::last_rung(&view, self.budget_tokens)?;
+        let plan = trimmed(&view, self.budget_tokens, self.law)?;
         let lawful = law::enforce(&view, plan, self.budget_tokens, self.law)
             .map_err(|violation| EngineError::failed(violation.to_string()))
             .map_err(|error| SlotError::engine(LAST_RUNG, "assemble", error))?;
         let effective = self.slot.effective().id;
-        let why = match work.compactions.last().map(|outcome| &outcome.verdict) {
-            Some(Verdict::Rejected { reason } | Verdict::NotTried { reason }) => reason.clone(),
-            _ => format!("{effective} left the request above its budget"),
+        let over =
+            work.over_budget.unwrap_or_else(|| format!("plan of {effective} is over its budget"));
+        let why = match work.compactions.last() {
+            Some(CompactionOutcome {
+                engine,
+                verdict: Verdict::Rejected { reason } | Verdict::NotTried { reason },
+                ..
+            }) => format!("{over}; compact of {engine}: {reason}"),
+            _ => over,
         };
         let (tokens, kept_tokens) = (view.total_tokens(), lawful.tokens);
         let budget_tokens = self.budget_tokens;
@@ -390,12 +415,25 @@ impl Shaper<'_> {
     }
 }
 
+/// The plan of the last rung, with the ledger of what it leaves out in the engines' words.
+pub(super) fn trimmed(
+    view: &Transcript,
+    budget_tokens: u64,
+    settings: &LawSettings,
+) -> Result<Plan, CannotFit> {
+    law::last_rung(view, budget_tokens, settings, &|left_out, room| {
+        survival::ledger(view, left_out, room.tokens, room.request_tokens)
+    })
+}
+
 /// What went into a request so far.
 #[derive(Default)]
 struct Work {
     compactions: Vec<CompactionOutcome>,
     refused: u64,
     took: Duration,
+    /// By how much the last plan that did not fit was over, in words.
+    over_budget: Option<String>,
 }
 
 /// A plan that the law passed, with who made it.
@@ -435,3 +473,6 @@ impl Assembled {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

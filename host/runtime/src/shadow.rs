@@ -50,6 +50,7 @@ pub struct Shadows {
 enum Work {
     Look(Box<Shown>),
     Tell(oneshot::Sender<()>),
+    Dispose(oneshot::Sender<()>),
 }
 
 /// A request that was shaped, for those who would have shaped it otherwise.
@@ -122,6 +123,14 @@ impl Shadows {
     pub async fn settled(&self) {
         let (tell, told) = oneshot::channel();
         if self.work.send(Work::Tell(tell)).is_ok() {
+            let _ = told.await;
+        }
+    }
+
+    /// Disposes of all of them; what is shown afterwards is not looked at.
+    pub(super) async fn dispose(&self) {
+        let (tell, told) = oneshot::channel();
+        if self.work.send(Work::Dispose(tell)).is_ok() {
             let _ = told.await;
         }
     }
@@ -231,6 +240,14 @@ impl Lane {
             match work {
                 Work::Look(shown) => self.look(&shown, &mut epochs).await,
                 Work::Tell(done) => _ = done.send(()),
+                Work::Dispose(done) => {
+                    for beside in &self.beside {
+                        beside.dispose().await;
+                    }
+                    // Best effort: who asked may be gone, and the work is done all the same.
+                    let _ = done.send(());
+                    return;
+                }
             }
         }
     }

@@ -314,6 +314,21 @@ impl Slots {
         self.inner.background.spawn(drain::drain(slot, limit));
     }
 
+    /// Disposes of every engine, at the end of the program. One that is being let go already is disposed
+    /// of by whoever lets it go.
+    pub(super) async fn dispose(&self) {
+        let slots = {
+            let mut seats = self.write();
+            self.settle(&mut seats);
+            let warm = seats.warm.take().map(|warm| warm.slot);
+            let canary = seats.canary.as_ref().map(canary::Seat::slot);
+            [Some(seats.current.clone()), warm, canary]
+        };
+        for slot in slots.into_iter().flatten() {
+            slot.dispose().await;
+        }
+    }
+
     /// Counts a library that was loaded, by the size of its file; says once when there are many.
     fn count_library(&self, bytes: u64) {
         const MIB: u64 = 1024 * 1024;

@@ -129,7 +129,7 @@ async fn what_fits_only_without_a_reserve_is_sent_before_anything_is_given_up() 
     let gate = Gate::before(&server.url(), &config(window_tokens)).await;
     // One question that fills the window but for what a short answer takes.
     let question = "The parser reads the ledger and notes each row. ".repeat(1_800);
-    let body = greedy(Wire::OpenAiChat, &[question.clone()], 32_000);
+    let body = greedy(Wire::OpenAiChat, std::slice::from_ref(&question), 32_000);
     let answer = ask(&gate, Wire::OpenAiChat, &body, false).await;
     assert_eq!(answer.status(), 200);
     assert_eq!(header(&answer, "x-ctxhost-engine"), "legacy");

@@ -263,6 +263,30 @@ pub(super) const SETTINGS: &[Setting] = &[
         "an entry that must stay is sent word for word up to this size; an engine may shorten a pasted file that leaves no room for an answer, and nothing smaller",
     ),
     setting(
+        "law.room_floor_share",
+        "share of the budget",
+        Allowed::Number(0.0, 0.5),
+        "what a request holds at least after a compaction, an overflow or the last rung, where the session has as much; less wastes room that was paid for, much more brings the next compaction at once",
+    ),
+    setting(
+        "law.room_floor_tokens",
+        "tokens",
+        Allowed::Whole(0),
+        "the same in tokens, and the smaller of the two counts; the recent turns (20,000) and the longest summary (16,000 characters) that `legacy` keeps",
+    ),
+    setting(
+        "law.request_share",
+        "share of the budget",
+        Allowed::Number(0.0, 0.5),
+        "within this the last rung keeps every request of the person word for word, the newest first where not all fit; a tenth holds those of a long session in a small window",
+    ),
+    setting(
+        "law.ledger_share",
+        "share of the budget",
+        Allowed::Number(0.0, 0.5),
+        "the most that the last rung's ledger of commands, paths and identifiers takes; on a session of 484 requests more of it won little",
+    ),
+    setting(
         "timeouts.create_ms",
         MS,
         Allowed::Whole(1),

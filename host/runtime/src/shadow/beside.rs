@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use ctxhost_engine_api::{BootstrapRequest, IngestRequest};
+use ctxhost_engine_api::{AssembleRequest, BootstrapRequest, IngestRequest};
 
 use super::Shown;
 use super::ledger::Seen;
@@ -41,6 +41,13 @@ impl Beside {
             tracing::warn!(engine = name, reason, "an engine in the shadow did not open");
         }
         Beside { name, stack, sessions: HashMap::new() }
+    }
+
+    /// Lets its engines go.
+    pub(super) async fn dispose(&self) {
+        if let Ok(stack) = &self.stack {
+            stack.dispose().await;
+        }
     }
 
     /// What it would make of a request.
@@ -93,7 +100,8 @@ async fn ask(stack: &Stack, known: &mut Known, shown: &Shown) -> Result<Staged, 
         law: &shown.law,
         on_refusal: OnRefusal::Tell,
     };
-    stack.assemble(view, shown.request.clone(), bench).await
+    let budget = known.anchors.request_budget(shown.request.budget);
+    stack.assemble(view, AssembleRequest { budget, ..shown.request.clone() }, bench).await
 }
 
 /// Holds its plan against the law and counts what would have come of it.

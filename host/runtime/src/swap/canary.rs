@@ -19,6 +19,13 @@ pub(super) struct Seat {
     home: CanaryHome,
 }
 
+impl Seat {
+    /// The canary's engine and the one that stands in.
+    pub(super) fn slot(&self) -> Arc<Stack> {
+        self.slot.clone()
+    }
+}
+
 /// What a turn is served by. All of its calls see this slot.
 #[derive(Clone, Debug)]
 pub(crate) struct Lease {

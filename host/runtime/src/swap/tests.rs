@@ -13,6 +13,7 @@ use tempfile::TempDir;
 use tokio::sync::broadcast::Receiver;
 
 use crate::event::{Event, What};
+use crate::testing::puppet::puppet;
 use crate::testing::{Answer, Scripted, builder, config, session};
 use crate::{Runtime, RuntimeBuilder, SessionId, SwapError};
 use ctxhost_config::Config;
@@ -173,6 +174,56 @@ async fn what_an_engine_keeps_is_found_by_the_next_one_and_the_old_one_is_dispos
         "told of all, and it found the count"
     );
     talk.runtime.finish().await;
+    assert_eq!(["kept-1", "kept-2"].map(disposals), [1, 1]);
+}
+
+/// How often the engine of this name was disposed of.
+fn disposals(name: &str) -> usize {
+    heard(name).iter().filter(|line| *line == "dispose").count()
+}
+
+#[tokio::test]
+async fn every_engine_is_disposed_of_once_when_the_runtime_finishes() {
+    let talk = Talk::begin("", Ledger::spec("end-1", "")).await;
+    talk.say().await;
+    talk.runtime.swap(&Ledger::spec("end-2", "")).await.unwrap();
+    talk.say().await;
+    let row = [Ledger::spec("end-3", ""), puppet::<0>("end", "")];
+    talk.runtime.swap(&row).await.unwrap();
+    talk.say().await;
+    talk.runtime.finish().await;
+    drop(talk);
+    assert_eq!(["end-1", "end-2", "end-3"].map(disposals), [1, 1, 1]);
+    assert_eq!(heard("end-3").last().unwrap(), "dispose");
+}
+
+#[tokio::test]
+async fn an_engine_is_disposed_of_once_when_its_runtime_is_dropped() {
+    let talk = Talk::begin("", Ledger::spec("dropped", "")).await;
+    talk.say().await;
+    assert_eq!(disposals("dropped"), 0);
+    drop(talk);
+    soon(|| disposals("dropped") == 1).await;
+}
+
+#[tokio::test]
+async fn an_engine_that_is_cut_off_at_a_swap_is_disposed_of_once() {
+    let settings = "swap.warm_ms = 0\nswap.drain_ms = 0\n";
+    let (builder, gate) = rows::waiting(settings, Ledger::spec("late-0", ""));
+    let talk = Talk::with(builder).await;
+    talk.runtime.swap(&Ledger::spec("late-a", "")).await.unwrap();
+    let turn = talk.runtime.send(&talk.session, "go on");
+    let swap = async {
+        soon(|| heard("late-a").contains(&"assemble 1".into())).await;
+        talk.runtime.swap(&Ledger::spec("late-b", "")).await.unwrap();
+        soon(|| disposals("late-a") == 1).await;
+        gate.add_permits(1);
+    };
+    let (reply, ()) = tokio::join!(turn, swap);
+    reply.unwrap();
+    talk.runtime.finish().await;
+    drop(talk);
+    assert_eq!(["late-0", "late-a", "late-b"].map(disposals), [1, 1, 1]);
 }
 
 #[tokio::test]

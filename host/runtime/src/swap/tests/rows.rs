@@ -7,7 +7,10 @@ use crate::testing::puppet::{self, puppet};
 use crate::{RuntimeBuilder, Verdict};
 
 /// A turn that waits for its tool, until the gate lets it.
-fn waiting(settings: &str, engine: EngineSpec) -> (RuntimeBuilder, Arc<tokio::sync::Semaphore>) {
+pub(super) fn waiting(
+    settings: &str,
+    engine: EngineSpec,
+) -> (RuntimeBuilder, Arc<tokio::sync::Semaphore>) {
     let client = Scripted::new(|request| match crate::testing::is_result(request) {
         true => Answer::Says("done".into()),
         false => Answer::Calls("wait", json!({})),

@@ -1,0 +1,109 @@
+//! Requests of engines that use their budget up.
+
+use ctxhost_engine_api::testing::generate::transcripts;
+use ctxhost_engine_api::*;
+use proptest::prelude::*;
+use proptest::strategy::ValueTree as _;
+use proptest::test_runner::{Config, TestRunner};
+use serde_json::{Value, json};
+
+use super::*;
+use ctxhost_engine::{Clock, EngineSpec, Environment, OnEngineError, Timeouts};
+use ctxhost_law::Anchors;
+use ctxhost_session::{Header, RecordBody, Session};
+
+/// Takes every frame that fits, newest first, to the last token of its budget, by the sizes that entries
+/// state. What must stay it takes first; it never needs a compaction.
+struct Packer;
+
+impl ContextEngine for Packer {
+    const INFO: Info = Info::new("packer", "Packer", "1.0.0");
+
+    fn create(_: ctxhost_engine_api::Host, _: Value) -> Result<Self> {
+        Ok(Packer)
+    }
+
+    async fn assemble(&self, view: Transcript, request: AssembleRequest) -> Result<Plan> {
+        // The law puts back what must stay; a plan of nothing shows what that is.
+        let law = LawSettings::default();
+        let nothing = law::enforce(&view, Plan::default(), request.budget, &law);
+        let must_stay = nothing.map_err(|it| EngineError::failed(it.to_string()))?.plan;
+        let mut kept: Vec<bool> = vec![false; view.len()];
+        for range in must_stay.ops.iter().map(|op| op.action.range()) {
+            range.for_each(|seq| kept[seq as usize] = true);
+        }
+        let size = |seq: u64| view.get(seq).map_or(0, |entry| entry.tokens());
+        let stays: u64 = (0..view.len() as u64).filter(|seq| kept[*seq as usize]).map(size).sum();
+        let mut left = request.budget.saturating_sub(stays);
+        let mut end = view.len() as u64;
+        while let Some(last) = end.checked_sub(1) {
+            let frame = view.cut_at_or_before(last)..end;
+            end = frame.start;
+            let tokens = view.tokens(frame.clone());
+            if !kept[frame.start as usize] && tokens <= left {
+                left -= tokens;
+                frame.for_each(|seq| kept[seq as usize] = true);
+            }
+        }
+        let mut plan = Plan::default();
+        for seq in (0..view.len() as u64).filter(|seq| kept[*seq as usize]) {
+            plan.keep(seq..seq + 1);
+        }
+        Ok(plan)
+    }
+
+    async fn compact(&self, _: Transcript, _: CompactRequest) -> Result<Compaction> {
+        Ok(Compaction::Delegate)
+    }
+}
+
+#[tokio::test]
+async fn an_engine_that_packs_to_the_last_token_is_never_replaced() {
+    let mut runner = TestRunner::new_with_rng(
+        Config::default(),
+        proptest::test_runner::TestRng::deterministic_rng(
+            proptest::test_runner::RngAlgorithm::ChaCha,
+        ),
+    );
+    let environment = Environment::new(Timeouts::default(), Clock::default());
+    let legacy = EngineSpec::bundled("legacy", json!({}));
+    let packer = [EngineSpec::linked::<Packer>(json!({}))];
+    let stack = Stack::open(&packer, &legacy, OnEngineError::Fallback, &environment).unwrap();
+    let (law, model, gate) = (LawSettings::default(), ModelRef::default(), Gate::default());
+    let mut unanswered = 0;
+    for _ in 0..200 {
+        let generated = transcripts().new_tree(&mut runner).unwrap().current();
+        let session = Session::in_memory(Header::new(None, "/", 1));
+        let mut conversation = Conversation::new(session, &law);
+        for entry in &generated.entries {
+            if let Ok(body) = RecordBody::message(&entry.raw) {
+                conversation.hear(body, 1).unwrap();
+            }
+        }
+        let view = conversation.view();
+        let anchors = Anchors::of(&view);
+        unanswered += usize::from(anchors.added_tokens() > 0);
+        let least = law::enforce(&view, Plan::default(), 0, &law).unwrap().tokens;
+        let total = view.total_tokens() + anchors.added_tokens();
+        for share in [0, 3, 6, 9] {
+            // What must stay and what the host may add have to fit, or no engine could help.
+            let smallest = least + anchors.added_tokens();
+            let budget_tokens = smallest + total.saturating_sub(smallest) * share / 10;
+            let shaper = Shaper {
+                slot: &stack,
+                law: &law,
+                budget_tokens,
+                reserve_tokens: 0,
+                spare_tokens: 0,
+                model: &model,
+                gate: &gate,
+                hooks: &[],
+            };
+            let shaped = shaper.shape(&mut conversation, &Ask::default()).await.unwrap();
+            assert_eq!((shaped.engine.as_str(), &shaped.fallback), ("packer", &None));
+            assert!(shaped.lawful.tokens <= budget_tokens);
+            assert!(shaped.compactions.is_empty());
+        }
+    }
+    assert!(unanswered > 20, "only {unanswered} of the transcripts had unanswered calls");
+}
