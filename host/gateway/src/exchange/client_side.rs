@@ -126,7 +126,7 @@ mod tests {
     fn every_client_s_own_words_are_known_wherever_they_stand() {
         let none = HeaderMap::new();
         let (asks, goes_on) = side_calls::phrases();
-        let long = "what was said ".repeat(10_000);
+        let long = "what was said ".repeat(2_000);
         for phrase in asks {
             for text in [format!("{phrase} {long}"), format!("{long} {phrase}"), phrase.into()] {
                 let item = json!({ "role": "user", "content": [{ "type": "text", "text": text }] });
