@@ -46,7 +46,8 @@ class Agent:
     registry: str = "npm"
     last_command: str | None = None  # the command by which the agent knows that it is done
     is_chat: bool = False  # without tools: the person's messages make the rounds
-    python: str = "python3"
+    beside: tuple = ()  # packages that it needs and does not name
+    window: int = 48_000  # of the scripted model, in tokens
 
 
 def start_claude(place):
@@ -161,7 +162,7 @@ def start_aider(place):
 
 
 def start_pi(place):
-    model = {"id": "scripted", "contextWindow": place.window, "maxTokens": 32_000}
+    model = {"id": "scripted", "contextWindow": place.window}
     provider = {"baseUrl": f"{place.url}/v1", "api": "openai-completions", "apiKey": KEY, "models": [model]}
     place.write(".pi/agent/models.json", {"providers": {"gateway": provider}})
     environment = {"PI_OFFLINE": "1", "PI_SKIP_VERSION_CHECK": "1", "PI_TELEMETRY": "0"}
@@ -177,7 +178,8 @@ def start_mini(place):
 
 
 AGENTS = [
-    Agent("claude", "@anthropic-ai/claude-code", "2.1.197", "anthropic", "claude-sonnet-4-5", start_claude),
+    # Its system prompt and tools take 31,000 tokens, and Claude Code asks for 64,000 of answer.
+    Agent("claude", "@anthropic-ai/claude-code", "2.1.197", "anthropic", "claude-sonnet-4-5", start_claude, window=96_000),
     Agent("codex", "@openai/codex", "0.169.0", "responses", "gpt-5.1-codex", start_codex),
     Agent("opencode", "opencode-ai", "1.18.33", "chat", "scripted", start_opencode),
     Agent("openclaw", "openclaw", "2026.9.6", "chat", "scripted", start_openclaw),
@@ -189,8 +191,11 @@ AGENTS = [
     Agent("aider", "aider-chat", "0.86.2", "chat", "scripted", start_aider, registry="pypi", is_chat=True),
     Agent("pi", "@mariozechner/pi-coding-agent", "0.73.1", "chat", "scripted", start_pi),
     Agent("mini", "mini-swe-agent", "2.4.6", "chat", "scripted", start_mini, registry="pypi",
-          last_command="echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT"),
+          last_command="echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT", beside=("mcp==2.3.0", "litellm==1.106.2")),
 ]
+
+# Cheap and robust ones for the gate: both ways of editing history, and the two largest answers that are asked for.
+GATE = ["copilot", "qwen", "gemini"]
 
 
 def environment_of(place, node, extra):
