@@ -53,7 +53,7 @@ class Agent:
 def start_claude(place):
     environment = {"ANTHROPIC_BASE_URL": place.url, "ANTHROPIC_API_KEY": KEY, "IS_SANDBOX": "1"}
     environment |= {"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1", "DISABLE_AUTOUPDATER": "1"}
-    return ["claude", "-p", place.task, "--allowedTools", "Bash", "--max-turns", "200"], environment
+    return ["claude", "-p", place.task, "--model", "claude-opus-4-8", "--allowedTools", "Bash", "--max-turns", "200"], environment
 
 
 def start_codex(place):
@@ -179,7 +179,7 @@ def start_mini(place):
 
 AGENTS = [
     # Its system prompt and tools take 31,000 tokens, and Claude Code asks for 64,000 of answer.
-    Agent("claude", "@anthropic-ai/claude-code", "2.1.197", "anthropic", "claude-sonnet-4-5", start_claude, window=96_000),
+    Agent("claude", "@anthropic-ai/claude-code", "2.1.197", "anthropic", "claude-opus-4-8", start_claude, window=96_000),
     Agent("codex", "@openai/codex", "0.169.0", "responses", "gpt-5.1-codex", start_codex),
     Agent("opencode", "opencode-ai", "1.18.33", "chat", "scripted", start_opencode),
     Agent("openclaw", "openclaw", "2026.9.6", "chat", "scripted", start_openclaw),

@@ -13,8 +13,8 @@ WIDE_TOKENS = 1_000_000
 model = Model("openai/scripted")
 model.max_chat_history_tokens = WIDE_TOKENS
 coder = Coder.create(
-    main_model=model, io=InputOutput(yes=True, pretty=False), fnames=[], edit_format="ask", auto_commits=False, use_git=False,
-    map_tokens=0, stream=True, suggest_shell_commands=False,
+    main_model=model, io=InputOutput(yes=True, pretty=False), fnames=[], auto_commits=False, use_git=False, map_tokens=0,
+    stream=True, suggest_shell_commands=False,
 )
 for number in range(1, int(os.environ["ROUNDS"]) + 1):
     with open(f"part_{number:03}.txt") as part:

@@ -22,7 +22,7 @@ TOOLS = [
 DONE = "All parts have been read."
 # How clients ask for a summary of their own conversation. Where tools are offered, the words have to be plain.
 ASKS_FOR_SUMMARY = re.compile(r"summar|state_snapshot|checkpoint|compact", re.IGNORECASE)
-ASKS_BESIDE_TOOLS = re.compile(r"(create|provide|write|generate) an? (detailed |concise |structured )*(summary|prompt for)|CHECKPOINT COMPACTION", re.I)
+ASKS_BESIDE_TOOLS = re.compile(r"do not call (any )?tools|(create|provide|write|generate) an? (detailed |concise |structured )*(summary|prompt for)|CHECKPOINT COMPACTION", re.I)
 OPENING_CHARS = 600
 
 

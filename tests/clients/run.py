@@ -2,7 +2,8 @@
 """Unchanged clients of other people talk through the gateway to a provider with a small window.
 
     tests/clients/run.py --bin target/release [--turns 100] [--only openai_chat,claude,example]
-    tests/clients/run.py --all [--only pi,qwen] [--count-answer] [--agents-know] [--json FILE] [--record FOLDER]
+    tests/clients/run.py --all [--only pi,qwen] [--gateway-only] [--count-answer] [--agents-know] [--window 48000]
+                         [--json FILE] [--record FOLDER]
 
 Official SDKs and two agents are installed into target/clients. Where nobody can be reached who has them, that is said and
 they are left out; anything else that is wrong ends with 1. In the middle of each SDK's conversation the gateway is killed
@@ -216,6 +217,7 @@ def main():
     parser.add_argument("--turns", type=int, default=100)
     parser.add_argument("--only", default="")
     parser.add_argument("--all", action="store_true", help="run the agents of agents.py and print their table")
+    parser.add_argument("--gateway-only", action="store_true", help="leave out the runs without the gateway")
     parser.add_argument("--count-answer", action="store_true", help="the model counts max_tokens into its window, as vLLM does")
     parser.add_argument("--agents-know", action="store_true", help="agents are configured with the model's true window")
     parser.add_argument("--window", type=int, help="the model's window in tokens; else each agent's own of agents.py")
@@ -225,7 +227,7 @@ def main():
     if arguments.all:
         skipped = []
         names = arguments.only.split(",") if arguments.only else [agent.name for agent in agents.AGENTS]
-        is_good = run_all(arguments, names, True, skipped)
+        is_good = run_all(arguments, names, not arguments.gateway_only, skipped)
         say("\n".join(skipped))
         sys.exit(0 if is_good else 1)
     wanted = arguments.only.split(",") if arguments.only else [*SDKS, "example", *AGENTS, *agents.GATE]

@@ -2,6 +2,8 @@
 
 import json
 
+from dialects import tokens_of
+
 # Targets through the gateway (issue "Real agents keep what matters").
 MIN_SHARE = 0.5
 MIN_PREFIX = 0.8
@@ -24,16 +26,10 @@ def row(outcome):
         "sessions": main, "side_sessions": side, "prefix_kept": round(outcome.prefix_kept, 3),
         "window_used": round(share, 3) if share is not None else None, "trims": outcome.trims,
         "task_kept": round(outcome.task_kept, 3), "is_done": outcome.is_done, "faults": outcome.faults[:5],
-        "first_errors": outcome.errors[:3], "largest_client_share": round(outcome.largest_client_share, 2),
+        "first_errors": outcome.errors[:3], "largest_client_share": round(max(outcome.client_shares, default=0.0), 2),
         "seconds": round(outcome.seconds), "compactions": outcome.counts.get("compaction.applied", 0),
-        "head_tokens": head_tokens(outcome),
+        "head_tokens": tokens_of(outcome.main[0].request.head) if outcome.main else 0,
     }
-
-
-def head_tokens(outcome):
-    from dialects import tokens_of
-
-    return tokens_of(outcome.main[0].request.head) if outcome.main else 0
 
 
 def cells(outcome):

@@ -7,13 +7,15 @@ import signal
 import statistics
 import subprocess
 import tempfile
+import time
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 import agents
 from dialects import chars_of, dialect_of, tokens_of
-from model import DONE, ScriptedModel, filler
+from model import ScriptedModel, filler
 from servers import Gateway
 from tap import Tap
 
@@ -50,7 +52,7 @@ class Outcome:
     rounds: int = 0
     seconds: float = 0.0
 
-    @property
+    @cached_property
     def errors(self):
         """Errors that the client saw: failed answers, and a run that did not come to its end."""
         failed = [f"{exchange.status}: {exchange.error}" for exchange in self.exchanges if exchange.error or exchange.status >= 400]
@@ -60,39 +62,38 @@ class Outcome:
             failed.append("ended before the task was done")
         return failed
 
-    @property
+    @cached_property
     def is_done(self):
         return any(record.kind == "done" for record in self.records) or (
             self.agent.is_chat and sum(record.kind == "call" for record in self.records) >= self.rounds
         ) or (self.agent.last_command is not None and sum(record.kind == "call" for record in self.records) > self.rounds)
 
-    @property
+    @cached_property
     def main(self):
         """Requests of the main conversation, as the model got them."""
         return [record for record in self.records if is_main(self.agent, record.request)]
 
-    @property
+    @cached_property
     def answered(self):
         return [record for record in self.main if record.kind != "refused"]
 
-    @property
+    @cached_property
     def sessions(self):
         """(sessions of the main conversation, sessions of side calls alone), by the header of the answers."""
         main, side = set(), set()
-        for exchange in self.exchanges:
+        for exchange, request in zip(self.exchanges, self.client_requests):
             session = exchange.answer_headers.get("x-ctxhost-session")
-            request = dialect_of(exchange.path).parse(exchange.path, exchange.body)
             if session:
                 (main if is_main(self.agent, request) else side).add(session)
         return len(main), len(side - main)
 
-    @property
+    @cached_property
     def trims(self):
         """Requests that the emergency trim shaped: by the header of the answer, or by the log if it has more."""
         by_header = sum(bool(EMERGENCY.search(e.answer_headers.get("x-ctxhost-engine", ""))) for e in self.exchanges)
         return max(by_header, len(EMERGENCY.findall(self.log)))
 
-    @property
+    @cached_property
     def prefix_kept(self):
         """Of what the model had read of the conversation, the share that the next request begins with."""
         kept = total = 0
@@ -101,31 +102,31 @@ class Outcome:
             total += size_of(before.request)
         return kept / total if total else 1.0
 
-    @property
+    @cached_property
     def share_when_full(self):
         """The median share of the window that requests took once the client's own history had filled it."""
-        full_at = next((at for at, share in enumerate(self.client_shares()) if share >= FULL_SHARE), None)
+        full_at = next((at for at, share in enumerate(self.client_shares) if share >= FULL_SHARE), None)
         if full_at is None:
             full_at = next((at for at, r in enumerate(self.answered) if r.prompt_tokens >= FULL_SHARE * self.window), None)
         shares = [record.prompt_tokens / self.window for record in self.answered[full_at or 0 :]]
         return statistics.median(shares) if shares and full_at is not None else None
 
+    @cached_property
     def client_shares(self):
-        requests = [dialect_of(e.path).parse(e.path, e.body) for e in self.exchanges]
-        return [tokens_of([r.head, r.items]) / self.window for r in requests if is_main(self.agent, r)]
+        return [tokens_of([r.head, r.items]) / self.window for r in self.client_requests if is_main(self.agent, r)]
 
-    @property
-    def largest_client_share(self):
-        return max(self.client_shares(), default=0.0)
+    @cached_property
+    def client_requests(self):
+        return [dialect_of(exchange.path).parse(exchange.path, exchange.body) for exchange in self.exchanges]
 
-    @property
+    @cached_property
     def task_kept(self):
         """The share of answered requests of the main conversation that hold the person's request word for word."""
         task = json.dumps(TASK.format(last=self.rounds))[1:-1]
         kept = [task in json.dumps(record.request.items) for record in self.answered]
         return sum(kept) / len(kept) if kept else 0.0
 
-    @property
+    @cached_property
     def faults(self):
         return [fault for record in self.records for fault in record.faults]
 
@@ -201,8 +202,6 @@ def write_parts(work, rounds):
 
 def run_command(command, environment, folder, limit_s):
     """(exit code or None, output, seconds). The whole process group is ended where it takes longer than its limit."""
-    import time
-
     begun = time.monotonic()
     with tempfile.TemporaryFile("w+", errors="replace") as output:
         pipes = {"stdin": subprocess.DEVNULL, "stdout": output, "stderr": subprocess.STDOUT}
