@@ -97,10 +97,12 @@ def start_openclaw(place):
 
 
 def start_hermes(place):
+    # Hermes refuses to work in less.
+    window = max(place.window, 64_000)
     place.write(
         ".hermes/config.yaml",
         "model:\n  default: claude-sonnet-4-5\n  provider: custom\n"
-        f"  base_url: {place.url}/v1\n  api_key: {KEY}\n  api_mode: chat_completions\n  context_length: {place.window}\n"
+        f"  base_url: {place.url}/v1\n  api_key: {KEY}\n  api_mode: chat_completions\n  context_length: {window}\n"
         "terminal:\n  backend: local\n",
     )
     environment = {"HERMES_HOME": str(place.home / ".hermes"), "OPENAI_API_KEY": KEY, "OPENAI_BASE_URL": f"{place.url}/v1"}
@@ -133,6 +135,9 @@ def start_qwen(place):
 
 
 def start_gemini(place):
+    # Its windows go by the model's name; what can be set is the share at which it compresses. It does so between turns
+    # alone, and the task is one turn.
+    share = {"compressionThreshold": 0.7 * place.window / WIDE_TOKENS} if place.window != WIDE_TOKENS else {}
     place.write(
         ".gemini/settings.json",
         {
@@ -140,7 +145,7 @@ def start_gemini(place):
             "telemetry": {"enabled": False},
             "privacy": {"usageStatisticsEnabled": False},
             "security": {"auth": {"selectedType": "gemini-api-key"}, "folderTrust": {"enabled": False}},
-            "model": {"disableLoopDetection": True, "skipNextSpeakerCheck": True},
+            "model": {"disableLoopDetection": True, "skipNextSpeakerCheck": True, **share},
         },
     )
     environment = {"GOOGLE_GEMINI_BASE_URL": place.url, "GEMINI_API_KEY": KEY, "GEMINI_CLI_TRUST_WORKSPACE": "true"}
@@ -156,6 +161,7 @@ def start_cline(place):
 
 def start_aider(place):
     environment = {"OPENAI_API_KEY": KEY, "OPENAI_API_BASE": f"{place.url}/v1", "AIDER_ANALYTICS": "false", "TASK": place.task}
+    environment |= {"TOLD_WINDOW": str(place.window)}
     environment |= {"AIDER_CHECK_UPDATE": "false", "LITELLM_LOCAL_MODEL_COST_MAP": "True"}
     script = pathlib.Path(__file__).with_name("aider_turns.py")
     return ["python", str(script)], environment

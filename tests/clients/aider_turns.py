@@ -11,7 +11,8 @@ from aider.models import Model
 WIDE_TOKENS = 1_000_000
 
 model = Model("openai/scripted")
-model.max_chat_history_tokens = WIDE_TOKENS
+if int(os.environ.get("TOLD_WINDOW", WIDE_TOKENS)) >= WIDE_TOKENS:
+    model.max_chat_history_tokens = WIDE_TOKENS
 coder = Coder.create(
     main_model=model, io=InputOutput(yes=True, pretty=False), fnames=[], auto_commits=False, use_git=False, map_tokens=0,
     stream=True, suggest_shell_commands=False,

@@ -76,14 +76,7 @@ class ScriptedModel:
 
     def decide(self, request):
         tool = next((name for name in TOOLS for offered in request.tools if offered.lower() == name), None)
-        opening = request.last_text.strip()
-        asks_at = [opening[:OPENING_CHARS], opening[-OPENING_CHARS:]]
-        if not request.tools:
-            asks_at.append(str(request.head[-1])[:3000])
-        # A request for a summary that offers tools stands alone; one without tools may quote the conversation.
-        is_person = "[task" in opening if request.tools or self.turns_without_tools else opening.startswith("[task")
-        asks = ASKS_BESIDE_TOOLS if request.tools else ASKS_FOR_SUMMARY
-        if opening and not is_person and any(map(asks.search, asks_at)):
+        if asks_for_summary(request, self.turns_without_tools):
             return "summary", Answer(text=summary_of(request))
         if self.turns_without_tools and not tool:
             self.answers += 1
@@ -101,6 +94,20 @@ class ScriptedModel:
                 return "done", Answer(text=DONE)
             command = self.last_command
         return "call", Answer(call=(tool, arguments_of(request.tools[tool], command)))
+
+
+def asks_for_summary(request, is_chat=False):
+    """Whether a client asks for a summary of its own conversation, or for a title of it."""
+    opening = request.last_text.strip()
+    asks_at = [opening[:OPENING_CHARS], opening[-OPENING_CHARS:]]
+    if not request.tools:
+        asks_at.append(str(request.head[-1])[:3000])
+    # A request for a summary that offers tools stands alone; one without tools may quote the conversation.
+    is_person = "[task" in opening if request.tools else opening.startswith("[task")
+    if is_chat and not re.search("summari[sz]e", str(request.head[-1])[:3000]):
+        is_person = "[task" in opening
+    asks = ASKS_BESIDE_TOOLS if request.tools else ASKS_FOR_SUMMARY
+    return bool(opening) and not is_person and any(map(asks.search, asks_at))
 
 
 def arguments_of(schema, command):

@@ -17,6 +17,7 @@ import argparse
 import json
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 import tempfile
@@ -224,6 +225,8 @@ def main():
     parser.add_argument("--json", type=pathlib.Path, help="write the rows of the table into this file")
     parser.add_argument("--record", type=pathlib.Path, help="write the bodies that clients sent into this folder")
     arguments = parser.parse_args()
+    # Servers and agents are ended on the way out, so being stopped has to lead there.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     if arguments.all:
         skipped = []
         names = arguments.only.split(",") if arguments.only else [agent.name for agent in agents.AGENTS]

@@ -37,6 +37,9 @@ MARKERS = [
     "You are a context summarization assistant",
     "You are a specialized system component responsible for distilling chat history",
     "Here is the conversation so far:",
+    "Summarize the provided coding session",
+    "Summarize this session for continuation",
+    "This is the PREFIX of a turn that was too large to keep",
     # What stands in a conversation behind one.
     "This session is being continued from a previous conversation",
     "Another language model started to solve this problem and produced a summary",
@@ -47,10 +50,13 @@ MARKERS = [
     "Context summary:",
     "What did we do so far?",
     "Continue if you have next steps",
+    "Resume the prior task using the summary above",
+    "Got it. Thanks for the additional context!",
     "Continue the current task from the existing transcript",
     # Results that the client cleared.
     "[Old tool result content cleared]",
-    "[Old tool result content was cleared",
+    "Output too large. Full output available at:",
+    "more characters truncated",
     # Context that the client injects.
     "As you answer the user's questions, you can use the following context:",
     "I am not sharing the full contents of any files with you yet.",
@@ -58,13 +64,15 @@ MARKERS = [
     "Runtime: agent=",
     "# AGENTS.md instructions for",
 ]
-TAG = re.compile(r"<{1,3}[!/]?(?:--)?\s?[A-Za-z_][A-Za-z0-9_:.-]{1,60}(?:\s?--)?>{1,3}")
+TAG = re.compile(r"<{1,3}[!/]?(?:--)?\s?[A-Za-z_][A-Za-z0-9_:.-]{1,60}(?: mode=\"[a-z]+\")?(?:\s?--)?>{1,3}")
 # Words of ours, which the scripted model and the trial write.
 OURS = re.compile(
     r"The person asked to read the parts of a report one after the other\. \d+ parts were read so far; the next ones follow\. No errors occurred\.|"
     r"The parts are read in order\.|All parts have been read\.|\[task, part \d+\]|Part \d+ is read\.|cat part_\d+\.txt|"
     r"Read the next part|Reading the parts of a report|Part \d{3}, id PX-\d{5}"
 )
+# How the scripted model's summaries begin.
+SUMMARY_WORDS = "The person asked to read the parts of a report"
 # Text without a space is an id, a name or a value of an enumeration, unless it is as long as encoded content.
 MAX_WORD_CHARS = 100
 PROSE_KEYS = {"description", "text", "instructions", "title"}
@@ -74,7 +82,7 @@ PUNCTUATION = re.compile(r"[\s\W_]*")
 MACHINE = re.compile(r"/(?:tmp|root|home|var|work)/[^\s\"'`<>)]*")
 MACHINE_ID = re.compile(r'(\\*"(?:device_id|installation_id)\\*" ?: ?\\*")([0-9a-f-]+)')
 # The name that Codex gives its first agent looks like a path.
-CODEX_ROOT = ("/root", "/main")
+CODEX_ROOT = re.compile(r'(?<=")/root(?=\\*")')
 # Headers that say whose request it is, or for what.
 HEADERS = re.compile(r"session|thread|x-codex|x-initiator|x-client-request|x-claude-code|anthropic-beta|user-agent|x-app")
 
@@ -92,11 +100,11 @@ def fill(text):
     return re.sub(r"⟦(\d+) ([0-9a-f]{4})⟧", filler, text)
 
 
-def scrub_text(text, task, markers=True):
+def scrub_text(text, task, tags=True):
     """A text of which only markers and words of ours are left."""
     kept = [re.escape(task), re.escape(json.dumps(task)[1:-1]), OURS.pattern]
-    if markers:
-        kept += [re.escape(marker) for marker in MARKERS] + [re.escape(json.dumps(marker)[1:-1]) for marker in MARKERS] + [TAG.pattern]
+    kept += [re.escape(marker) for marker in MARKERS] + [re.escape(json.dumps(marker)[1:-1]) for marker in MARKERS]
+    kept += [TAG.pattern] if tags else []
     out, at = [], 0
     for match in re.finditer("|".join(kept), text):
         out += [text[at : match.start()], None, match[0]]
@@ -137,7 +145,7 @@ def scrub(value, task, key="", in_head=False):
     is_word = not re.search(r"\s", value) and len(value) <= MAX_WORD_CHARS and key not in PROSE_KEYS
     if is_word and not MACHINE.search(value):
         return value
-    return scrub_text(value, task, markers=not in_head)
+    return scrub_text(value, task, tags=not in_head)
 
 
 def separators_of(text):
@@ -160,7 +168,7 @@ def scrub_body(body, task):
 
 def without_machine(text):
     """A text with the ids that an agent gave this machine made of zeros."""
-    return MACHINE_ID.sub(lambda match: match[1] + re.sub("[0-9a-f]", "0", match[2]), text).replace(*CODEX_ROOT)
+    return MACHINE_ID.sub(lambda match: match[1] + re.sub("[0-9a-f]", "0", match[2]), CODEX_ROOT.sub("/main", text))
 
 
 def item_key(body):
@@ -177,22 +185,27 @@ def texts_of(item):
             yield place, part["text"]
 
 
-def roles_of_texts(body, task, summary_words):
+def place_of(item, part):
+    return [item] if part is None else [item, part]
+
+
+def roles_of_texts(body, task):
     """Which texts of the user's side the person wrote, which the client injected, and which are a summary."""
     items = body[item_key(body)]
     found = {"person": [], "injected": [], "summary": []}
     for at, item in enumerate(items if isinstance(items, list) else []):
+        if item.get("role") in ("assistant", "model"):
+            # Some clients write the summary as a message of the model.
+            found["summary"] += [place_of(at, part) for part, text in texts_of(item) if SUMMARY_WORDS in text]
         if item.get("role") != "user":
             continue
         for part, text in texts_of(item):
-            is_quote = "<conversation>" in text
-            if summary_words in text or (is_quote and task in text):
-                kind = "summary" if summary_words in text and not is_quote else "injected"
-            elif task in text or json.dumps(task)[1:-1] in text or re.match(r"\[task, part \d+\]", text):
-                kind = "person"
-            else:
-                kind = "injected"
-            found[kind].append([at] if part is None else [at, part])
+            # Clients that ask for a summary aside quote the conversation in one text.
+            is_quote = "<conversation>" in text or "TURNS TO SUMMARIZE" in text
+            has_task = task in text or json.dumps(task)[1:-1] in text or re.match(r"\[task, part \d+\]", text)
+            kinds = [] if is_quote else ["person"] * bool(has_task) + ["summary"] * (SUMMARY_WORDS in text)
+            for kind in kinds or ["injected"]:
+                found[kind].append(place_of(at, part))
     return found
 
 
@@ -208,18 +221,19 @@ def is_edit(before, after):
 def choose(requests, parsed):
     """Numbers of up to six requests: the first two, one behind an edit with the one before it, a request for a summary and the next."""
     has_tools = any(request.tools for request in parsed)
-    main = [at for at, request in enumerate(parsed) if bool(request.tools) == has_tools and requests[at]["kind"] != "summary"]
+    main = [at for at, request in enumerate(parsed) if bool(request.tools) == has_tools and not requests[at]["asks"]]
     chosen = {at: "grows" for at in main[1:2]} | {at: "first" for at in main[:1]}
-    asks = next((at for at in range(len(requests)) if requests[at]["kind"] == "summary" and at > main[1] and parsed[at].max_output != 32), None)
+    asks = next((at for at in range(len(requests)) if requests[at]["asks"] and at > main[1]), None)
     edits = [(one, other) for one, other in zip(main, main[1:]) if is_edit(parsed[one], parsed[other])]
     edits = [pair for pair in edits if asks is None or not pair[0] < asks < pair[1]]
     # An edit that makes the conversation much shorter replaced it; what clears results keeps its items.
     clears = [pair for pair in edits if len(parsed[pair[1]].items) >= len(parsed[pair[0]].items)]
-    for one, other in (clears or edits)[:1]:
+    for one, other in (clears or (edits if asks is None else []))[:1]:
         chosen |= {one: "before an edit", other: "edited"}
     if asks is not None:
         chosen[asks] = "asks for a summary"
-        after = next((at for at in main if at > asks and requests[at]["status"] < 400), None)
+        behind = [at for at in main if at > asks and requests[at]["status"] < 400]
+        after = next((at for at in behind if SUMMARY_WORDS in json.dumps(requests[at]["body"])), next(iter(behind), None))
         if after is not None:
             chosen[after] = "behind a summary"
     if len(chosen) < 3:
@@ -237,9 +251,11 @@ def fixture(recording):
         request = requests[at]
         body = scrub_body(request["body"], task)
         headers = {name: without_machine(value) for name, value in request["headers"].items() if HEADERS.search(name)}
-        kinds = roles_of_texts(request["body"], task, "The person asked to read the parts of a report")
+        kinds = roles_of_texts(request["body"], task)
         if name == "asks for a summary":
-            kinds["injected"], kinds["asks"] = kinds["injected"][:-1], kinds["injected"][-1:]
+            # It stands last, and may quote the person and earlier summaries.
+            asks = max((place for places in kinds.values() for place in places), default=None)
+            kinds = {kind: [place for place in places if place != asks] for kind, places in kinds.items()} | {"asks": [asks]}
         shaped.append({"name": name, "number": at, "path": request["path"], "headers": headers, **kinds, "body": body})
     return {"client": recording["client"], "version": recording["version"], "dialect": recording["dialect"], "task": task, "requests": shaped}
 

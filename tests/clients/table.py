@@ -3,6 +3,7 @@
 import json
 
 from dialects import tokens_of
+from model import asks_for_summary
 
 # Targets through the gateway (issue "Real agents keep what matters").
 MIN_SHARE = 0.5
@@ -80,11 +81,8 @@ def write_bodies(outcome, path):
     """Every request of a run as its client sent it, for shape.py."""
     path.parent.mkdir(parents=True, exist_ok=True)
     client = {"client": outcome.agent.name, "version": outcome.agent.version, "dialect": outcome.agent.dialect}
-    # Behind the gateway the model gets other bodies, and some requests twice.
-    kinds = [record.kind for record in outcome.records]
-    kinds = kinds if len(kinds) == len(outcome.exchanges) and not outcome.through_gateway else [None] * len(outcome.exchanges)
     requests = [
-        {"path": e.path, "headers": e.headers, "status": e.status, "kind": kind, "body": e.body}
-        for e, kind in zip(outcome.exchanges, kinds)
+        {"path": e.path, "headers": e.headers, "status": e.status, "asks": asks_for_summary(request, outcome.agent.is_chat), "body": e.body}
+        for e, request in zip(outcome.exchanges, outcome.client_requests)
     ]
     path.write_text(json.dumps({**client, "requests": requests}))

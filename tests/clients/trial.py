@@ -201,7 +201,7 @@ def write_parts(work, rounds):
 
 
 def run_command(command, environment, folder, limit_s):
-    """(exit code or None, output, seconds). The whole process group is ended where it takes longer than its limit."""
+    """(exit code or None, output, seconds). Nothing of it is left behind, whether it ended by itself or took too long."""
     begun = time.monotonic()
     with tempfile.TemporaryFile("w+", errors="replace") as output:
         pipes = {"stdin": subprocess.DEVNULL, "stdout": output, "stderr": subprocess.STDOUT}
@@ -213,13 +213,34 @@ def run_command(command, environment, folder, limit_s):
         except subprocess.TimeoutExpired:
             returncode = None
         finally:
-            # Agents leave servers of their own behind, and those keep the folder busy.
-            for sign in (signal.SIGTERM, signal.SIGKILL):
-                try:
-                    os.killpg(process.pid, sign)
-                except ProcessLookupError:
-                    break
-                time.sleep(0.5)
-            process.wait()
+            end_leftovers(process, environment["HOME"])
         output.seek(0)
         return returncode, output.read(), time.monotonic() - begun
+
+
+def end_leftovers(process, home):
+    """Ends an agent's process group, and servers of its own that it detached: those have its home in their environment."""
+    for sign in (signal.SIGTERM, signal.SIGKILL):
+        try:
+            os.killpg(process.pid, sign)
+        except ProcessLookupError:
+            pass
+        for pid in processes_with(f"HOME={home}".encode()):
+            try:
+                os.kill(pid, sign)
+            except ProcessLookupError:
+                pass
+        time.sleep(0.3)
+    process.wait()
+
+
+def processes_with(variable):
+    """The processes of this machine that were started with a variable, by what Linux shows of them."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            if variable in (folder / "environ").read_bytes().split(b"\0"):
+                found.append(int(folder.name))
+        except OSError:
+            pass  # It has ended meanwhile, or is another user's.
+    return found
