@@ -177,8 +177,10 @@ def installed(what, skipped):
         return None
 
 
-def installed_agents(wanted, skipped):
-    """(agent, folder of its commands) for each that can be installed here; why not, for the others."""
+def installed_agents(wanted, skipped, forgives):
+    """(agent, folder of its commands, folder of Node) for each that can be installed here; why not, for the others.
+
+    Without `forgives`, an installation that fails for a reason of its own ends the run."""
     node = installed(install.node, skipped)
     for agent in agents.AGENTS if node else []:
         if agent.name not in wanted:
@@ -186,30 +188,36 @@ def installed_agents(wanted, skipped):
         try:
             yield agent, install.agent(agent, node), node
         except (install.Unreachable, install.Failed) as error:
+            if isinstance(error, install.Failed) and not forgives:
+                raise
             skipped.append(f"SKIPPED   {agent.name} {agent.version}: {' '.join(str(error).split())[-300:]}")
             say(skipped[-1])
 
 
 def run_all(arguments, wanted, with_direct, skipped):
     """Runs the agents of the table; true where each meets its targets through the gateway."""
-    outcomes = []
-    for agent, commands, node in installed_agents(wanted, skipped):
+    outcomes, is_good = [], True
+    for agent, commands, node in installed_agents(wanted, skipped, forgives=with_direct):
         for binaries in [None, arguments.bin.resolve()] if with_direct else [arguments.bin.resolve()]:
             window = arguments.window or agent.window
             believed = window if arguments.agents_know else agents.WIDE_TOKENS
+            way = "gateway" if binaries else "direct"
             outcome = trial.run(agent, commands, node, binaries, window, believed, arguments.count_answer)
             outcomes.append(outcome)
-            way = "gateway" if binaries else "direct"
             if arguments.record:
                 table.write_bodies(outcome, arguments.record / f"{agent.name}-{way}.json")
-            say(f"{agent.name} {way}: {table.line(outcome)}")
-            for missed in table.missed(outcome) if binaries else []:
-                say(f"         {missed}")
-    say("")
-    say(table.render(outcomes))
+            missed = table.missed(outcome) if binaries else []
+            is_good = is_good and not missed
+            # Without the gateway nothing is expected.
+            verdict_word = "FAILED  " if missed else "ok      " if binaries else "        "
+            say(f"{verdict_word} {agent.name} {way}: {table.line(outcome)}")
+            for words in missed:
+                say(f"         {words}")
+    if outcomes:
+        say("\n" + table.render(outcomes))
     if arguments.json:
         arguments.json.write_text(json.dumps([table.row(outcome) for outcome in outcomes], indent=1))
-    return all(not table.missed(outcome) for outcome in outcomes if outcome.through_gateway)
+    return is_good
 
 
 def main():
@@ -227,9 +235,13 @@ def main():
     arguments = parser.parse_args()
     # Servers and agents are ended on the way out, so being stopped has to lead there.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    known = [agent.name for agent in agents.AGENTS]
+    names = arguments.only.split(",") if arguments.only else known
+    unknown = {*names} - {*known} - ({*SDKS, "example"} if not arguments.all else set())
+    if unknown:
+        parser.error(f"--only names {', '.join(sorted(unknown))}; it may name {', '.join(known)}, and without --all {', '.join(SDKS)}, example")
     if arguments.all:
         skipped = []
-        names = arguments.only.split(",") if arguments.only else [agent.name for agent in agents.AGENTS]
         is_good = run_all(arguments, names, not arguments.gateway_only, skipped)
         say("\n".join(skipped))
         sys.exit(0 if is_good else 1)

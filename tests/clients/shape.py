@@ -36,6 +36,9 @@ MARKERS = [
     "You are a context summarization agent",
     "You are a context summarization assistant",
     "You are a specialized system component responsible for distilling chat history",
+    "Generate a new <state_snapshot> based on the provided history.",
+    "First, reason in your scratchpad. Then, generate the updated <state_snapshot>.",
+    "Critically evaluate the <state_snapshot> you just generated",
     "Here is the conversation so far:",
     "Summarize the provided coding session",
     "Summarize this session for continuation",
@@ -57,6 +60,7 @@ MARKERS = [
     "[Old tool result content cleared]",
     "Output too large. Full output available at:",
     "more characters truncated",
+    "[terminal] ran `",
     # Context that the client injects.
     "As you answer the user's questions, you can use the following context:",
     "I am not sharing the full contents of any files with you yet.",
@@ -232,6 +236,9 @@ def choose(requests, parsed):
         chosen |= {one: "before an edit", other: "edited"}
     if asks is not None:
         chosen[asks] = "asks for a summary"
+        # Some ask a second time behind the same conversation, for a better one or without tools.
+        if requests[asks + 1]["asks"] and len(parsed[asks + 1].items) > 3:
+            chosen = {at: name for at, name in chosen.items() if "edit" not in name} | {asks + 1: "asks for a summary"}
         behind = [at for at in main if at > asks and requests[at]["status"] < 400]
         after = next((at for at in behind if SUMMARY_WORDS in json.dumps(requests[at]["body"])), next(iter(behind), None))
         if after is not None:
