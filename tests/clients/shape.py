@@ -64,6 +64,9 @@ MARKERS = [
     # Context that the client injects.
     "As you answer the user's questions, you can use the following context:",
     "I am not sharing the full contents of any files with you yet.",
+    "I am not sharing any files that you can edit yet.",
+    "I switched to a new code base.",
+    "To suggest changes to a file you MUST return",
     "Please solve this issue:",
     "Runtime: agent=",
     "# AGENTS.md instructions for",
