@@ -184,8 +184,8 @@ def start_mini(place):
 
 
 AGENTS = [
-    # Its system prompts and tools take 19,000 tokens, most of what 48,000 would leave beside an answer.
-    Agent("claude", "@anthropic-ai/claude-code", "2.1.197", "anthropic", "claude-opus-4-8", start_claude, window=64_000),
+    # Its system prompts and tools take 19,000 tokens, and the answer that it asks for is longer than 48,000.
+    Agent("claude", "@anthropic-ai/claude-code", "2.1.197", "anthropic", "claude-opus-4-8", start_claude, window=96_000),
     Agent("codex", "@openai/codex", "0.169.0", "responses", "gpt-5.1-codex", start_codex),
     Agent("opencode", "opencode-ai", "1.18.33", "chat", "scripted", start_opencode),
     Agent("openclaw", "openclaw", "2026.9.6", "chat", "scripted", start_openclaw),
