@@ -2,22 +2,31 @@
 """Unchanged clients of other people talk through the gateway to a provider with a small window.
 
     tests/clients/run.py --bin target/release [--turns 100] [--only openai_chat,claude,example]
+    tests/clients/run.py --all [--only pi,qwen] [--gateway-only] [--count-answer] [--agents-know] [--window 48000]
+                         [--json FILE] [--record FOLDER]
 
 Official SDKs and two agents are installed into target/clients. Where nobody can be reached who has them, that is said and
 they are left out; anything else that is wrong ends with 1. In the middle of each SDK's conversation the gateway is killed
 and started again.
+
+With --all, the agents of agents.py run past three windows of a scripted model, without the gateway and with it, and a
+table tells what came of it (docs/gateway/clients.md). Three of them run without --all, too, with the gateway alone.
 """
 
 import argparse
 import json
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 import tempfile
 
+import agents
 import example
 import install
+import table
+import trial
 from servers import Gateway, Provider
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -168,13 +177,77 @@ def installed(what, skipped):
         return None
 
 
+def installed_agents(wanted, skipped, forgives):
+    """(agent, folder of its commands, folder of Node) for each that can be installed here; why not, for the others.
+
+    Without `forgives`, an installation that fails for a reason of its own ends the run."""
+    node = installed(install.node, skipped)
+    for agent in agents.AGENTS if node else []:
+        if agent.name not in wanted:
+            continue
+        try:
+            yield agent, install.agent(agent, node), node
+        except (install.Unreachable, install.Failed) as error:
+            if isinstance(error, install.Failed) and not forgives:
+                raise
+            skipped.append(f"SKIPPED   {agent.name} {agent.version}: {' '.join(str(error).split())[-300:]}")
+            say(skipped[-1])
+
+
+def run_all(arguments, wanted, with_direct, skipped):
+    """Runs the agents of the table; true where each meets its targets through the gateway."""
+    outcomes, is_good = [], True
+    for agent, commands, node in installed_agents(wanted, skipped, forgives=with_direct):
+        for binaries in [None, arguments.bin.resolve()] if with_direct else [arguments.bin.resolve()]:
+            window = arguments.window or agent.window
+            believed = window if arguments.agents_know else agents.WIDE_TOKENS
+            way = "gateway" if binaries else "direct"
+            # The gate has the stricter kind of provider.
+            counts_answer = arguments.count_answer or not arguments.all
+            outcome = trial.run(agent, commands, node, binaries, window, believed, counts_answer)
+            outcomes.append(outcome)
+            if arguments.record:
+                table.write_bodies(outcome, arguments.record / f"{agent.name}-{way}.json")
+            missed = table.missed(outcome, must_fill=not arguments.agents_know) if binaries else []
+            is_good = is_good and not missed
+            # Without the gateway nothing is expected.
+            verdict_word = "FAILED  " if missed else "ok      " if binaries else "        "
+            say(f"{verdict_word} {agent.name} {way}: {table.line(outcome)}")
+            for words in missed:
+                say(f"         {words}")
+    if outcomes:
+        say("\n" + table.render(outcomes))
+    if arguments.json:
+        arguments.json.write_text(json.dumps([table.row(outcome) for outcome in outcomes], indent=1))
+    return is_good
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--bin", type=pathlib.Path, default=ROOT / "target" / "release")
     parser.add_argument("--turns", type=int, default=100)
     parser.add_argument("--only", default="")
+    parser.add_argument("--all", action="store_true", help="run the agents of agents.py and print their table")
+    parser.add_argument("--gateway-only", action="store_true", help="leave out the runs without the gateway")
+    parser.add_argument("--count-answer", action="store_true", help="the model counts max_tokens into its window, as vLLM does")
+    parser.add_argument("--agents-know", action="store_true", help="agents are configured with the model's true window")
+    parser.add_argument("--window", type=int, help="the model's window in tokens; else each agent's own of agents.py")
+    parser.add_argument("--json", type=pathlib.Path, help="write the rows of the table into this file")
+    parser.add_argument("--record", type=pathlib.Path, help="write the bodies that clients sent into this folder")
     arguments = parser.parse_args()
-    wanted = arguments.only.split(",") if arguments.only else [*SDKS, "example", *AGENTS]
+    # Servers and agents are ended on the way out, so being stopped has to lead there.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    known = [agent.name for agent in agents.AGENTS]
+    names = arguments.only.split(",") if arguments.only else known
+    unknown = {*names} - {*known} - ({*SDKS, "example"} if not arguments.all else set())
+    if unknown:
+        parser.error(f"--only names {', '.join(sorted(unknown))}; it may name {', '.join(known)}, and without --all {', '.join(SDKS)}, example")
+    if arguments.all:
+        skipped = []
+        is_good = run_all(arguments, names, not arguments.gateway_only, skipped)
+        say("\n".join(skipped))
+        sys.exit(0 if is_good else 1)
+    wanted = arguments.only.split(",") if arguments.only else [*SDKS, "example", *AGENTS, *agents.GATE]
     binaries = arguments.bin.resolve()
     good, skipped = [], []
     python = installed(install.sdks, skipped) if {*SDKS, "example"} & {*wanted} else None
@@ -187,6 +260,9 @@ def main():
     for name in [*AGENTS] if commands else []:
         if name in wanted:
             good.append(run_agent(binaries, commands, name))
+    in_gate = [name for name in wanted if name not in {*SDKS, "example", *AGENTS}]
+    if in_gate:
+        good.append(run_all(arguments, in_gate, False, skipped))
     if skipped:
         say("\n".join(["", "=" * 80, *skipped, "=" * 80]))
     sys.exit(0 if all(good) else 1)

@@ -67,11 +67,13 @@ class Provider(Process):
 class Gateway(Process):
     """`ctxhost serve` with every dialect's upstream replaced, and a window only where it is told one."""
 
-    def __init__(self, binaries, folder, upstream, window=None):
+    def __init__(self, binaries, folder, upstream, window=None, model_name=None):
         config = folder / "ctxhost.toml"
         upstreams = "".join(f'{dialect} = "{upstream}"\n' for dialect in DIALECTS)
         model = f"[model]\ndefault_window_tokens = {window}\n\n" if window else ""
-        config.write_text(f"{model}[gateway.upstreams]\n{upstreams}")
+        # A name that is known has a window of its own, which goes before the default.
+        named = f'[models."{model_name}"]\nwindow_tokens = {window}\n\n' if model_name else ""
+        config.write_text(f"{model}{named}[gateway.upstreams]\n{upstreams}")
         environment = {**os.environ, "XDG_STATE_HOME": str(folder / "state")}
         command = [binaries / "ctxhost", "--config", config, "serve", "--listen", f"127.0.0.1:{free_port()}"]
         # What all gateways at this place have counted: one that is killed begins at zero.

@@ -9,6 +9,7 @@
     clippy::indexing_slicing
 )]
 
+pub mod client_bodies;
 pub mod cutter;
 pub mod native;
 pub mod postgres;
