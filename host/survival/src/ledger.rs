@@ -62,13 +62,13 @@ mod tests {
     fn what_is_left_out_is_told_letter_for_letter() {
         let script = Script::new().user("look at src/importer/reader.rs, ticket ABC-1234");
         let view = script.assistant("It fails in src/importer/clock.rs.").finish().transcript();
-        let all = 0..view.len() as u64;
-        let text = ledger(&view, &[all.clone()], 1_000, 200);
+        let all = vec![0..view.len() as u64];
+        let text = ledger(&view, &all, 1_000, 200);
         for name in ["look at src/importer/reader.rs, ticket ABC-1234", "src/importer/clock.rs"] {
             assert!(text.contains(name), "{name}: {text}");
         }
         assert!(text.starts_with("[ctxhost: summary of 2 earlier entries, ledger."), "{text}");
-        assert_eq!(ledger(&view, &[all], 10, 10), "");
+        assert_eq!(ledger(&view, &all, 10, 10), "");
         assert_eq!(ledger(&view, &[], 1_000, 200), "");
     }
 
@@ -76,7 +76,8 @@ mod tests {
         #[test]
         fn a_ledger_keeps_its_limit(generated in transcripts(), limit in 0..600_u64, requests in 0..600_u64) {
             let view = generated.transcript();
-            let text = ledger(&view, &[0..view.len() as u64], limit, requests);
+            let all = vec![0..view.len() as u64];
+            let text = ledger(&view, &all, limit, requests);
             prop_assert!(tokens::estimate(&text) <= limit, "{text}");
         }
     }

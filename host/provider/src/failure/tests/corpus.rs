@@ -113,8 +113,10 @@ fn confusion(rows: &[Row]) -> String {
 }
 
 #[test]
+#[allow(clippy::print_stdout)]
 fn every_body_is_what_it_is() {
     let rows = corpus();
+    println!("{}", confusion(&rows));
     let wrong = rows.iter().filter(|row| {
         let found = Expected::of(&row.classified());
         found != row.expect && !row.also.contains(&found)
