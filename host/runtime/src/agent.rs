@@ -2,8 +2,8 @@
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
-//! use ctxhost::config::Config;
-//! use ctxhost::runtime::RuntimeBuilder;
+//! use ctxhost_config::Config;
+//! use ctxhost_runtime::RuntimeBuilder;
 //!
 //! let runtime = RuntimeBuilder::of(&Config::load("ctxhost.toml")?).build().await?;
 //! let session = runtime.create_session("notes.jsonl".as_ref(), ".".as_ref())?;

@@ -14,7 +14,7 @@
 //! [`LaneGuard`] of that run, and a guard cannot be made, copied or borrowed from nowhere:
 //!
 //! ```
-//! # use ctxhost::runtime::lane::{LaneGuard, Lanes};
+//! # use ctxhost_runtime::lane::{LaneGuard, Lanes};
 //! /// Compacts inside a run.
 //! async fn compact_in_run(lane: &LaneGuard) -> String {
 //!     lane.during_model_call(async { format!("summary of {}", lane.session_id()) }).await
@@ -29,7 +29,7 @@
 //! Without the guard of a run it does not compile:
 //!
 //! ```compile_fail,E0061
-//! # use ctxhost::runtime::lane::{LaneGuard, Lanes};
+//! # use ctxhost_runtime::lane::{LaneGuard, Lanes};
 //! # async fn compact_in_run(lane: &LaneGuard) {}
 //! # async fn run() {
 //! compact_in_run().await;
@@ -39,7 +39,7 @@
 //! nor with one of its own making:
 //!
 //! ```compile_fail,E0451
-//! # use ctxhost::runtime::lane::{LaneGuard, Lanes};
+//! # use ctxhost_runtime::lane::{LaneGuard, Lanes};
 //! # async fn compact_in_run(lane: &LaneGuard) {}
 //! # async fn run(lanes: Lanes) {
 //! compact_in_run(&LaneGuard { session_id: "s1".to_owned() }).await;

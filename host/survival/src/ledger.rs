@@ -53,6 +53,9 @@ pub fn ledger(
 
 #[cfg(test)]
 mod tests {
+    // One range of entries, not a list of their numbers.
+    #![allow(clippy::single_range_in_vec_init)]
+
     use ctxhost_engine_api::testing::generate::{Script, transcripts};
     use proptest::prelude::*;
 
