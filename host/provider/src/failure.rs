@@ -157,7 +157,17 @@ impl ProviderError {
     /// client may be told so; anything less is said in the provider's own words.
     pub fn shows_overflow(&self) -> bool {
         let is_over = self.observed_tokens.zip(self.limit_tokens).is_some_and(|(o, l)| o > l);
-        self.has_overflow_code() || self.status == Some(413) || is_over
+        self.has_overflow_code() || self.status == Some(413) || is_over || self.says_by_how_much()
+    }
+
+    /// Whether it says by how many tokens the request is too large, as Ollama does.
+    fn says_by_how_much(&self) -> bool {
+        let message = self.message.to_ascii_lowercase();
+        message.split("exceed").skip(1).any(|rest| {
+            let excess = rest.split_once(" by ").map_or("", |(_, excess)| excess);
+            let words = excess.trim_start_matches(|c: char| c.is_ascii_digit() || c == ',');
+            words.len() < excess.len() && words.starts_with(" token")
+        })
     }
 
     /// Whether the request can have been too large. `own_tokens` is what the host counts of it and

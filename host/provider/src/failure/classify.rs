@@ -214,8 +214,8 @@ impl Classifier {
 
     fn reason(&self, provider: &str, said: &Said<'_>) -> Reason {
         let text = said.message;
-        self.vetoes
-            .find(text)
+        said.code_in(phrases::FIRST_CODES)
+            .or_else(|| self.vetoes.find(text))
             .or_else(|| said.code_in(phrases::VETO_CODES))
             .or_else(|| (said.status == Some(429)).then_some(Reason::RateLimit))
             .or_else(|| self.malformed.find(text))

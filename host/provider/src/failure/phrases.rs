@@ -35,6 +35,7 @@ pub(super) const VETOES: &[Rows] = &[
             "throttl",
             "try again in",
             "retry[ -]after",
+            "retry in",
             "resource (?:has been )?exhausted|resource[_ ]?exhausted",
             "rate increased too quickly",
             "tokens? (?:count )?(?:per|/) ?min",
@@ -300,6 +301,9 @@ pub(super) const SENTENCE_END: &str = r"[.!?;]\s|[。；！？\n]";
 /// One request that takes more tokens than may be used in a minute. Neither waiting nor another try helps.
 pub(super) const CEILING: &str = r"(?:tokens per min|(?-u:\b)tpm(?-u:\b)).{0,40}limit:? (?<limit>N),? (?:used:? N,? )?requested:? (?<whole>N)";
 
+/// Codes that say more than the message with them: Gemini words every limit of a minute as a plan's.
+pub(super) const FIRST_CODES: &[Rows] = &[(RateLimit, &["RESOURCE_EXHAUSTED"])];
+
 /// Codes and types that say that it is no overflow, each as a whole.
 pub(super) const VETO_CODES: &[Rows] = &[
     (
@@ -313,7 +317,6 @@ pub(super) const VETO_CODES: &[Rows] = &[
             "rate_limit_error",
             "rate_limit_reached_error",
             "too_many_requests",
-            "RESOURCE_EXHAUSTED",
             "ThrottlingException",
             "TooManyRequestsException",
             "REQUEST_LIMIT_EXCEEDED",
