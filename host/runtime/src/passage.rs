@@ -389,6 +389,7 @@ mod tests {
             model: ModelName::new("anthropic", "claude"),
             window_tokens: 64_000,
             reserve_tokens: None,
+            output_tokens: 0,
             overhead_tokens: 0,
             cap_tokens: None,
             trigger: Trigger::Threshold,

@@ -61,8 +61,17 @@ impl Desk {
         }
         let cap_tokens = (journey.sent_tokens as f64 * SMALLER) as u64;
         let window_tokens = journey.window.tokens;
+        // A shorter answer comes before a shorter conversation.
+        let is_answer_too_long = match &passage {
+            Some(passage) => self.is_answer_too_long(passage, &journey).await,
+            None => false,
+        };
         let guest = &mut journey.guest;
+        if is_answer_too_long {
+            journey.output_cap_tokens = Some(guest.output_tokens / 2);
+        } else {
         guest.cap_tokens = Some(guest.cap_tokens.unwrap_or(u64::MAX).min(cap_tokens));
+        }
         guest.reserve_tokens =
             guest.reserve_tokens.map(|tokens| self.reserve_tokens(tokens, window_tokens));
         guest.trigger = Trigger::Overflow;

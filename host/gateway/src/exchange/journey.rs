@@ -32,6 +32,8 @@ pub(super) struct Journey {
     pub(super) sent: Bytes,
     /// What it had of the conversation, as entries count.
     pub(super) sent_tokens: u64,
+    /// The longest answer that may still be asked for, in provider tokens, where that was refused.
+    pub(super) output_cap_tokens: Option<u64>,
     /// How often it was too large.
     pub(super) refusals: u32,
     /// Whether it is asked without thinking, because its history was not accepted.
@@ -138,6 +140,7 @@ impl Desk {
             guest,
             sent: Bytes::new(),
             sent_tokens: 0,
+            output_cap_tokens: None,
             refusals: 0,
             is_plain: false,
             window,
@@ -170,6 +173,10 @@ impl Desk {
             model,
             window_tokens: window.tokens,
             reserve_tokens: body.max_output_tokens.map(reserve),
+            output_tokens: match window.is_prompt_only {
+                true => 0,
+                false => body.max_output_tokens.unwrap_or_default(),
+            },
             overhead_tokens: self.overhead_tokens(body),
             cap_tokens: None,
             trigger: Trigger::Threshold,
@@ -251,6 +258,10 @@ pub(super) fn forward(sent: Sent, journey: Journey) -> Taken {
     if is_compacted {
         // What an earlier form of the request was compacted for is told of the one that is answered.
         truth.compaction = "applied";
+    }
+    let mut journey = journey;
+    if let Some(max_tokens) = truth.max_tokens {
+        journey.guest.output_tokens = max_tokens;
     }
     let journey = Journey { sent: body.clone(), sent_tokens: tokens, is_compacted, ..journey };
     let pending = Pending::of(&journey.thread);

@@ -162,10 +162,13 @@ impl Turn<'_> {
         self.learn_window(window);
     }
 
-    /// The size of a refused prompt, in provider tokens: as its provider counted it, else as it is estimated.
+    /// The size of a refused request, in provider tokens, less one: the prompt as its provider counted it, or
+    /// as it is estimated, and the answer that a guest asked for, which shares its window.
     pub(super) fn refused_tokens(&self, prompt: &Prompt, failure: &ProviderError) -> u64 {
         let estimated = || self.accounting.expected(self.accounting.count(prompt));
-        failure.observed_tokens.unwrap_or_else(estimated).saturating_sub(1)
+        let prompt_tokens = failure.observed_tokens.unwrap_or_else(estimated);
+        let output_tokens = self.guest.map_or(0, |guest| guest.output_tokens);
+        prompt_tokens.saturating_add(output_tokens).saturating_sub(1)
     }
 
     /// The provider knows its window; the config may not. Only a smaller one is believed; of a guest in
