@@ -61,8 +61,7 @@ impl Compact {
             let name = setup::engine_or_slot(self.engine.as_deref(), &config, output)?;
             let specs = roster.stack(&config, &name);
             let mut specs = specs.map_err(|error| unlisted(&config, &name, error))?;
-            let (mut setup, window) =
-                setup::of(&config, &roster, session.model(), self.window, None)?;
+            let (mut setup, window) = setup::of(&config, &roster, session.model(), self.window)?;
             setup::give_rules(&session, &mut specs, &mut setup, output);
             setup.media = media_home();
             if !self.dry_run {

@@ -35,7 +35,6 @@ mod proxy;
 mod route;
 mod secret;
 mod server;
-mod side_calls;
 pub mod speech;
 mod tap;
 pub mod thread;

@@ -10,7 +10,6 @@
 //! It looks on and decides nothing: no request is another one for it. It hears of an event while that
 //! happens, which takes a few counters and one lock.
 
-mod access_line;
 mod around;
 mod board;
 

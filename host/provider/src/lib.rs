@@ -38,7 +38,6 @@ mod wire;
 pub mod failure;
 pub mod truncation;
 mod usage;
-pub mod windows;
 
 #[cfg(test)]
 mod conversations;

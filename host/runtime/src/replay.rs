@@ -66,8 +66,7 @@ fn replay_through<'a>(
         let total = branch.iter().filter(|record| is_answer(record)).count() as u64;
         let mut conversation =
             Conversation::new(Session::in_memory(recorded.header().clone()), &setup.law);
-        let floor_tokens = setup.law.floor_tokens(setup.budget_tokens);
-        let mut observer = Observer::new(setup.budget_tokens, floor_tokens);
+        let mut observer = Observer::new(setup.budget_tokens);
         shaper.bootstrap(&mut conversation).await?;
         for record in branch {
             let now_ms = record.timestamp_ms();

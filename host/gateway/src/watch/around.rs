@@ -13,7 +13,6 @@ use axum::response::Response;
 use hyper::body::{Frame, SizeHint};
 use tracing::{Instrument as _, Span};
 
-use super::access_line::AccessLine;
 use super::board::Board;
 use super::now_ms;
 use crate::door::door;
@@ -35,13 +34,8 @@ struct Look {
 impl Look {
     async fn on(self, request: Request, next: Next) -> Response {
         let door = door(request.method(), request.uri().path());
-        let mut line = AccessLine::begin(&request);
         let Some(door) = door.filter(Door::is_answered_by_a_model) else {
-            let response = next.run(request).await;
-            if let Some(line) = &mut line {
-                line.headed(&response);
-            }
-            return response;
+            return next.run(request).await;
         };
         let dialect = word(&door);
         let span = tracing::info_span!(
@@ -53,7 +47,7 @@ impl Look {
             tokens = tracing::field::Empty,
             compaction = tracing::field::Empty,
         );
-        let mut watched = Watched::begin(self.metrics.clone(), dialect, span.clone(), line);
+        let mut watched = Watched::begin(self.metrics.clone(), dialect, span.clone());
         let response = next.run(request).instrument(span).await;
         watched.headed(&response);
         if let Some(truth) = response.extensions().get::<Truth>() {
@@ -77,24 +71,15 @@ struct Watched {
     began: Instant,
     to_its_end: bool,
     span: Span,
-    line: Option<AccessLine>,
 }
 
 impl Watched {
-    fn begin(
-        metrics: Arc<Metrics>,
-        dialect: &'static str,
-        span: Span,
-        line: Option<AccessLine>,
-    ) -> Watched {
+    fn begin(metrics: Arc<Metrics>, dialect: &'static str, span: Span) -> Watched {
         metrics.began();
-        Watched { metrics, dialect, began: Instant::now(), to_its_end: false, span, line }
+        Watched { metrics, dialect, began: Instant::now(), to_its_end: false, span }
     }
 
-    fn headed(&mut self, response: &Response) {
-        if let Some(line) = &mut self.line {
-            line.headed(response);
-        }
+    fn headed(&self, response: &Response) {
         let status = response.status().as_u16();
         self.metrics.headed(self.dialect, status, self.began.elapsed());
         self.span.record("status", status);

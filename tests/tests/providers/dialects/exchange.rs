@@ -78,8 +78,6 @@ fn refusal(limit_tokens: Option<u64>, observed_tokens: Option<u64>) -> ProviderE
         observed_tokens,
         limit_tokens,
         began: false,
-        is_ceiling: false,
-        prompt_tokens: None,
     }
 }
 
@@ -244,8 +242,7 @@ async fn an_upstream_with_a_smaller_window_is_believed() {
         assert!(size <= WINDOW_TOKENS - MAX_OUTPUT_TOKENS, "{wire:?}: {size}");
         assert_eq!(smaller.truth.compaction, "applied", "{wire:?}");
         let window = gateway.exchange.window(client.door().provider(), client.model());
-        let known = Window { tokens: WINDOW_TOKENS, is_certain: true, is_prompt_only: false };
-        assert_eq!(window, Some(known));
+        assert_eq!(window, Some(Window { tokens: WINDOW_TOKENS, is_certain: true }));
         // Nobody has to be told twice.
         client.answer("Much.");
         client.say("And then?");
