@@ -78,6 +78,8 @@ fn refusal(limit_tokens: Option<u64>, observed_tokens: Option<u64>) -> ProviderE
         observed_tokens,
         limit_tokens,
         began: false,
+        is_ceiling: false,
+        prompt_tokens: None,
     }
 }
 
