@@ -16,10 +16,7 @@ fn workplace(server: &ScriptedServer, summariser: &str, reuse: bool) -> Workplac
         .provider("fake", WIRE, &server.url(), WINDOW_TOKENS)
         .agent("max_output_tokens = 2000")
         .tables(&format!("[summariser]\nprovider = \"fake\"\nmodel = \"{summariser}\""))
-        // What is asked is the matter here, not whether the answer is good.
-        .tables(&format!(
-            "[plugins.entries.legacy.config.compaction]\nreuse_live_prefix = {reuse}\nquality_guard = false"
-        ))
+        .tables(&format!("[plugins.entries.legacy.config.compaction]\nreuse_live_prefix = {reuse}"))
         .workplace()
 }
 
