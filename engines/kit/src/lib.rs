@@ -19,7 +19,6 @@ pub mod store;
 
 pub mod cuts;
 pub mod fold;
-pub mod tail;
 pub mod turns;
 
 pub mod caps;
@@ -34,7 +33,6 @@ pub mod summary;
 pub mod attachments;
 pub mod calls;
 pub mod files;
-pub mod ledger;
 pub mod subagents;
 
 pub mod chunks;

@@ -20,7 +20,6 @@ mod layers;
 mod parts;
 mod persistence;
 mod recorded;
-mod room;
 mod spilling;
 mod summariser;
 mod tokens;
