@@ -101,7 +101,8 @@ async fn keys_of_models_are_hidden() {
     let hidden = Stage::with(settings).well("shell", json!({"command": script})).await;
     assert_eq!(hidden, format!("|{}\n", env!("CARGO_PKG_VERSION")));
     let shown = Stage::new().well("shell", json!({"command": script})).await;
-    assert_eq!(shown, format!("ctxhost|{}\n", env!("CARGO_PKG_VERSION")));
+    let package = concat!(env!("CARGO_PKG_NAME"), "|", env!("CARGO_PKG_VERSION"), "\n");
+    assert_eq!(shown, package);
 }
 
 /// Whether a process is gone, or only waits to be collected, within a few seconds.
