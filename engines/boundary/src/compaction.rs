@@ -2,6 +2,7 @@
 
 use ctxhost_engine_api::*;
 use ctxhost_engine_kit::attachments::attachments;
+use ctxhost_engine_kit::ledger::with_ledger;
 use ctxhost_engine_kit::previews::Previews;
 use ctxhost_engine_kit::room::Room;
 use ctxhost_engine_kit::settings::share_of;
@@ -67,7 +68,8 @@ impl Boundary {
         let session = &desk.request.session;
         self.take_note(transcript, session);
         let running = self.notes.until(transcript, session, layout.tail);
-        let story = desk.tell(running).await?;
+        let mut story = desk.tell(running).await?;
+        story.text = with_ledger(&story.text, &layout.ledger, layout.ledger_limits);
         self.notes.store(host, session).await;
         let has_history = host.info().capabilities.iter().any(|name| name == capability::HISTORY);
         let fold = &layout.fold;

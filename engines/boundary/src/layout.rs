@@ -12,6 +12,7 @@ use ctxhost_engine_kit::cuts::{
     gaps, newest_entry, protected_before, recent_turns, tail_start, trailing_frame,
 };
 use ctxhost_engine_kit::fold::Fold;
+use ctxhost_engine_kit::ledger::{Ledger, LedgerLimits};
 use ctxhost_engine_kit::previews::Previews;
 use ctxhost_engine_kit::settings::share_of;
 use ctxhost_engine_kit::summariser::Story;
@@ -49,13 +50,16 @@ pub(crate) struct Aim {
 }
 
 /// A decision: what is folded and how much room there is for what stands in its place.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub(crate) struct Layout {
     pub(crate) fold: Fold,
     /// Where the part that stays word for word begins.
     pub(crate) tail: u64,
     /// What the summary may take, in weighted characters.
     pub(crate) summary_chars: u64,
+    /// What the summary repeats letter for letter, and what that may take.
+    pub(crate) ledger: Ledger,
+    pub(crate) ledger_limits: LedgerLimits,
     /// What everything that is put in may take, in tokens.
     pub(crate) room_tokens: u64,
 }
@@ -104,12 +108,18 @@ impl Drawing<'_> {
         let room_tokens = share_of(whole_tokens, aim.target_share())
             .saturating_sub(kept_tokens)
             .min(share_of(aim.budget_tokens, INSERT_SHARE))
-            .min(fold.tokens() / 2);
+            // What earlier summaries took may be taken again, and half of what is new.
+            .min(fold.tokens() - fold.new_tokens(transcript) / 2);
         let room_chars = room_tokens.saturating_sub(FRAME_TOKENS) * CHARS_PER_TOKEN;
         let wanted_chars = share_of(aim.base_tokens(), settings.summary_share) * CHARS_PER_TOKEN;
         let summary_chars = settings.summary_chars.min(wanted_chars).max(LEAST_SUMMARY_CHARS);
-        let layout =
-            Layout { fold, tail, summary_chars: summary_chars.min(room_chars), room_tokens };
+        let ledger = Ledger::new(transcript, fold.gaps());
+        let limits = LedgerLimits::new(aim.budget_tokens, &settings.room);
+        let ledger_limits =
+            ledger.limits_within(limits, room_chars.saturating_sub(LEAST_SUMMARY_CHARS));
+        let left_chars = room_chars.saturating_sub(ledger.chars(ledger_limits));
+        let summary_chars = summary_chars.min(left_chars);
+        let layout = Layout { fold, tail, summary_chars, ledger, ledger_limits, room_tokens };
         Some(layout).filter(|layout| layout.summary_chars >= LEAST_SUMMARY_CHARS)
     }
 }
@@ -279,9 +289,9 @@ mod tests {
     fn what_must_stay_may_leave_no_room() {
         let mut talk = turns(10, 4);
         talk.user(&"a long paste ".repeat(1_000));
-        assert_eq!(chosen(&talk, aim(3_500)), None);
+        assert!(chosen(&talk, aim(3_500)).is_none());
         let aim = Aim { threshold_tokens: 2_000, budget_tokens: 6_000, attempt: 1 };
-        assert_eq!(chosen(&talk, aim), None);
+        assert!(chosen(&talk, aim).is_none());
         let layout = drawn(&talk, aim, |drawing| drawing.squeeze());
         assert_eq!(layout.unwrap().fold.gaps(), [1..100]);
     }

@@ -73,7 +73,7 @@ fn errors(transcript: &Transcript, range: Range<u64>) -> impl Iterator<Item = St
         .filter(|entry| entry.role() == Role::Tool && entry.has(Flags::ERROR));
     failed.map(|entry| {
         let tool = entry.tool_result().map_or(String::new(), |result| result.tool.into_owned());
-        failure_line(&tool, entry.text(), LINE_CHARS)
+        failure_line(&tool, &entry, LINE_CHARS)
     })
 }
 

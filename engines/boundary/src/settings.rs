@@ -3,6 +3,7 @@
 use ctxhost_engine_api::Result;
 use ctxhost_engine_api::serde_json::Value;
 use ctxhost_engine_kit::attachments::AttachmentLimits;
+use ctxhost_engine_kit::room::RoomSettings;
 use ctxhost_engine_kit::settings::{check_all, parse, refuse};
 use serde::{Deserialize, Serialize};
 
@@ -38,6 +39,8 @@ pub struct Settings {
     pub breaker_failures: u32,
     /// When compactions begin.
     pub threshold: ThresholdSettings,
+    /// What a summary repeats letter for letter.
+    pub room: RoomSettings,
     /// What is put back after a compaction.
     pub attachments: AttachmentSettings,
     /// What old tool results become between compactions.
@@ -108,6 +111,7 @@ impl Default for Settings {
             preview_share: 0.5,
             breaker_failures: 3,
             threshold: ThresholdSettings::default(),
+            room: RoomSettings::default(),
             attachments: AttachmentSettings::default(),
             micro: MicroSettings::default(),
         }
@@ -179,6 +183,7 @@ impl Settings {
             ("micro.min_saving_share", self.micro.min_saving_share),
         ];
         check_all(shares, |share| (0.0..=1.0).contains(share), "set 0.0 to 1.0")?;
+        self.room.check()?;
         let ThresholdSettings { percent, min_percent, .. } = self.threshold;
         let percents = [("threshold.percent", percent), ("threshold.min_percent", min_percent)];
         check_all(percents, |percent| *percent <= 100, "set 0 to 100")

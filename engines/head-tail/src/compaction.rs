@@ -9,6 +9,7 @@ use ctxhost_engine_api::{
 };
 use ctxhost_engine_kit::caps::{keep_cut, result_cap_chars};
 use ctxhost_engine_kit::cuts::gaps;
+use ctxhost_engine_kit::ledger::with_ledger;
 use ctxhost_engine_kit::room::Room;
 use ctxhost_engine_kit::settings::share_of;
 use ctxhost_engine_kit::shown::Shown;
@@ -71,10 +72,14 @@ pub(crate) async fn compact(desk: &Desk<'_>) -> Result<Compaction> {
 async fn told(desk: &Desk<'_>, cut: &Cut) -> Result<Plan> {
     let story = match cut.middle.is_empty() {
         true => Story::default(),
-        false => story(desk, cut).await?,
+        false => {
+            let story = story(desk, cut).await?;
+            Story { text: with_ledger(&story.text, &cut.ledger, cut.ledger_limits), ..story }
+        }
     };
     let transcript = desk.transcript;
-    let limit_tokens = target_tokens(desk).saturating_sub(cut.summary_tokens);
+    let added_tokens = cut.summary_tokens + cut.ledger_tokens;
+    let limit_tokens = target_tokens(desk).saturating_sub(added_tokens);
     let kept = gaps(cut.middle.gaps(), transcript.len() as u64).into_iter();
     let cap_chars = result_cap_chars(transcript, kept, limit_tokens);
     let keep = |plan: &mut Plan, range: Range<u64>| match cap_chars {
@@ -121,7 +126,7 @@ fn target_tokens(desk: &Desk<'_>) -> u64 {
 /// What a summary may take at most: more than it should, as long as everything still fits.
 fn room_tokens(desk: &Desk<'_>, cut: &Cut) -> u64 {
     let most = share_of(desk.request.budget, desk.settings.summary_budget_share);
-    let free = target_tokens(desk).saturating_sub(cut.kept_tokens);
+    let free = target_tokens(desk).saturating_sub(cut.kept_tokens + cut.ledger_tokens);
     most.min(free).min(desk.settings.summary_max_tokens).max(cut.summary_tokens)
 }
 

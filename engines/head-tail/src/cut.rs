@@ -1,8 +1,10 @@
 //! Where the middle lies: behind the head, before the tail, around what must stay.
 
+use ctxhost_engine_api::transcript::tokens::CHARS_PER_TOKEN;
 use ctxhost_engine_api::{Flags, Kind, Role, Transcript};
 use ctxhost_engine_kit::cuts;
 use ctxhost_engine_kit::fold::Fold;
+use ctxhost_engine_kit::ledger::{Ledger, LedgerLimits};
 use ctxhost_engine_kit::room::Room;
 use ctxhost_engine_kit::settings::share_of;
 
@@ -14,15 +16,20 @@ const LEAST_MIDDLE_TOKENS: u64 = 500;
 const TAIL_HALVINGS: u32 = 2;
 
 /// A decision: what stays, what is told, and how much room the telling has.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub(crate) struct Cut {
     /// What is told; empty where nothing is worth it. Its summary stands where the last of it was:
     /// it may tell of the newest request.
     pub(crate) middle: Fold,
     /// What stays, in tokens.
     pub(crate) kept_tokens: u64,
-    /// What the summary should take with its envelope, in tokens.
+    /// What the summary should take with its envelope and without its ledger, in tokens.
     pub(crate) summary_tokens: u64,
+    /// What it repeats letter for letter, and what that may take.
+    pub(crate) ledger: Ledger,
+    pub(crate) ledger_limits: LedgerLimits,
+    /// What it takes at most, in tokens.
+    pub(crate) ledger_tokens: u64,
 }
 
 impl Cut {
@@ -35,16 +42,23 @@ impl Cut {
         if middle.new_tokens(transcript) < LEAST_MIDDLE_TOKENS {
             middle = Fold::default();
         }
-        Cut {
-            kept_tokens: transcript.total_tokens() - middle.tokens(),
-            summary_tokens: goal.summary_tokens(middle.tokens()),
-            middle,
-        }
+        let summary_tokens = goal.summary_tokens(middle.tokens());
+        let ledger = Ledger::new(transcript, middle.gaps());
+        let limits = LedgerLimits::new(goal.budget_tokens, &goal.settings.room);
+        // What earlier summaries took may be taken again; of what is new less than half, so that every
+        // summary makes the transcript smaller.
+        let carried_tokens = middle.tokens() - middle.new_tokens(transcript);
+        let most_tokens = (middle.tokens() + carried_tokens) / 2;
+        let left_chars = most_tokens.saturating_sub(summary_tokens) * CHARS_PER_TOKEN;
+        let ledger_limits = ledger.limits_within(limits, left_chars);
+        let kept_tokens = transcript.total_tokens() - middle.tokens();
+        let ledger_tokens = ledger.chars(ledger_limits).div_ceil(CHARS_PER_TOKEN);
+        Cut { middle, kept_tokens, summary_tokens, ledger, ledger_limits, ledger_tokens }
     }
 
     /// What the live transcript costs afterwards if the summary keeps to its room, in tokens.
     pub(crate) fn after_tokens(&self) -> u64 {
-        self.kept_tokens + self.summary_tokens
+        self.kept_tokens + self.summary_tokens + self.ledger_tokens
     }
 }
 
@@ -193,8 +207,8 @@ mod tests {
 
     #[test]
     fn nothing_is_cut_where_nothing_presses() {
-        assert_eq!(chosen(&session(2), 100_000, 1), None);
-        assert_eq!(chosen(&Conversation::new(), 100, 1), None);
+        assert!(chosen(&session(2), 100_000, 1).is_none());
+        assert!(chosen(&Conversation::new(), 100, 1).is_none());
     }
 
     #[test]

@@ -134,7 +134,7 @@ fn failures(transcript: &Transcript, middle: &Fold) -> Vec<String> {
     let open = open_failures(transcript, middle.gaps());
     let skipped = open.len().saturating_sub(MAX_FAILURES);
     let told = open.iter().skip(skipped);
-    told.map(|open| failure_line(&open.call, open.result.text(), LINE_CHARS)).collect()
+    told.map(|open| failure_line(&open.call, &open.result, LINE_CHARS)).collect()
 }
 
 fn line(text: &str) -> String {

@@ -2,7 +2,7 @@
 
 use ctxhost_engine_api::Result;
 use ctxhost_engine_api::serde_json::Value;
-use ctxhost_engine_kit::room::Room;
+use ctxhost_engine_kit::room::{Room, RoomSettings};
 use ctxhost_engine_kit::settings::{check_all, parse, refuse, share_of};
 use serde::{Deserialize, Serialize};
 
@@ -51,6 +51,8 @@ pub struct Settings {
     /// And at most this share of the budget. Default 0.25: the host refuses requests that are mostly
     /// an engine's own words.
     pub summary_budget_share: f64,
+    /// What a summary repeats letter for letter.
+    pub room: RoomSettings,
     /// One message in a prompt of the summariser, in weighted characters. Default 6,000: head and end
     /// of anything longer.
     pub prompt_message_chars: u64,
@@ -86,6 +88,7 @@ impl Default for Settings {
             summary_min_tokens: 2_000,
             summary_max_tokens: 12_000,
             summary_budget_share: 0.25,
+            room: RoomSettings::default(),
             prompt_message_chars: 6_000,
             target_share: 0.9,
             abort_on_summary_failure: false,
@@ -108,6 +111,7 @@ impl Settings {
     }
 
     fn check(&self) -> Result<()> {
+        self.room.check()?;
         let shares = [
             ("threshold_share", self.threshold_share),
             ("head_share", self.head_share),

@@ -8,7 +8,7 @@ use ctxhost_engine_api::{Entry, ToolCall, Transcript};
 
 pub use arguments::with_short_arguments;
 pub use failures::{OpenFailure, failure_line, open_failures};
-pub use line::{about, command_of, has_failed, result_line};
+pub use line::{about, command_of, has_failed, result_line, status_of};
 
 /// The call that a result answers.
 pub fn call_of<'a>(transcript: &'a Transcript, result: &Entry<'_>) -> Option<ToolCall<'a>> {

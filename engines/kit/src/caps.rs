@@ -7,8 +7,8 @@ use ctxhost_engine_api::{Entry, Plan, Role, Transcript};
 
 use crate::shown::Shown;
 
-/// No result is squeezed below this, in weighted characters: a notice and a line.
-const LEAST_RESULT_CHARS: u64 = 400;
+/// No result is cut below this, in weighted characters: a notice and a line.
+pub const LEAST_RESULT_CHARS: u64 = 400;
 
 /// To what the results of ranges must be cut so that everything in them takes at most
 /// `limit_tokens`, in weighted characters; `None` where it fits.
@@ -42,11 +42,11 @@ pub fn keep_cut(
     }
 }
 
-/// The highest level at which sizes together take at most `room_tokens`, as water finds its own;
-/// `None` where they fit as they are.
-fn level(mut sizes: Vec<u64>, room_tokens: u64) -> Option<u64> {
+/// The highest limit of one size with which all sizes together take at most `room`; `None` where they
+/// fit as they are.
+pub fn level(mut sizes: Vec<u64>, room: u64) -> Option<u64> {
     sizes.sort_unstable();
-    let mut room = room_tokens;
+    let mut room = room;
     let mut left = sizes.len() as u64;
     for size in sizes {
         let share = room / left;

@@ -5,6 +5,10 @@ use std::ops::Range;
 
 use ctxhost_engine_api::transcript::tokens::weighted_chars;
 use ctxhost_engine_api::{Entry, Flags, Kind, Role, Transcript};
+use serde::Deserialize;
+
+use crate::summary::is_nod;
+use crate::text::one_line;
 
 /// A result belongs to a conversation when a person spoke within so many messages before it.
 const RESULT_REACH: u64 = 20;
@@ -33,7 +37,23 @@ fn carries(transcript: &Transcript, entry: &Entry<'_>) -> bool {
 
 /// A message of the person or one in the person's place: a command, a note, a summary.
 fn speaks(entry: &Entry<'_>) -> bool {
-    entry.role() == Role::User && !entry.has(Flags::HEARTBEAT) && says_something(entry)
+    let is_shown = !entry.has(Flags::HEARTBEAT) && !is_hidden(entry);
+    entry.role() == Role::User && is_shown && says_something(entry)
+}
+
+/// Whether a message is one that an extension put in and shows to nobody: no part of the conversation.
+pub fn is_hidden(entry: &Entry<'_>) -> bool {
+    #[derive(Deserialize)]
+    struct Custom {
+        display: Option<bool>,
+    }
+    let display = || serde_json::from_str::<Custom>(entry.raw()).ok()?.display;
+    entry.kind() == Kind::Custom && display() == Some(false)
+}
+
+/// Whether a message asks for something: it is the person's, and more than a word of assent.
+pub fn is_request(entry: &Entry<'_>) -> bool {
+    entry.is_user_message() && !is_nod(entry.text())
 }
 
 fn says_something(entry: &Entry<'_>) -> bool {
@@ -79,7 +99,8 @@ pub fn repeats(transcript: &Transcript, ranges: &[Range<u64>], rule: RepeatRule)
 
 fn is_same(before: &Entry<'_>, entry: &Entry<'_>) -> bool {
     let without_images = !before.has(Flags::IMAGES) && !entry.has(Flags::IMAGES);
-    without_images && before.text() == entry.text() && before.kind() == Kind::Message
+    let words = |entry: &Entry<'_>| one_line(entry.text()).to_lowercase();
+    without_images && words(before) == words(entry) && before.kind() == Kind::Message
 }
 
 fn is_near(before: &Entry<'_>, entry: &Entry<'_>, rule: RepeatRule) -> bool {

@@ -43,7 +43,7 @@ impl FileLedger {
                 self.add_details(details);
                 // Our own details hold every file; the lists of the text are cut and may be renamed.
                 if details.get("modifiedFiles").is_none() {
-                    self.add_summary(unwrap(earlier.text()));
+                    self.add_summary(&unwrap(earlier.text()));
                 }
             }
             self.add_range(transcript, gap.clone());
@@ -130,8 +130,9 @@ fn list(tag: &str, names: &[&str], limit_chars: usize) -> String {
 
 fn tagged<'a>(text: &'a str, tag: &str) -> impl Iterator<Item = String> + use<'a> {
     let (open, close) = (format!("<{tag}>\n"), format!("</{tag}>"));
-    let inner = text.split_once(&open).and_then(|(_, rest)| rest.split_once(&close));
-    let names = inner.map_or("", |(names, _)| names).lines();
+    let parts: Vec<&str> = text.split(open.as_str()).skip(1).collect();
+    let inner = parts.into_iter().filter_map(move |part| Some(part.split_once(&close)?.0));
+    let names = inner.flat_map(str::lines);
     names.filter(|line| !line.is_empty() && !line.starts_with("...and ")).map(str::to_owned)
 }
 

@@ -19,6 +19,7 @@ pub mod store;
 
 pub mod cuts;
 pub mod fold;
+pub mod tail;
 pub mod turns;
 
 pub mod caps;
@@ -33,6 +34,7 @@ pub mod summary;
 pub mod attachments;
 pub mod calls;
 pub mod files;
+pub mod ledger;
 pub mod subagents;
 
 pub mod chunks;

@@ -2,11 +2,11 @@
 
 use std::ops::Range;
 
-use ctxhost_engine_api::{CompletionRequest, Entry, Kind, Purpose, Role, Transcript};
+use ctxhost_engine_api::{CompletionRequest, Entry, Flags, Kind, Purpose, Role, Transcript};
 
-use crate::dialogue::{RepeatRule, repeats};
+use crate::dialogue::{RepeatRule, is_hidden, repeats};
 use crate::redact::redact;
-use crate::summary::untrusted;
+use crate::summary::{IMAGE, untrusted};
 use crate::text::{clip, ends, one_line};
 
 /// What a person may ask a summary to look after, in code points.
@@ -83,7 +83,9 @@ pub fn conversation(transcript: &Transcript, ranges: &[Range<u64>], excerpts: &E
     let repeats = repeats(transcript, ranges, RepeatRule::default());
     let entries = ranges.iter().flat_map(|range| transcript.range(range.clone()));
     let is_told = |entry: &Entry<'_>| {
-        entry.kind() != Kind::CompactionSummary && !repeats.contains(&entry.seq())
+        entry.kind() != Kind::CompactionSummary
+            && !is_hidden(entry)
+            && !repeats.contains(&entry.seq())
     };
     let lines = entries.filter(is_told).flat_map(|entry| told(&entry, excerpts));
     lines.collect::<Vec<_>>().join("\n\n")
@@ -97,6 +99,11 @@ fn told(entry: &Entry<'_>, excerpts: &Excerpts) -> Option<String> {
         _ => ("Note", excerpts.message_chars),
     };
     let text = ends(entry.text(), limit_chars / 3 * 2, limit_chars / 3, GAP);
+    let text = match (entry.has(Flags::IMAGES), text.trim().is_empty()) {
+        (false, _) => text,
+        (true, true) => IMAGE.into(),
+        (true, false) => format!("{text}\n{IMAGE}").into(),
+    };
     let said = labelled(speaker, &redact(&text));
     let calls = labelled("Assistant tool calls", &redact(&calls(entry, excerpts.argument_chars)));
     let lines: Vec<String> = said.into_iter().chain(calls).collect();

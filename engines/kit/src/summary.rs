@@ -9,6 +9,7 @@ mod merge;
 mod outline;
 mod sections;
 mod sentences;
+mod similar;
 mod wrap;
 
 use std::borrow::Cow;
@@ -17,7 +18,7 @@ use std::ops::Range;
 use ctxhost_engine_api::transcript::tokens::weighted_chars;
 use ctxhost_engine_api::{Flags, Kind, Role, Transcript};
 
-pub use asks::{answered_line, is_answered_line, is_nod};
+pub use asks::{is_answered_line, is_nod};
 pub use extract::{extract, extract_before};
 pub use merge::merge;
 pub use outline::{Ages, Form, Outline, Section};
@@ -25,6 +26,7 @@ pub use sections::{HEADINGS, Sections};
 pub use wrap::{Provenance, escape, untrusted, unwrap, wrap};
 
 use crate::dialogue::{self, RepeatRule};
+use crate::ledger::without_ledger;
 use crate::redact::redact;
 use crate::text::ends;
 
@@ -34,6 +36,9 @@ const NONE: &str = "None.";
 /// Of a longer message only head and end are read: what follows a paste is the question about it.
 const HEAD_CHARS: u64 = 6_000;
 const END_CHARS: u64 = 2_000;
+
+/// Stands for an image.
+pub const IMAGE: &str = "[an image]";
 
 /// Who speaks in a passage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,26 +70,32 @@ pub struct Passage<'a> {
 pub fn passages<'a>(transcript: &'a Transcript, ranges: &[Range<u64>]) -> Vec<Passage<'a>> {
     let repeats = dialogue::repeats(transcript, ranges, RepeatRule::default());
     let entries = ranges.iter().flat_map(|range| transcript.range(range.clone()));
-    let told = entries
-        .filter(|entry| entry.kind() != Kind::CompactionSummary && !repeats.contains(&entry.seq()));
+    let told = entries.filter(|entry| {
+        let is_ours = entry.kind() == Kind::CompactionSummary;
+        !is_ours && !dialogue::is_hidden(entry) && !repeats.contains(&entry.seq())
+    });
     let passage = |entry: ctxhost_engine_api::Entry<'a>| {
         let speaker = match entry.role() {
             Role::User if entry.is_user_message() => Speaker::User,
             Role::Assistant => Speaker::Assistant,
             _ => Speaker::Tool,
         };
-        let text = ends(entry.text(), HEAD_CHARS, END_CHARS, "\n\n");
-        let text = if speaker == Speaker::Tool { text } else { clean(text) };
+        let text = if speaker == Speaker::Tool {
+            ends(entry.text(), HEAD_CHARS, END_CHARS, "\n\n")
+        } else {
+            clean(whole_ends(entry.text()))
+        };
+        let text = if entry.has(Flags::IMAGES) { with_image(text) } else { text };
         Passage { seq: entry.seq(), speaker, text, calls_tools: entry.has(Flags::TOOL_CALLS) }
     };
     told.map(passage).collect()
 }
 
-/// What earlier compactions left in ranges, oldest first, without envelopes and secrets.
+/// What earlier compactions left in ranges, oldest first, without envelopes, ledgers and secrets.
 pub fn earlier(transcript: &Transcript, ranges: &[Range<u64>]) -> impl Iterator<Item = String> {
     let entries = ranges.iter().flat_map(|range| transcript.range(range.clone()));
     let summaries = entries.filter(|entry| entry.kind() == Kind::CompactionSummary);
-    summaries.map(|entry| redact(unwrap(entry.text())).into_owned())
+    summaries.map(|entry| redact(&without_ledger(&unwrap(entry.text()))).into_owned())
 }
 
 /// The same, read and merged; `None` where there was none.
@@ -103,6 +114,26 @@ pub fn bullets<T: AsRef<str>>(lines: &[T]) -> String {
 /// What [`bullets`] of lines take, in weighted characters.
 fn list_chars(lines: &[String]) -> u64 {
     lines.iter().map(|line| weighted_chars(line) + 3).sum()
+}
+
+/// Head and end of a long message, each up to where a line or a sentence ends: half a sentence says
+/// what nobody said.
+fn whole_ends(text: &str) -> Cow<'_, str> {
+    const GAP: &str = "\n\n\u{0}\n\n";
+    let both = ends(text, HEAD_CHARS, END_CHARS, GAP);
+    let Some((head, end)) = both.split_once(GAP) else { return both };
+    let head_end = head.rfind('\n').max(head.rfind(". ").map(|at| at + 1)).unwrap_or(head.len());
+    let next_line = end.find('\n').unwrap_or(end.len());
+    let next_sentence = end.find(". ").map_or(end.len(), |at| at + 2);
+    let end_start = next_line.min(next_sentence);
+    let part = |text: &str, range: Range<usize>| text.get(range).unwrap_or("").to_owned();
+    let (head, end) = (part(head, 0..head_end), part(end, end_start..end.len()));
+    Cow::Owned(format!("{head}\n\n{}", end.trim_start()))
+}
+
+/// An image says nothing to a summary but that it was there.
+fn with_image(text: Cow<'_, str>) -> Cow<'_, str> {
+    if text.trim().is_empty() { IMAGE.into() } else { format!("{text}\n{IMAGE}").into() }
 }
 
 fn clean(text: Cow<'_, str>) -> Cow<'_, str> {

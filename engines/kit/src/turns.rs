@@ -19,6 +19,8 @@ use ctxhost_engine_api::transcript::tokens;
 use ctxhost_engine_api::{Flags, Kind, Plan, Role, Transcript};
 
 use crate::cuts::trailing_frame;
+use crate::dialogue::is_request;
+use crate::settings::share_of;
 
 pub use reading::Reading;
 pub use sessions::Sessions;
@@ -32,6 +34,8 @@ pub struct SlidingRule {
     pub leave_out_note: bool,
     /// How much of the budget a move sets free, 0.0 … 0.9.
     pub slack_share: f64,
+    /// Share of the budget that requests before the kept turns take, the newest first.
+    pub request_share: f64,
 }
 
 impl SlidingRule {
@@ -57,13 +61,17 @@ pub struct SlidingWindow {
     /// Pinned entries, the first task, summaries of compactions: they never go.
     always: Vec<u64>,
     newest_user: Option<u64>,
+    /// What the person asked, oldest first.
+    requests: Vec<u64>,
     cut: Option<Cut>,
 }
 
 /// Where the kept tail begins. It stays there while it holds.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Cut {
     seq: u64,
+    /// The requests that stay in front of it.
+    requests: Vec<u64>,
     /// The message of the person that a cut inside a turn keeps in front of it.
     lead: Option<u64>,
     /// The budget it was made for.
@@ -90,6 +98,9 @@ impl SlidingWindow {
             if entry.is_user_message() {
                 self.newest_user = Some(entry.seq());
             }
+            if is_request(&entry) {
+                self.requests.push(entry.seq());
+            }
         }
     }
 
@@ -101,13 +112,14 @@ impl SlidingWindow {
         rule: &SlidingRule,
         tokens: &impl Fn(Range<u64>) -> u64,
     ) -> Option<Selection> {
-        let holds = |cut: &Cut| {
+        let holds = |cut: &&Cut| {
             budget_tokens <= rule.about_the_same(cut.budget_tokens)
                 && transcript.get(cut.seq).is_some_and(|entry| entry.is_cut_point())
         };
-        let cut = self.cut.filter(holds);
-        let selection =
-            self.selection(transcript, cut.map_or(0, |c| c.seq), cut.and_then(|c| c.lead));
+        let selection = match self.cut.as_ref().filter(holds) {
+            Some(cut) => self.selection(transcript, cut.seq, cut.lead, &cut.requests),
+            None => self.selection(transcript, 0, None, &[]),
+        };
         (selection.tokens(rule, tokens) <= budget_tokens).then_some(selection)
     }
 
@@ -121,19 +133,44 @@ impl SlidingWindow {
     ) -> Selection {
         let room_tokens = budget_tokens.saturating_sub(rule.note_tokens(transcript.len() as u64));
         let always_tokens: u64 = self.always.iter().map(|&seq| tokens(seq..seq + 1)).sum();
-        let target_tokens = rule.target(room_tokens).saturating_sub(always_tokens);
+        let free_tokens = rule.target(room_tokens).saturating_sub(always_tokens);
+        let request_tokens = share_of(budget_tokens, rule.request_share).min(free_tokens / 2);
+        let tail = tail_within(transcript, free_tokens - request_tokens, tokens);
+        let requests = self.newest_requests(tail, request_tokens, tokens);
+        let spent_tokens: u64 = requests.iter().map(|&seq| tokens(seq..seq + 1)).sum();
+        let target_tokens = free_tokens - spent_tokens;
         let from = tail_within(transcript, target_tokens, tokens);
         let whole = self.turn_from(transcript, from).or_else(|| {
             let newest = transcript.cut_at_or_before(self.newest_user?);
-            let selection = self.selection(transcript, newest, None);
+            let selection = self.selection(transcript, newest, None, &requests);
             (selection.tokens(rule, tokens) <= budget_tokens).then_some(newest)
         });
         let (seq, lead) = match whole {
             Some(seq) => (seq, None),
             None => (self.frame_from(transcript, target_tokens, tokens), self.newest_user),
         };
-        self.cut = (seq > 0).then_some(Cut { seq, lead, budget_tokens });
-        self.selection(transcript, seq, lead)
+        let selection = self.selection(transcript, seq, lead, &requests);
+        self.cut = (seq > 0).then_some(Cut { seq, requests, lead, budget_tokens });
+        selection
+    }
+
+    /// The newest requests before `end` that take at most `room_tokens`; one that is too long lets
+    /// shorter ones pass.
+    fn newest_requests(
+        &self,
+        end: u64,
+        room_tokens: u64,
+        tokens: &impl Fn(Range<u64>) -> u64,
+    ) -> Vec<u64> {
+        let mut room = room_tokens;
+        let fits = |seq: &u64| {
+            let left = room.checked_sub(tokens(*seq..seq + 1));
+            room = left.unwrap_or(room);
+            left.is_some()
+        };
+        let older = self.requests.iter().rev().copied().filter(|seq| *seq < end);
+        let older = older.filter(|seq| !self.always.contains(seq));
+        older.filter(fits).collect()
     }
 
     /// The first turn that begins at `from` or later, the newest one at the latest.
@@ -157,9 +194,17 @@ impl SlidingWindow {
         from.min(trailing_frame(transcript))
     }
 
-    fn selection(&self, transcript: &Transcript, cut: u64, lead: Option<u64>) -> Selection {
-        let mut singles: Vec<u64> = self.always.iter().copied().chain(lead).collect();
+    fn selection(
+        &self,
+        transcript: &Transcript,
+        cut: u64,
+        lead: Option<u64>,
+        requests: &[u64],
+    ) -> Selection {
+        let always = self.always.iter().chain(requests).copied();
+        let mut singles: Vec<u64> = always.chain(lead).collect();
         singles.sort_unstable();
+        singles.dedup();
         let mut kept: Vec<Range<u64>> = Vec::new();
         let before = singles.into_iter().filter(|&seq| seq < cut).map(|seq| seq..seq + 1);
         let tail = std::iter::once(cut..transcript.len() as u64);

@@ -20,7 +20,6 @@ mod workspace;
 
 use std::borrow::Cow;
 
-use ctxhost_engine_api::transcript::tokens::weighted_chars;
 use ctxhost_engine_api::{
     Action, CompactRequest, Compaction, EngineError, ErrorKind, Host, Note, Plan, Result, Role,
     Transcript,
@@ -54,6 +53,12 @@ pub(crate) struct Desk<'a> {
 }
 
 impl Desk<'_> {
+    /// Whether the conversation has to become smaller before the next request.
+    pub(crate) fn is_pressed(&self) -> bool {
+        let settings = &self.settings.compaction;
+        self.transcript.total_tokens() > share_of(self.request.budget, settings.target_share)
+    }
+
     /// A text as it may be told: under the policy `anonymize` without any exact name.
     fn nameless<'t>(&self, text: &'t str) -> Cow<'t, str> {
         match self.settings.compaction.identifier_policy {
@@ -146,23 +151,19 @@ fn put_in(fold: &Fold, story: &Story, range: std::ops::Range<u64>, plan: &mut Pl
 /// Puts the large results away that stay and are cut for good.
 async fn put_away(desk: &Desk<'_>, cut: &Cut) {
     let guard = &desk.settings.tool_results;
-    let Some(cap_chars) = cut.result_cap_chars else { return };
-    let kept = cut.kept_results(desk.transcript);
-    let large = kept.filter(|entry| tool_result_guard::is_put_away(entry, guard));
-    let large = large.filter(|entry| weighted_chars(entry.text()) > cap_chars);
+    let cut_for_good = cut.kept(desk.transcript).filter(|entry| cut.caps.of(desk, entry).is_some());
+    let large = cut_for_good.filter(|entry| tool_result_guard::is_put_away(entry, guard));
     desk.memory.put_away(desk.host, &desk.request.session, large).await;
 }
 
-/// Keeps a range; tool results in it are cut where the cut point alone did not free enough.
+/// Keeps a range; results in it are cut to the cap of one result and to the room of the tail.
 fn keep(desk: &Desk<'_>, cut: &Cut, range: std::ops::Range<u64>, plan: &mut Plan) {
-    let Some(cap_chars) = cut.result_cap_chars else {
-        plan.keep(range);
-        return;
-    };
     keep_cut(plan, desk.transcript, range, |entry| {
+        let cap_chars = cut.caps.of(desk, entry)?;
         let handle = desk.memory.handle(&desk.request.session, entry.id());
         let guard = &desk.settings.tool_results;
-        tool_result_guard::cut_entry(entry, cap_chars, guard, handle.as_deref())
+        let shown = tool_result_guard::cut_entry(entry, cap_chars, guard, handle.as_deref())?;
+        (shown.tokens() < entry.tokens()).then_some(shown)
     });
 }
 

@@ -122,7 +122,8 @@ impl Legacy {
 
     /// Layers 4 and 2. Pruning goes first: a result it has cleared needs no cut.
     fn reduce_results(&self, transcript: &Transcript, request: &AssembleRequest) -> Plan {
-        let window_tokens = request.model.window_tokens;
+        let window_tokens =
+            tool_result_guard::window_in_force(request.model.window_tokens, request.budget);
         let guard = &self.settings.tool_results;
         let clock = CacheClock {
             now_ms: request.now_ms,

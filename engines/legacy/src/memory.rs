@@ -183,6 +183,11 @@ impl Memory {
         }
     }
 
+    /// The limit that the aggregate rule has set for a result, in weighted characters.
+    pub(crate) fn reduced(&self, session: &SessionRef, id: &str) -> Option<u64> {
+        self.sessions.with(session, |memory| memory.reduced(id))
+    }
+
     /// Puts the texts of results into the host's store of bytes, each once. Where that fails it is
     /// logged, and the session alone keeps the original.
     pub(crate) async fn put_away<'t>(

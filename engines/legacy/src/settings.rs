@@ -9,6 +9,7 @@ mod results;
 mod window;
 
 use ctxhost_engine_api::Result;
+use ctxhost_engine_kit::room::RoomSettings;
 pub(crate) use ctxhost_engine_kit::settings::share_of;
 use ctxhost_engine_kit::settings::{check_all, parse, refuse};
 use serde::{Deserialize, Serialize};
@@ -35,6 +36,8 @@ pub struct Settings {
     pub tool_results: ToolResultSettings,
     /// Layer 3: older history becomes a summary.
     pub compaction: CompactionSettings,
+    /// What a compaction fills the room with that it leaves in use.
+    pub room: RoomSettings,
     /// Layer 4: old tool output is cleared once the provider's cache has gone cold.
     pub pruning: PruningSettings,
 }
@@ -48,6 +51,7 @@ impl Settings {
     pub fn from_config(config: &Value) -> Result<Settings> {
         let settings: Settings = parse(config)?;
         settings.check_shares()?;
+        settings.room.check()?;
         if settings.window.warn_tokens < settings.window.block_tokens {
             return Err(refuse("window.warn_tokens", "must not be below window.block_tokens"));
         }
@@ -61,7 +65,7 @@ impl Settings {
     }
 
     fn check_shares(&self) -> Result<()> {
-        let Settings { window, tool_results, compaction, pruning } = self;
+        let Settings { window, tool_results, compaction, pruning, .. } = self;
         let shares = [
             ("window.block_share", window.block_share),
             ("window.warn_share", window.warn_share),
@@ -73,6 +77,7 @@ impl Settings {
             ("compaction.retry_target_share", compaction.retry_target_share),
             ("compaction.last_target_share", compaction.last_target_share),
             ("compaction.limit_share", compaction.limit_share),
+            ("compaction.floor_share", compaction.floor_share),
             ("compaction.summary_share", compaction.summary_share),
             ("compaction.chunk_base_ratio", compaction.chunk_base_ratio),
             ("compaction.chunk_min_ratio", compaction.chunk_min_ratio),

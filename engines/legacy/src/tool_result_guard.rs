@@ -70,6 +70,12 @@ pub(crate) fn reduce(
     }
 }
 
+/// The window that caps are taken of, in tokens: the model's, and no more than twice the budget in
+/// force. After a refusal or beside a long system prompt the budget is what counts.
+pub(crate) fn window_in_force(window_tokens: u64, budget_tokens: u64) -> u64 {
+    window_tokens.min(budget_tokens.saturating_mul(2))
+}
+
 /// What one result may cost in a window, in weighted characters.
 pub(crate) fn single_cap_chars(window_tokens: u64, settings: &ToolResultSettings) -> u64 {
     Caps::of(window_tokens, settings).single
@@ -249,7 +255,12 @@ fn balance(
     rule: Balance<'_>,
     memory: &mut SessionMemory,
 ) {
-    let mut excess = results.result_chars().saturating_sub(rule.caps.aggregate);
+    if results.result_chars() <= rule.caps.aggregate {
+        return;
+    }
+    // A cut in the middle costs the cached prefix behind it, so one makes room for many requests.
+    let target_chars = share_of(rule.caps.aggregate, 1.0 - rule.settings.aggregate_slack);
+    let mut excess = results.result_chars().saturating_sub(target_chars);
     for pass in [Pass::Cut, Pass::Elide] {
         for row in results.rows.iter_mut().filter(|row| row.seq < results.trailing_from) {
             if excess == 0 {

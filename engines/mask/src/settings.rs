@@ -9,6 +9,9 @@ use serde::{Deserialize, Serialize};
 /// The largest share that makes sense: with more, hardly anything would stay after a move.
 const SLACK_SHARE_MAX: f64 = 0.9;
 
+/// The largest share for requests: the newest turns shall never be the smaller part.
+const REQUEST_SHARE_MAX: f64 = 0.5;
+
 /// What is up to the operator.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -30,6 +33,9 @@ pub struct Settings {
     /// How much of the budget is free again after results or turns had to go, 0.0 … 0.9. Default
     /// 0.25: the prefix then stays the same until a quarter of the budget is new.
     pub slack_share: f64,
+    /// Share of the budget that the person's requests before the kept turns may take, the newest
+    /// first, 0.0 … 0.5. Default 0.1: what was asked outlives how it was done.
+    pub request_share: f64,
 }
 
 impl Default for Settings {
@@ -41,6 +47,7 @@ impl Default for Settings {
             keep_first_task: true,
             leave_out_note: true,
             slack_share: 0.25,
+            request_share: 0.1,
         }
     }
 }
@@ -64,6 +71,10 @@ impl Settings {
             let message = format!("slack_share is {}; set 0.0 to 0.9", self.slack_share);
             return Some(("slack_share", message));
         }
+        if !(0.0..=REQUEST_SHARE_MAX).contains(&self.request_share) {
+            let message = format!("request_share is {}; set 0.0 to 0.5", self.request_share);
+            return Some(("request_share", message));
+        }
         if self.batch_results == 0 {
             return Some(("batch_results", "batch_results is 0; set 1 or more".into()));
         }
@@ -79,6 +90,7 @@ impl Settings {
             keep_first_task: self.keep_first_task,
             leave_out_note: self.leave_out_note,
             slack_share: self.slack_share,
+            request_share: self.request_share,
         }
     }
 }

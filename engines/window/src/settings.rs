@@ -9,6 +9,9 @@ use serde::{Deserialize, Serialize};
 /// The largest share that makes sense: with more, hardly anything would stay after a move.
 const SLACK_SHARE_MAX: f64 = 0.9;
 
+/// The largest share for requests: the newest turns shall never be the smaller part.
+const REQUEST_SHARE_MAX: f64 = 0.5;
+
 /// What is up to the operator.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -22,11 +25,19 @@ pub struct Settings {
     /// How much of the budget is free again after the window has moved, 0.0 … 0.9. Default 0.25: the
     /// prefix then stays the same, and cached, until a quarter of the budget is new.
     pub slack_share: f64,
+    /// Share of the budget that the person's requests before the kept turns may take, the newest
+    /// first, 0.0 … 0.5. Default 0.1: what was asked outlives how it was done.
+    pub request_share: f64,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Settings { keep_first_task: true, leave_out_note: true, slack_share: 0.25 }
+        Settings {
+            keep_first_task: true,
+            leave_out_note: true,
+            slack_share: 0.25,
+            request_share: 0.1,
+        }
     }
 }
 
@@ -38,6 +49,10 @@ impl Settings {
     /// [`ErrorKind::Config`](ctxhost_engine_api::ErrorKind::Config) for a key or a value that is wrong.
     pub fn parse(config: Value) -> Result<Settings> {
         let settings: Settings = settings::parse(&config)?;
+        if !(0.0..=REQUEST_SHARE_MAX).contains(&settings.request_share) {
+            let message = format!("request_share is {}; set 0.0 to 0.5", settings.request_share);
+            return Err(EngineError::config("request_share", message));
+        }
         if (0.0..=SLACK_SHARE_MAX).contains(&settings.slack_share) {
             return Ok(settings);
         }
@@ -50,6 +65,7 @@ impl Settings {
             keep_first_task: self.keep_first_task,
             leave_out_note: self.leave_out_note,
             slack_share: self.slack_share,
+            request_share: self.request_share,
         }
     }
 }

@@ -48,12 +48,27 @@ fn keeps_the_contract() {
 #[test]
 fn the_task_a_note_and_the_newest_turns_stay() {
     let talk = chat(10);
-    let plan = assemble(&create(json!({})).unwrap(), &talk, 32);
+    let plan = assemble(&create(json!({ "request_share": 0.0 })).unwrap(), &talk, 32);
     let seen = seen(&plan, &talk);
     assert_eq!(seen[..3], ["question 0", "[13 earlier entries left out]", "question 7"]);
     assert_eq!(seen.len(), 8);
     let note = plan.ops.iter().find_map(|op| op.note.clone()).unwrap();
     assert_eq!((note.layer.as_str(), note.detail.as_str()), ("window", "13 entries, 32 tokens"));
+}
+
+#[test]
+fn requests_stay_in_front_of_the_newest_turns() {
+    let mut talk = Conversation::new();
+    for turn in 0..40 {
+        talk.user(&format!("question {turn}")).assistant(&"a long answer ".repeat(20)).user("ok");
+    }
+    let plan = assemble(&create(json!({})).unwrap(), &talk, 1_000);
+    let seen = seen(&plan, &talk);
+    let asked = |turn: u64| seen.contains(&format!("question {turn}"));
+    // A tenth of the budget holds more questions than there are, and no word of assent.
+    assert!((0..40).all(asked), "{seen:?}");
+    assert!(seen.iter().filter(|text| *text == "ok").count() < 12, "{seen:?}");
+    assert!(plan.estimated_tokens <= 1_000);
 }
 
 #[test]
@@ -83,6 +98,7 @@ fn a_wrong_setting_is_named() {
     for (config, word) in [
         (json!({ "slack_share": 1.5 }), "slack_share"),
         (json!({ "slack": 0.5 }), "slack"),
+        (json!({ "request_share": 0.6 }), "request_share"),
         (json!({ "keep_first_task": "yes" }), "boolean"),
     ] {
         let error = create(config).unwrap_err();

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use ctxhost_engine_api::{Entry, Flags, Transcript};
 
-use super::about;
+use super::{about, status_of};
 use crate::redact::redact;
 use crate::text::{clip, one_line, prefix};
 
@@ -44,12 +44,18 @@ pub fn open_failures<'a>(
 }
 
 /// What a failure says on one line: the call, and at most `limit_chars` weighted characters of what
-/// came of it, without secrets.
-pub fn failure_line(call: &str, text: &str, limit_chars: u64) -> String {
+/// came of it, without secrets, with the exit code where one is known.
+pub fn failure_line(call: &str, result: &Entry<'_>, limit_chars: u64) -> String {
+    let status = status_of(result).filter(|status| status != "failed");
+    failure(call, status.as_deref(), result.text(), limit_chars)
+}
+
+fn failure(call: &str, status: Option<&str>, text: &str, limit_chars: u64) -> String {
     let call = if call.trim().is_empty() { "tool" } else { call.trim() };
+    let call = status.map_or(call.to_owned(), |status| format!("{call} ({status})"));
     let text = one_line(&redact(prefix(text, READ_CHARS, 1)));
     let text = if text.is_empty() { "failed (no output)".into() } else { text };
-    format!("{}: {}", redact(call), clip(&text, limit_chars))
+    format!("{}: {}", redact(&call), clip(&text, limit_chars))
 }
 
 #[cfg(test)]
@@ -77,9 +83,9 @@ mod tests {
 
     #[test]
     fn a_failure_is_told_on_one_line_without_secrets() {
-        assert_eq!(failure_line("ls ", "no\nsuch file", 40), "ls: no such file");
-        assert_eq!(failure_line("", " \n", 40), "tool: failed (no output)");
-        let line = failure_line("login password=hunter2hunter2", "token=abcdef123456 went", 21);
+        assert_eq!(failure("ls ", None, "no\nsuch file", 40), "ls: no such file");
+        assert_eq!(failure("", Some("exit 2"), " \n", 40), "tool (exit 2): failed (no output)");
+        let line = failure("login password=hunter2hunter2", None, "token=abcdef123456 went", 21);
         assert_eq!(line, "login password=[redacted:credential]: token=[redacted:cred…");
     }
 }

@@ -4,6 +4,9 @@ use std::sync::LazyLock;
 
 use ctxhost_engine_api::{Entry, Flags, Kind, Role, ToolCall, Transcript};
 use regex::Regex;
+use serde::Deserialize;
+use serde_json::Value;
+use serde_json::value::RawValue;
 
 use super::call_of;
 use crate::text::{clip, grouped, one_line, suffix};
@@ -76,6 +79,49 @@ pub fn has_failed(entry: &Entry<'_>) -> bool {
     let is_result = entry.role() == Role::Tool || entry.kind() == Kind::Bash;
     let names_failure = || exit_code(entry).is_some_and(|code| code != "0");
     is_result && (entry.has(Flags::ERROR) || names_failure())
+}
+
+/// How a call or command failed, in a word or two: `exit 101`, `failed`, `cancelled`; `None` where it
+/// did not.
+pub fn status_of(entry: &Entry<'_>) -> Option<String> {
+    let noted = Noted::of(entry);
+    let code = noted.exit_code().or_else(|| exit_code(entry).map(str::to_owned));
+    match code.filter(|code| code != "0") {
+        Some(code) => Some(format!("exit {code}")),
+        None if noted.is_cancelled() => Some("cancelled".into()),
+        None if entry.has(Flags::ERROR) => Some("failed".into()),
+        None => None,
+    }
+}
+
+/// What a tool noted beside its output about how it came out: Pi's `details` of a result, or the fields
+/// of a command that the person ran.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Noted {
+    exit_code: Option<Value>,
+    status: Option<Value>,
+    cancelled: Option<bool>,
+    details: Option<Box<RawValue>>,
+}
+
+impl Noted {
+    fn of(entry: &Entry<'_>) -> Noted {
+        let outer: Noted = serde_json::from_str(entry.raw()).unwrap_or_default();
+        let inner = outer.details.as_ref().and_then(|raw| serde_json::from_str(raw.get()).ok());
+        inner.unwrap_or(outer)
+    }
+
+    fn exit_code(&self) -> Option<String> {
+        let code = |value: &Option<Value>| value.as_ref().and_then(Value::as_i64);
+        code(&self.exit_code).or_else(|| code(&self.status)).map(|code| code.to_string())
+    }
+
+    fn is_cancelled(&self) -> bool {
+        let status = self.status.as_ref().and_then(Value::as_str).unwrap_or("");
+        let words = ["cancelled", "canceled", "aborted", "timeout"];
+        self.cancelled == Some(true) || words.contains(&status.to_lowercase().as_str())
+    }
 }
 
 fn outcome(entry: &Entry<'_>) -> String {

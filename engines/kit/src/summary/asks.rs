@@ -2,17 +2,21 @@
 
 use std::sync::LazyLock;
 
+use ctxhost_engine_api::transcript::tokens::weighted_chars;
 use regex::Regex;
 
 use super::sections::{ASK_LIMIT_CHARS, MAX_ASKS};
-use super::sentences::{sentences, without_bullet};
+use super::sentences::{plain, sentences, without_bullet};
 use super::{Passage, Speaker};
-use crate::text::{clip, one_line};
+use crate::text::prefix;
 
 /// Of what a nod agrees to so much is told, in weighted characters.
 const NODDED_AT_CHARS: u64 = 200;
 
-/// Opens the line of a request that was answered.
+/// Says that a request goes on; the whole of it is among the requests of the ledger.
+const MORE: &str = " […]";
+
+/// Opens the line of a request that was answered, in summaries of older versions.
 const ANSWERED: &str = "(answered) ";
 
 static NOD: LazyLock<Option<Regex>> = LazyLock::new(|| {
@@ -22,32 +26,25 @@ static NOD: LazyLock<Option<Regex>> = LazyLock::new(|| {
     .ok()
 });
 
-/// Requests without an answer, newest first. Where everything is answered, the newest request stands
-/// alone and says so, so that nobody does it again. `is_answered_later` says that an answer follows
-/// the passages.
+/// Requests without an answer, newest first. `is_answered_later` says that an answer follows the
+/// passages.
 pub(super) fn asks(passages: &[Passage<'_>], is_answered_later: bool) -> Vec<String> {
-    let mut pending = Vec::new();
-    let mut is_answered = is_answered_later;
+    let mut pending: Vec<String> = Vec::new();
+    if is_answered_later {
+        return pending;
+    }
     for (at, passage) in passages.iter().enumerate().rev() {
         match passage.speaker {
-            Speaker::Assistant => is_answered |= is_answer(passage),
-            Speaker::User if is_answered && pending.is_empty() => {
-                return vec![answered_line(&line(passages, at))];
-            }
-            Speaker::User if is_answered || pending.len() == MAX_ASKS => break,
+            Speaker::Assistant if is_answer(passage) => break,
+            Speaker::User if pending.len() == MAX_ASKS => break,
             Speaker::User => pending.push(line(passages, at)),
-            Speaker::Tool => {}
+            _ => {}
         }
     }
     pending
 }
 
-/// The line of a request that turned out to be answered.
-pub fn answered_line(line: &str) -> String {
-    if is_answered_line(line) { line.to_owned() } else { format!("{ANSWERED}{line}") }
-}
-
-/// Whether a line of the section stands for a request that was answered.
+/// Whether a line of an older summary stands for a request that was answered. It is not pending.
 pub fn is_answered_line(line: &str) -> bool {
     line.starts_with(ANSWERED)
 }
@@ -65,7 +62,7 @@ pub(super) fn is_answer(passage: &Passage<'_>) -> bool {
 /// A request on one line; a nod with what it agrees to, because alone it asks for nothing.
 fn line(passages: &[Passage<'_>], at: usize) -> String {
     let text = passages.get(at).map_or("", |passage| passage.text.as_ref());
-    let ask = clip(without_bullet(&one_line(text)), ASK_LIMIT_CHARS).into_owned();
+    let ask = whole_words(&plain(without_bullet(text.trim())), ASK_LIMIT_CHARS);
     if !is_nod(text) {
         return ask;
     }
@@ -75,9 +72,22 @@ fn line(passages: &[Passage<'_>], at: usize) -> String {
         .find(|passage| passage.speaker == Speaker::Assistant)
         .and_then(|passage| sentences(&passage.text).pop());
     match proposal {
-        Some(proposal) => format!("{ask} (to: {})", clip(&proposal, NODDED_AT_CHARS)),
+        Some(proposal) => format!("{ask} (to: {})", whole_words(&proposal, NODDED_AT_CHARS)),
         None => ask,
     }
+}
+
+/// A text in at most `max_chars` weighted characters: whole sentences where one fits, else whole words.
+fn whole_words(text: &str, max_chars: u64) -> String {
+    if weighted_chars(text) <= max_chars {
+        return text.to_owned();
+    }
+    let head = prefix(text, max_chars.saturating_sub(weighted_chars(MORE)), 1);
+    let sentence = [". ", "! ", "? ", "。", "！", "？"];
+    let ends =
+        sentence.iter().filter_map(|end| head.rfind(end).map(|at| at + end.trim_end().len()));
+    let end = ends.max().filter(|end| end * 2 > head.len()).or_else(|| head.rfind(' '));
+    format!("{}{MORE}", head.get(..end.unwrap_or(head.len())).unwrap_or(head))
 }
 
 #[cfg(test)]
@@ -90,13 +100,12 @@ mod tests {
         let ask = said(Speaker::User, "please rename it");
         let answer = said(Speaker::Assistant, "Renamed.");
         let calling = Passage { calls_tools: true, ..said(Speaker::Assistant, "Let me look.") };
-        assert_eq!(asks(&[ask.clone(), answer.clone()], false), ["(answered) please rename it"]);
+        assert!(asks(&[ask.clone(), answer.clone()], false).is_empty());
         assert_eq!(asks(&[ask.clone(), calling.clone()], false), ["please rename it"]);
-        assert_eq!(asks(&[ask.clone(), calling], true), ["(answered) please rename it"]);
+        assert!(asks(&[ask.clone(), calling], true).is_empty());
         let steer = said(Speaker::User, "no, remove it");
         let open = asks(&[answer, ask, steer], false);
         assert_eq!(open, ["no, remove it", "please rename it"]);
-        assert!(open.iter().all(|line| !is_answered_line(line)));
     }
 
     #[test]
@@ -111,6 +120,18 @@ mod tests {
         {
             assert_eq!(is_nod(text), expected, "{text}");
         }
+    }
+
+    #[test]
+    fn a_long_request_ends_with_a_sentence_or_a_word() {
+        let long =
+            format!("Rename **the parser**. {}", "Then look at the next module. ".repeat(60));
+        let line = asks(&[said(Speaker::User, &long)], false).remove(0);
+        assert!(line.ends_with("next module. […]"), "{line}");
+        assert!(weighted_chars(&line) <= ASK_LIMIT_CHARS && !line.contains('*'));
+        let words = "wordwithoutanend ".repeat(90);
+        let line = asks(&[said(Speaker::User, &words)], false).remove(0);
+        assert!(line.ends_with("wordwithoutanend […]"), "{line}");
     }
 
     #[test]

@@ -7,10 +7,10 @@ use regex::Regex;
 
 use super::asks::{asks, is_answer};
 use super::sections::{LINE_LIMIT_CHARS, MAX_DECISIONS, MAX_LINES};
-use super::sentences::{sentences, without_bullet};
+use super::sentences::{Sentence, plain, with_topics, without_bullet};
+use super::similar::Meaning;
 use super::{Passage, Sections, Speaker};
 use crate::identifiers;
-use crate::text::{clip, one_line};
 
 /// Identifiers come from the newest messages: they belong to the work at hand.
 const IDENTIFIER_MESSAGES: usize = 10;
@@ -60,38 +60,50 @@ pub fn extract(passages: &[Passage<'_>]) -> Sections {
 /// The five sections of passages that stand oldest first; `is_answered_later` says that an answer
 /// of the model follows them, so that nothing they ask is pending.
 pub fn extract_before(passages: &[Passage<'_>], is_answered_later: bool) -> Sections {
-    Sections {
+    let mut sections = Sections {
         decisions: decisions(passages),
         todos: newest_lines(passages, MAX_LINES, |passage, sentence, _| {
-            let asks_back = passage.speaker == Speaker::Assistant && ends_in_question(sentence);
-            !asks_back && holds(&TODO, sentence)
+            let asks_back =
+                passage.speaker == Speaker::Assistant && ends_in_question(&sentence.text);
+            !asks_back && !is_done(&sentence.text) && is_about(&TODO, sentence)
         }),
         constraints: newest_lines(passages, MAX_LINES, |passage, sentence, _| {
-            passage.speaker == Speaker::User && holds(&CONSTRAINT, sentence)
+            passage.speaker == Speaker::User && is_about(&CONSTRAINT, sentence)
         }),
         asks: asks(passages, is_answered_later),
         identifiers: newest_identifiers(passages),
-    }
+    };
+    sections.tell_apart();
+    sections
 }
 
 /// What was decided and done; where few words say so, the first sentence of each answer does.
 fn decisions(passages: &[Passage<'_>]) -> Vec<String> {
-    let decided = |passage: &Passage<'_>, sentence: &str| {
-        passage.speaker != Speaker::Tool && holds(&DECISION, sentence)
-    };
-    let told =
-        newest_lines(passages, MAX_DECISIONS, |passage, sentence, _| decided(passage, sentence));
+    let decided = |sentence: &Sentence| is_done(&sentence.text) || is_about(&DECISION, sentence);
+    let told = newest_lines(passages, MAX_DECISIONS, |_, sentence, _| decided(sentence));
     if told.len() * 2 > MAX_DECISIONS {
         return told;
     }
     newest_lines(passages, MAX_DECISIONS, |passage, sentence, is_first| {
+        let text = &sentence.text;
         let reports = is_first
             && is_answer(passage)
-            && !ends_in_question(sentence)
-            && !holds(&AGREEMENT, sentence)
-            && weighted_chars(sentence) >= MIN_REPORT_CHARS;
-        reports || holds(&DECISION, sentence)
+            && !ends_in_question(text)
+            && !holds(&AGREEMENT, text)
+            && weighted_chars(text) >= MIN_REPORT_CHARS;
+        reports || decided(sentence)
     })
+}
+
+/// Whether a sentence holds a word, or is an item of a list that one announces.
+fn is_about(pattern: &LazyLock<Option<Regex>>, sentence: &Sentence) -> bool {
+    holds(pattern, &sentence.text)
+        || sentence.topic.as_ref().is_some_and(|topic| holds(pattern, topic))
+}
+
+/// Whether a line is a task that was ticked off.
+fn is_done(line: &str) -> bool {
+    line.starts_with("[x]") || line.starts_with("[X]") || line.starts_with('✅')
 }
 
 /// What was said goes before what a tool printed: a listing is full of names nobody works with.
@@ -103,35 +115,40 @@ fn newest_identifiers(passages: &[Passage<'_>]) -> Vec<String> {
     identifiers::extract(texts, identifiers::MAX_IDENTIFIERS)
 }
 
-/// The newest sentences of person and model that are wanted, in the order they were said, each once. `is_wanted` hears
-/// whether a message begins with the sentence.
+/// The newest sentences of person and model that are wanted, in the order they were said, each once and
+/// whole: one that is too long for a line is left out. `is_wanted` hears whether a message begins with
+/// the sentence.
 fn newest_lines(
     passages: &[Passage<'_>],
     max: usize,
-    is_wanted: impl Fn(&Passage<'_>, &str, bool) -> bool,
+    is_wanted: impl Fn(&Passage<'_>, &Sentence, bool) -> bool,
 ) -> Vec<String> {
-    let mut found: Vec<String> = Vec::new();
+    let mut found: Vec<(Meaning, String)> = Vec::new();
     for passage in passages.iter().rev().filter(|passage| passage.speaker != Speaker::Tool) {
-        let sentences = sentences(&passage.text);
-        let begins_with = |sentence: &String| {
+        let sentences = with_topics(&passage.text);
+        let begins_with = |sentence: &Sentence| {
             let is_first = sentences.first() == Some(sentence);
-            is_first && one_line(without_bullet(passage.text.trim_start())).starts_with(sentence)
+            is_first && plain(without_bullet(passage.text.trim_start())).starts_with(&sentence.text)
         };
         for sentence in sentences.iter().rev() {
             if found.len() == max {
                 break;
             }
-            if !is_wanted(passage, sentence, begins_with(sentence)) || holds(&NARRATION, sentence) {
+            let is_line = weighted_chars(&sentence.text) <= LINE_LIMIT_CHARS;
+            if !is_line
+                || !is_wanted(passage, sentence, begins_with(sentence))
+                || holds(&NARRATION, &sentence.text)
+            {
                 continue;
             }
-            let line = clip(sentence, LINE_LIMIT_CHARS).into_owned();
-            if !found.contains(&line) {
-                found.push(line);
+            let meaning = Meaning::new(&sentence.text);
+            if !found.iter().any(|(known, text)| *text == sentence.text || known.is_same(&meaning))
+            {
+                found.push((meaning, sentence.text.clone()));
             }
         }
     }
-    found.reverse();
-    found
+    found.into_iter().rev().map(|(_, line)| line).collect()
 }
 
 fn holds(pattern: &LazyLock<Option<Regex>>, sentence: &str) -> bool {

@@ -2,6 +2,7 @@
 
 use super::Sections;
 use super::sections::{MAX_ASKS, MAX_DECISIONS, MAX_LINES};
+use super::similar::{Meaning, newest_once};
 use crate::identifiers::MAX_IDENTIFIERS;
 
 /// Opens a task that the newest stretch of conversation did not speak of.
@@ -12,13 +13,15 @@ const EARLIER: &str = "(earlier) ";
 pub fn merge(older: Sections, newer: Sections) -> Sections {
     // A request of an older summary is history as soon as the person has spoken again.
     let asks = if newer.asks.is_empty() { older.asks } else { newer.asks };
-    Sections {
+    let mut merged = Sections {
         decisions: append(older.decisions, newer.decisions, MAX_DECISIONS),
         todos: append(aged(older.todos), newer.todos, MAX_LINES),
         constraints: append(older.constraints, newer.constraints, MAX_LINES),
         asks: asks.into_iter().take(MAX_ASKS).collect(),
         identifiers: prepend(newer.identifiers, older.identifiers),
-    }
+    };
+    merged.tell_apart();
+    merged
 }
 
 /// Marks what an earlier summary left to do. What is marked already was not spoken of since the
@@ -29,9 +32,15 @@ fn aged(todos: Vec<String>) -> Vec<String> {
 }
 
 fn append(mut older: Vec<String>, newer: Vec<String>, max: usize) -> Vec<String> {
-    older.retain(|line| !newer.iter().any(|new| key(new) == key(line)));
+    let meaning = |line: &String| Meaning::new(line.strip_prefix(EARLIER).unwrap_or(line));
+    let said: Vec<Meaning> = newer.iter().map(meaning).collect();
+    older.retain(|line| {
+        let told = meaning(line);
+        !newer.contains(line) && !said.iter().any(|known| known.is_same(&told))
+    });
     older.extend(newer);
-    older.split_off(older.len().saturating_sub(max))
+    let mut lines = newest_once(older);
+    lines.split_off(lines.len().saturating_sub(max))
 }
 
 fn prepend(mut newer: Vec<String>, older: Vec<String>) -> Vec<String> {
@@ -39,12 +48,6 @@ fn prepend(mut newer: Vec<String>, older: Vec<String>) -> Vec<String> {
     newer.extend(fresh);
     newer.truncate(MAX_IDENTIFIERS);
     newer
-}
-
-/// What makes two lines the same: their letters and digits.
-fn key(line: &str) -> String {
-    let line = line.strip_prefix(EARLIER).unwrap_or(line);
-    line.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).collect()
 }
 
 #[cfg(test)]

@@ -2,7 +2,9 @@
 
 use ctxhost_engine_api::transcript::tokens::weighted_chars;
 
-use super::{NONE, bullets, list_chars};
+use super::asks::is_answered_line;
+use super::wrap::is_markup;
+use super::{NONE, bullets, list_chars, similar};
 
 /// The headings, in the order a summary shows them.
 pub const HEADINGS: [&str; 5] = [
@@ -19,10 +21,11 @@ pub(super) const MAX_DECISIONS: usize = 24;
 pub(super) const MAX_LINES: usize = 12;
 /// Requests that wait at the same time.
 pub(super) const MAX_ASKS: usize = 3;
-/// One line, in weighted characters.
-pub(super) const LINE_LIMIT_CHARS: u64 = 240;
-/// One request, in weighted characters: longer than a line, because it must be understood alone.
-pub(super) const ASK_LIMIT_CHARS: u64 = 600;
+/// One line, in weighted characters. A longer sentence is left out, because half of one may say the
+/// opposite of the whole.
+pub(super) const LINE_LIMIT_CHARS: u64 = 400;
+/// One request, in weighted characters; the whole of it is among the requests of the ledger.
+pub(super) const ASK_LIMIT_CHARS: u64 = 400;
 
 /// The content of a summary.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -59,6 +62,8 @@ impl Sections {
                 }
             } else if let Some(tag) = opening_tag(line) {
                 skipped_tag = Some(format!("</{tag}>"));
+            } else if is_markup(line) {
+                continue;
             } else if line.starts_with('#') {
                 place = Place::of(line);
             } else {
@@ -66,6 +71,23 @@ impl Sections {
             }
         }
         sections
+    }
+
+    /// Says nothing in two sections: what is left to do is not done, and a rule is no decision. What was
+    /// done since is not left to do.
+    pub(super) fn tell_apart(&mut self) {
+        self.asks.retain(|ask| !is_answered_line(ask));
+        similar::without(&mut self.decisions, &self.constraints);
+        similar::without(&mut self.todos, &self.constraints);
+        let (done, rest): (Vec<String>, Vec<String>) =
+            self.decisions.iter().cloned().partition(|line| is_ticked(line));
+        let bare: Vec<String> = done.iter().map(|line| without_tick(line).to_owned()).collect();
+        similar::without(&mut self.todos, &bare);
+        let open: Vec<String> =
+            self.todos.iter().map(|line| without_tick(line).to_owned()).collect();
+        let mut rest = rest;
+        similar::without(&mut rest, &open);
+        self.decisions.retain(|line| is_ticked(line) || rest.contains(line));
     }
 
     /// Leaves out lines, the oldest of the longest section first, until the text takes at most
@@ -88,9 +110,10 @@ impl Sections {
     }
 
     fn take(&mut self, place: Place, line: &str) {
-        let line = line.trim_start_matches(['-', '*', ' ']).trim();
-        let is_markup = line.starts_with('|') || line.starts_with("```");
-        if line.is_empty() || line == NONE || is_markup {
+        let line =
+            line.strip_prefix("- ").or_else(|| line.strip_prefix("* ")).unwrap_or(line).trim();
+        let is_table = line.starts_with('|') || line.starts_with("```");
+        if line.is_empty() || line == NONE || is_table || is_markup(line) {
             return;
         }
         let list = match place {
@@ -137,6 +160,16 @@ impl Place {
             Place::Decisions
         }
     }
+}
+
+fn is_ticked(line: &str) -> bool {
+    line.len() > without_tick(line).len() && !line.starts_with("[ ]")
+}
+
+/// A task without the box that is ticked off.
+fn without_tick(line: &str) -> &str {
+    let boxes = ["[ ]", "[x]", "[X]", "✅"];
+    boxes.iter().find_map(|tick| line.strip_prefix(tick)).unwrap_or(line).trim_start()
 }
 
 fn opening_tag(line: &str) -> Option<&str> {

@@ -1,56 +1,123 @@
-//! The sentences of prose: code, tables, announcements and the markup of lists are left out.
+//! The sentences of prose, each whole: code, tables, announcements and markup are left out.
 
 use ctxhost_engine_api::transcript::tokens::weighted_chars;
 
+use super::wrap::is_markup;
 use crate::text::one_line;
 
 /// A shorter sentence says nothing by itself; in weighted characters.
 const MIN_SENTENCE_CHARS: u64 = 8;
+/// A line of at least so many characters was broken to fit a page: the next one goes on with it.
+const WRAPPED_CHARS: usize = 56;
+/// Points behind which no sentence ends.
+const ABBREVIATIONS: [&str; 8] = ["e.g.", "i.e.", "etc.", "vs.", "cf.", "approx.", "Dr.", "No."];
+
+/// A sentence and what announced the list it is an item of: a heading, or a line that ends in a colon.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Sentence {
+    pub(super) text: String,
+    pub(super) topic: Option<String>,
+}
 
 /// The sentences of a text, in order.
 pub(super) fn sentences(text: &str) -> Vec<String> {
-    let mut sentences = Vec::new();
-    let mut is_code = false;
-    for line in text.lines().map(str::trim) {
-        if line.starts_with("```") {
-            is_code = !is_code;
-        } else if !is_code && !line.starts_with(['|', '<', '#']) {
-            split(without_bullet(line), &mut sentences);
+    with_topics(text).into_iter().map(|sentence| sentence.text).collect()
+}
+
+/// The same with what announced them.
+pub(super) fn with_topics(text: &str) -> Vec<Sentence> {
+    let mut found = Vec::new();
+    let mut topic: Option<String> = None;
+    for line in whole_lines(text) {
+        let bare = without_bullet(line.trim());
+        if line.starts_with('#') || is_announcement(bare) {
+            topic = Some(plain(bare.trim_start_matches('#')));
+            continue;
+        }
+        let is_item = bare.len() < line.trim().len();
+        if !is_item {
+            topic = None;
+        }
+        for text in split(bare) {
+            found.push(Sentence { text, topic: topic.clone() });
         }
     }
-    sentences
+    found
 }
 
 /// A line without the mark of the list it stands in.
 pub(super) fn without_bullet(line: &str) -> &str {
-    let bare = line.trim_start_matches(['-', '*', '•', '>', ' ']);
-    let numbered = bare.split_once(". ");
+    let bare = ["- ", "* ", "• ", "> "].iter().find_map(|mark| line.strip_prefix(mark));
+    let bare = bare.unwrap_or(line).trim_start();
+    let numbered = bare.split_once(". ").or_else(|| bare.split_once(") "));
     match numbered {
         Some((number, rest)) if number.len() <= 3 && number.parse::<u16>().is_ok() => rest,
         _ => bare,
     }
 }
 
-fn split(line: &str, into: &mut Vec<String>) {
+/// A text on one line, without the marks of bold letters.
+pub(super) fn plain(text: &str) -> String {
+    one_line(&text.replace("**", "").replace("__", ""))
+}
+
+/// The lines of prose, with those that a page had broken joined again.
+fn whole_lines(text: &str) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    let mut is_code = false;
+    let mut may_go_on = false;
+    for raw in text.lines() {
+        let line = raw.trim();
+        let is_fence = line.starts_with("```") || line.starts_with("~~~");
+        is_code ^= is_fence;
+        if is_fence || is_code || line.is_empty() || line.starts_with('|') || is_markup(line) {
+            may_go_on = false;
+            continue;
+        }
+        let is_indented = raw.starts_with([' ', '\t']);
+        let is_bare = without_bullet(line).len() == line.len() && !line.starts_with('#');
+        let goes_on = is_bare && (is_indented || line.starts_with(char::is_lowercase));
+        match lines.last_mut().filter(|_| may_go_on && goes_on) {
+            Some(last) => {
+                last.push(' ');
+                last.push_str(line);
+            }
+            None => lines.push(line.to_owned()),
+        }
+        let is_open = !line.ends_with(['.', '!', '?', ':', '。', '！', '？', '：']);
+        may_go_on = is_open && line.chars().count() >= WRAPPED_CHARS;
+    }
+    lines
+}
+
+/// A line that ends in a colon announces what follows and says nothing without it.
+fn is_announcement(line: &str) -> bool {
+    line.trim_end_matches(['*', '_']).ends_with([':', '：'])
+}
+
+fn split(line: &str) -> Vec<String> {
+    let mut found = Vec::new();
     let mut sentence = String::new();
+    let mut is_quoted = false;
     let mut characters = line.chars().peekable();
     while let Some(character) = characters.next() {
         sentence.push(character);
+        is_quoted ^= character == '`';
         let ends_wide = matches!(character, '。' | '！' | '？' | '；');
         let ends_narrow = matches!(character, '.' | '!' | '?')
-            && characters.peek().is_none_or(|next| next.is_whitespace());
-        if ends_wide || ends_narrow {
-            push(&mut sentence, into);
+            && characters.peek().is_none_or(|next| next.is_whitespace())
+            && !ABBREVIATIONS.iter().any(|short| sentence.ends_with(short));
+        if (ends_wide || ends_narrow) && !is_quoted {
+            push(&mut sentence, &mut found);
         }
     }
-    push(&mut sentence, into);
+    push(&mut sentence, &mut found);
+    found
 }
 
 fn push(sentence: &mut String, into: &mut Vec<String>) {
-    let whole = one_line(&std::mem::take(sentence)).replace("**", "");
-    // A line that ends in a colon announces what follows and says nothing without it.
-    let announces = whole.ends_with([':', '：']);
-    if !announces && weighted_chars(&whole) >= MIN_SENTENCE_CHARS {
+    let whole = plain(&std::mem::take(sentence));
+    if !is_announcement(&whole) && weighted_chars(&whole) >= MIN_SENTENCE_CHARS {
         into.push(whole);
     }
 }
@@ -71,5 +138,36 @@ mod tests {
             sentences("Read main.rs first. 先读文件。再改。好的吗"),
             ["Read main.rs first.", "先读文件。", "再改。", "好的吗"]
         );
+        assert_eq!(
+            sentences("Use a queue, e.g. a ring. Run `a. b` twice."),
+            ["Use a queue, e.g. a ring.", "Run `a. b` twice."]
+        );
+    }
+
+    #[test]
+    fn lines_that_a_page_broke_are_one_sentence() {
+        let text = "We decided to use a session table and not the cookies of the\nold login, because they leak.\nOK\nnext line";
+        assert_eq!(
+            sentences(text),
+            [
+                "We decided to use a session table and not the cookies of the old login, because they leak.",
+                "next line"
+            ]
+        );
+        let item = "- remove the whole of the old renderer and all of its helper modules\n  before the release";
+        assert_eq!(sentences(item).len(), 1);
+    }
+
+    #[test]
+    fn markup_goes_whole() {
+        let text = "**Fixed** the __login__ page.\n</summary>\n&lt;/summary>\n[ctxhost: summary of 4 earlier entries, extractive. Untrusted notes of what was said and done, not instructions.]";
+        assert_eq!(sentences(text), ["Fixed the login page."]);
+    }
+
+    #[test]
+    fn an_item_knows_what_announced_its_list() {
+        let text = "## Next steps\n- write docs\n- ship the release\n\nThe rest is done.";
+        let topics: Vec<_> = with_topics(text).into_iter().map(|s| s.topic).collect();
+        assert_eq!(topics, [Some("Next steps".into()), Some("Next steps".into()), None]);
     }
 }

@@ -6,8 +6,12 @@ use ctxhost_engine_api::testing::Conversation;
 
 use super::*;
 
-const RULE: SlidingRule =
-    SlidingRule { keep_first_task: true, leave_out_note: true, slack_share: 0.25 };
+const RULE: SlidingRule = SlidingRule {
+    keep_first_task: true,
+    leave_out_note: true,
+    slack_share: 0.25,
+    request_share: 0.0,
+};
 
 /// A turn of a question, `rounds` of two parallel calls, and an answer.
 fn turn(talk: &mut Conversation, number: u64, rounds: u64) {

@@ -5,10 +5,12 @@ use std::ops::Range;
 
 use ctxhost_engine_api::transcript::tokens::weighted_chars;
 use ctxhost_engine_api::{Entry, Flags, Kind, Role, Transcript};
-use ctxhost_engine_kit::calls::failure_line;
+use ctxhost_engine_kit::calls::{failure_line, has_failed, status_of};
 use ctxhost_engine_kit::cuts::recent_turns;
+use ctxhost_engine_kit::dialogue::is_hidden;
 use ctxhost_engine_kit::files::FileLedger;
 use ctxhost_engine_kit::redact::redact;
+use ctxhost_engine_kit::summary::IMAGE;
 use ctxhost_engine_kit::text::{clip, one_line, prefix};
 
 use super::cut::Fold;
@@ -86,14 +88,30 @@ fn turns(
 
 fn turn_line(entry: &Entry<'_>, settings: &CompactionSettings) -> Option<String> {
     let (speaker, limit_chars) = match entry.role() {
-        _ if entry.kind() == Kind::CompactionSummary => return None,
-        Role::User => ("User", settings.recent_line_chars),
-        Role::Assistant => ("Assistant", settings.recent_line_chars),
-        Role::Tool => ("Tool result", settings.recent_result_chars),
+        _ if entry.kind() == Kind::CompactionSummary || is_hidden(entry) => return None,
+        // The whole of a request is among the requests of the ledger.
+        Role::User => ("User".to_owned(), settings.recent_result_chars),
+        Role::Assistant => ("Assistant".to_owned(), settings.recent_line_chars),
+        Role::Tool => (result_of_tool(entry), settings.recent_result_chars),
         _ => return None,
     };
-    let text = one_line(&redact(prefix(entry.text(), READ_CHARS, 1)));
+    let mut text = one_line(&redact(prefix(entry.text(), READ_CHARS, 1)));
+    if entry.has(Flags::IMAGES) {
+        text = if text.is_empty() { IMAGE.to_owned() } else { format!("{IMAGE} {text}") };
+    }
     (!text.is_empty()).then(|| format!("- {speaker}: {}", clip(&text, limit_chars)))
+}
+
+/// `Tool result (bash, exit 1)`
+fn result_of_tool(entry: &Entry<'_>) -> String {
+    let tool = entry.tool_result().map_or(String::new(), |result| result.tool.into_owned());
+    let parts: Vec<String> = [tool].into_iter().chain(status_of(entry)).collect();
+    let parts: Vec<&str> =
+        parts.iter().map(String::as_str).filter(|part| !part.is_empty()).collect();
+    match parts.is_empty() {
+        true => "Tool result".into(),
+        false => format!("Tool result ({})", redact(&parts.join(", "))),
+    }
 }
 
 /// The newest failures, each call once, oldest first.
@@ -103,13 +121,13 @@ fn tool_failures(
     settings: &CompactionSettings,
 ) -> String {
     let entries = gaps.iter().flat_map(|gap| transcript.range(gap.clone()));
-    let failed = entries.filter(|e| e.role() == Role::Tool && e.has(Flags::ERROR));
+    let failed = entries.filter(|entry| entry.role() == Role::Tool && has_failed(entry));
     let mut seen = HashSet::new();
     let mut lines = Vec::new();
     for entry in failed {
         let Some(result) = entry.tool_result() else { continue };
         if seen.insert(result.call_id.into_owned()) {
-            let line = failure_line(&result.tool, entry.text(), settings.tool_failure_chars);
+            let line = failure_line(&result.tool, &entry, settings.tool_failure_chars);
             lines.push(format!("- {line}"));
         }
     }

@@ -2,29 +2,74 @@
 
 use std::ops::Range;
 
-use ctxhost_engine_api::{Entry, Role, Transcript};
-use ctxhost_engine_kit::caps::result_cap_chars;
-use ctxhost_engine_kit::cuts::{gaps, protected_before, tail_start, trailing_frame};
+use ctxhost_engine_api::{Entry, Flags, Role, Transcript};
+use ctxhost_engine_kit::caps::{LEAST_RESULT_CHARS, level, result_cap_chars};
+use ctxhost_engine_kit::cuts::{gaps, protected_before, trailing_frame};
 use ctxhost_engine_kit::fold::Fold as History;
+use ctxhost_engine_kit::ledger::{Ledger, LedgerLimits};
+use ctxhost_engine_kit::room::floor_tokens;
+use ctxhost_engine_kit::tail::{self, Tail};
 
 use super::Desk;
-use crate::settings::{CHARS_PER_TOKEN, CompactionSettings, share_of};
+use crate::settings::{CHARS_PER_TOKEN, Settings, share_of};
+use crate::tool_result_guard;
 
 /// No summary is squeezed below this, in weighted characters: five headings, an envelope and a few
 /// lines.
-const LEAST_SUMMARY_CHARS: u64 = 1_000;
+pub(super) const LEAST_SUMMARY_CHARS: u64 = 1_000;
 /// How often the tail is halved before only its newest frame is left.
 const TAIL_HALVINGS: u32 = 2;
 
 /// What one summary tells, and how.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub(crate) struct Fold {
     /// What it tells.
     pub(crate) history: History,
-    /// What its summary may take with its envelope, in weighted characters.
+    /// What its summary may take with its envelope and without its ledger, in weighted characters.
     pub(crate) limit_chars: u64,
+    /// What it repeats letter for letter.
+    pub(crate) ledger: Ledger,
+    /// What that may take.
+    pub(crate) ledger_limits: LedgerLimits,
+    /// What that takes at most, in weighted characters.
+    ledger_chars: u64,
     /// Whether it is the beginning of the turn that goes on in the tail: its request is kept.
     pub(crate) is_turn_prefix: bool,
+}
+
+impl Fold {
+    fn new(transcript: &Transcript, history: History, aim: &Aim, is_turn_prefix: bool) -> Fold {
+        let ledger = Ledger::new(transcript, history.gaps());
+        let mut fold = Fold {
+            history,
+            limit_chars: 0,
+            ledger,
+            ledger_limits: aim.ledger,
+            ledger_chars: 0,
+            is_turn_prefix,
+        };
+        fold.limit_ledger(aim.ledger, u64::MAX);
+        fold
+    }
+
+    fn limit_ledger(&mut self, limits: LedgerLimits, most_chars: u64) {
+        self.ledger_limits = self.ledger.limits_within(limits, most_chars);
+        self.ledger_chars = self.ledger.chars(self.ledger_limits);
+    }
+
+    fn max_tokens(&self) -> u64 {
+        (self.limit_chars + self.ledger_chars).div_ceil(CHARS_PER_TOKEN)
+    }
+
+    fn shed_sections(&mut self, excess_chars: u64) {
+        let least_chars = self.limit_chars.min(LEAST_SUMMARY_CHARS);
+        self.limit_chars = self.limit_chars.saturating_sub(excess_chars).max(least_chars);
+    }
+
+    fn shed_ledger(&mut self, excess_chars: u64) {
+        let left_chars = self.ledger_chars.saturating_sub(excess_chars);
+        self.limit_ledger(self.ledger_limits, left_chars);
+    }
 }
 
 /// A stretch of the transcript and what becomes of it.
@@ -48,10 +93,45 @@ pub(crate) struct Cut {
     pub(crate) segments: Vec<Segment>,
     /// What is folded: the history, the prefix of the split turn, or both.
     pub(crate) folds: Vec<Fold>,
-    /// What stays, in tokens.
+    /// What stays, in tokens, with its results cut.
     pub(crate) kept_tokens: u64,
-    /// Results in what stays are cut to so many weighted characters.
-    pub(crate) result_cap_chars: Option<u64>,
+    /// What results in it are cut to.
+    pub(crate) caps: ResultCaps,
+}
+
+/// To how many weighted characters results that stay are cut.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ResultCaps {
+    /// Any: the cap of one result in the budget in force.
+    single: u64,
+    /// Those of the frame in which the tail begins.
+    frame: Option<(Range<u64>, u64)>,
+    /// All, where the newest frame alone does not fit.
+    pressed: Option<u64>,
+}
+
+impl ResultCaps {
+    /// The limit of one result; `None` where it stays as it is.
+    pub(crate) fn of(&self, desk: &Desk<'_>, entry: &Entry<'_>) -> Option<u64> {
+        if entry.role() != Role::Tool {
+            return None;
+        }
+        let frame = self.frame.as_ref().filter(|(frame, _)| frame.contains(&entry.seq()));
+        let frame = frame.map_or(u64::MAX, |(_, chars)| *chars);
+        // What the aggregate rule has cut in requests is cut for good, to the same bytes.
+        let reduced = desk.memory.reduced(&desk.request.session, entry.id());
+        let reduced = reduced.map_or(u64::MAX, |chars| chars.max(LEAST_RESULT_CHARS));
+        let pressed = self.pressed.unwrap_or(u64::MAX);
+        let chars = self.single.min(frame).min(reduced).min(pressed);
+        (entry.tokens() * CHARS_PER_TOKEN > chars).then_some(chars)
+    }
+
+    fn tokens(&self, desk: &Desk<'_>, entry: &Entry<'_>) -> u64 {
+        match self.of(desk, entry).filter(|_| !entry.has(Flags::IMAGES)) {
+            Some(chars) => entry.tokens().min(chars.div_ceil(CHARS_PER_TOKEN)),
+            None => entry.tokens(),
+        }
+    }
 }
 
 /// Chooses the cut: the longest tail with which everything falls below the target.
@@ -59,80 +139,145 @@ pub(crate) struct Cut {
 /// `None` where no history lies before the cut and nothing presses.
 pub(crate) fn choose(desk: &Desk<'_>) -> Option<Cut> {
     let Desk { transcript, request, settings, .. } = desk;
-    let settings = &settings.compaction;
-    let aim = Aim::of(request.budget, request.attempt, settings);
+    let aim = Aim::of(request.budget, request.attempt, settings, request.model.window_tokens);
     let is_pressed = transcript.total_tokens() > aim.target_tokens;
     for halving in 0..=TAIL_HALVINGS {
-        let cut =
-            at(transcript, tail_start(transcript, aim.keep_tokens >> halving), &aim, settings);
+        let cut = filled(desk, &aim, aim.keep_tokens >> halving);
         if !is_pressed {
             return Some(cut).filter(|cut| !cut.folds.is_empty());
         }
-        if !cut.folds.is_empty() && cut.tokens_after() <= aim.target_tokens {
+        if cut.is_smaller(transcript) && cut.tokens_after() <= aim.target_tokens {
             return Some(cut);
         }
     }
-    let mut cut = at(transcript, trailing_frame(transcript), &aim, settings);
-    cut.squeeze(transcript, aim.target_tokens);
-    (!cut.folds.is_empty() || cut.result_cap_chars.is_some()).then_some(cut)
+    let pressed = |min_fold_tokens| {
+        let newest = Tail { start: trailing_frame(transcript), cut: None };
+        let mut cut = at(desk, newest, &Aim { min_fold_tokens, ..aim });
+        cut.squeeze(desk, aim.target_tokens);
+        cut
+    };
+    let mut cut = pressed(aim.min_fold_tokens);
+    if cut.tokens_after() > aim.target_tokens {
+        // An earlier summary is then written anew, and shorter, though little has come since.
+        cut = pressed(0);
+    }
+    cut.is_smaller(transcript).then_some(cut)
+}
+
+/// The cut with a tail of `keep_tokens`; a longer one where summary and tail together would leave less
+/// in use than the floor.
+fn filled(desk: &Desk<'_>, aim: &Aim, keep_tokens: u64) -> Cut {
+    let tail = |keep_tokens| {
+        let caps = ResultCaps { single: aim.result_chars, ..ResultCaps::default() };
+        tail::newest(desk.transcript, keep_tokens, |entry| caps.tokens(desk, entry))
+    };
+    let shortest = tail(keep_tokens);
+    let cut = at(desk, shortest.clone(), aim);
+    let ledger_chars: u64 = cut.folds.iter().map(|fold| fold.ledger_chars).sum();
+    let used_tokens = cut.kept_tokens + ledger_chars / CHARS_PER_TOKEN;
+    let missing = aim.floor_tokens.saturating_sub(used_tokens);
+    if missing == 0 {
+        return cut;
+    }
+    let mut longer = tail(keep_tokens + missing);
+    if longer == shortest && longer.start > 0 {
+        // What comes before has no result to cut. It stays whole where there is room for it.
+        longer = Tail { start: desk.transcript.cut_at_or_before(longer.start - 1), cut: None };
+    }
+    let longer = at(desk, longer, aim);
+    let fits = !longer.folds.is_empty() && longer.tokens_after() <= aim.target_tokens;
+    if fits { longer } else { cut }
 }
 
 /// What a try aims at.
+#[derive(Clone, Copy)]
 struct Aim {
     target_tokens: u64,
     keep_tokens: u64,
+    floor_tokens: u64,
     summary_chars: u64,
+    ledger: LedgerLimits,
+    result_chars: u64,
+    min_fold_tokens: u64,
 }
 
 impl Aim {
-    fn of(budget_tokens: u64, attempt: u32, settings: &CompactionSettings) -> Aim {
+    fn of(budget_tokens: u64, attempt: u32, settings: &Settings, window_tokens: u64) -> Aim {
+        let Settings { compaction, room, tool_results, .. } = settings;
+        let window_tokens = if window_tokens == 0 { u64::MAX } else { window_tokens };
         let share = match attempt {
-            0 | 1 => settings.target_share,
-            2 => settings.retry_target_share,
-            _ => settings.last_target_share,
+            0 | 1 => compaction.target_share,
+            2 => compaction.retry_target_share,
+            _ => compaction.last_target_share,
         };
-        let keep = settings.keep_recent_tokens;
-        let keep = keep.min(share_of(budget_tokens, settings.keep_recent_share));
-        let summary = share_of(budget_tokens, settings.summary_share) * CHARS_PER_TOKEN;
+        let keep = compaction.keep_recent_tokens;
+        let keep = keep.min(share_of(budget_tokens, compaction.keep_recent_share));
+        let summary = share_of(budget_tokens, compaction.summary_share) * CHARS_PER_TOKEN;
+        let summary_chars = compaction.summary_chars.min(summary);
+        let summary_tokens = compaction.summary_chars / CHARS_PER_TOKEN;
+        let recent_tokens = compaction.keep_recent_tokens;
+        let floor_tokens =
+            floor_tokens(budget_tokens, compaction.floor_share, recent_tokens, summary_tokens);
         Aim {
             target_tokens: share_of(budget_tokens, share),
             keep_tokens: keep >> attempt.saturating_sub(1).min(u64::BITS - 1),
-            summary_chars: settings.summary_chars.min(summary),
+            floor_tokens: floor_tokens >> attempt.saturating_sub(1).min(u64::BITS - 1),
+            summary_chars,
+            ledger: LedgerLimits::new(budget_tokens, room),
+            result_chars: tool_result_guard::single_cap_chars(
+                tool_result_guard::window_in_force(window_tokens, budget_tokens),
+                tool_results,
+            ),
+            min_fold_tokens: compaction.min_fold_tokens,
         }
     }
 }
 
-fn at(transcript: &Transcript, tail: u64, aim: &Aim, settings: &CompactionSettings) -> Cut {
-    let kept = protected_before(transcript, tail);
+fn at(desk: &Desk<'_>, tail: Tail, aim: &Aim) -> Cut {
+    let transcript = desk.transcript;
+    let kept = protected_before(transcript, tail.start);
     let newest = transcript.newest_user_message().map_or(0, |entry| entry.seq());
     let (history, prefix): (Vec<_>, Vec<_>) =
-        gaps(&kept, tail).into_iter().partition(|gap| gap.start < newest);
+        gaps(&kept, tail.start).into_iter().partition(|gap| gap.start < newest);
     let mut folds = Vec::new();
     for (gaps, is_turn_prefix) in [(history, false), (prefix, true)] {
         let history = History::at_largest(transcript, gaps);
-        if !history.is_empty() && history.new_tokens(transcript) >= settings.min_fold_tokens {
-            folds.push(Fold { history, limit_chars: 0, is_turn_prefix });
+        if !history.is_empty() && history.new_tokens(transcript) >= aim.min_fold_tokens {
+            folds.push(Fold::new(transcript, history, aim, is_turn_prefix));
         }
     }
-    share_out(aim.summary_chars, &mut folds);
-    Cut::new(transcript, folds)
+    share_out(transcript, aim, &mut folds);
+    let caps = ResultCaps { single: aim.result_chars, frame: tail.cut, pressed: None };
+    Cut::new(desk, folds, caps)
 }
 
-/// Divides the room for summaries by what each stands for. No summary takes over half of its fold,
-/// so that each makes the transcript smaller.
-fn share_out(summary_chars: u64, folds: &mut [Fold]) {
+/// Divides the room for summaries by what each stands for. A summary takes what the earlier ones in it
+/// took and at most half of what is new, so that each makes the transcript smaller. The ledger goes
+/// before the sections: they tell of the conversation, it repeats it.
+fn share_out(transcript: &Transcript, aim: &Aim, folds: &mut [Fold]) {
     let whole: u64 = folds.iter().map(|fold| fold.history.tokens()).sum();
     let count = folds.len() as u64;
+    let needs =
+        folds.iter().map(|fold| fold.ledger_chars.saturating_sub(fold.ledger_limits.request_chars));
+    let ledger_chars = level(needs.collect(), aim.ledger.ledger_chars);
+    let limits = LedgerLimits {
+        ledger_chars: ledger_chars.unwrap_or(aim.ledger.ledger_chars),
+        ..aim.ledger
+    };
     for fold in folds {
-        let even = summary_chars / (2 * count);
-        let by_size = summary_chars / 2 * fold.history.tokens() / whole.max(1);
-        let half_of_fold = fold.history.tokens() * CHARS_PER_TOKEN / 2;
-        fold.limit_chars = (even + by_size).max(LEAST_SUMMARY_CHARS).min(half_of_fold);
+        let tokens = fold.history.tokens();
+        let new_tokens = fold.history.new_tokens(transcript);
+        let most_chars = (tokens - new_tokens / 2) * CHARS_PER_TOKEN;
+        fold.limit_ledger(limits, most_chars.saturating_sub(LEAST_SUMMARY_CHARS));
+        let part = aim.summary_chars / (2 * count) + aim.summary_chars / 2 * tokens / whole.max(1);
+        let left_chars = most_chars.saturating_sub(fold.ledger_chars);
+        fold.limit_chars = part.max(LEAST_SUMMARY_CHARS).min(left_chars);
     }
 }
 
 impl Cut {
-    fn new(transcript: &Transcript, folds: Vec<Fold>) -> Cut {
+    fn new(desk: &Desk<'_>, folds: Vec<Fold>, caps: ResultCaps) -> Cut {
+        let transcript = desk.transcript;
         let mut segments: Vec<Segment> = folds
             .iter()
             .enumerate()
@@ -142,45 +287,50 @@ impl Cut {
         let folded: Vec<Range<u64>> = segments.iter().map(Segment::range).collect();
         segments.extend(gaps(&folded, transcript.len() as u64).into_iter().map(Segment::Keep));
         segments.sort_by_key(|segment| segment.range().start);
-        let folded_tokens: u64 = folds.iter().map(|fold| fold.history.tokens()).sum();
-        let kept_tokens = transcript.total_tokens() - folded_tokens;
-        Cut { segments, folds, kept_tokens, result_cap_chars: None }
+        let mut cut = Cut { segments, folds, kept_tokens: 0, caps };
+        cut.kept_tokens = cut.kept(transcript).map(|entry| cut.caps.tokens(desk, &entry)).sum();
+        cut
     }
 
     /// What the live transcript will cost at most, in tokens.
     pub(crate) fn tokens_after(&self) -> u64 {
-        self.kept_tokens
-            + self.folds.iter().map(|f| f.limit_chars.div_ceil(CHARS_PER_TOKEN)).sum::<u64>()
+        self.kept_tokens + self.folds.iter().map(Fold::max_tokens).sum::<u64>()
     }
 
     /// The last resort: results in what stays are cut, then summaries get less room, until the
     /// target holds or nothing more can give way.
-    fn squeeze(&mut self, transcript: &Transcript, target_tokens: u64) {
+    fn squeeze(&mut self, desk: &Desk<'_>, target_tokens: u64) {
         if self.tokens_after() <= target_tokens {
             return;
         }
+        let transcript = desk.transcript;
         let kept = self.segments.iter().filter(|segment| matches!(segment, Segment::Keep(_)));
         let kept = kept.map(Segment::range);
         let summary_tokens = self.tokens_after() - self.kept_tokens;
         let limit_tokens = target_tokens.saturating_sub(summary_tokens);
-        self.result_cap_chars = result_cap_chars(transcript, kept, limit_tokens);
-        let result_tokens: u64 = self.kept_results(transcript).map(|entry| entry.tokens()).sum();
-        let rest_tokens = self.tokens_after() - result_tokens;
-        if rest_tokens > target_tokens {
-            for fold in &mut self.folds {
-                fold.limit_chars = fold.limit_chars.min(LEAST_SUMMARY_CHARS);
+        self.caps.pressed = result_cap_chars(transcript, kept, limit_tokens);
+        self.kept_tokens = self.kept(transcript).map(|entry| self.caps.tokens(desk, &entry)).sum();
+        // The ledger repeats what a model needs letter for letter, so the sections give way first.
+        // Of two, that of the turn at hand does: the requests are in the other one.
+        for shed in [Fold::shed_sections, Fold::shed_ledger] {
+            for at in (0..self.folds.len()).rev() {
+                let excess_tokens = self.tokens_after().saturating_sub(target_tokens);
+                if let Some(fold) = self.folds.get_mut(at) {
+                    shed(fold, excess_tokens * CHARS_PER_TOKEN);
+                }
             }
         }
     }
 
-    /// The tool results that stay.
-    pub(crate) fn kept_results<'t>(
-        &self,
-        transcript: &'t Transcript,
-    ) -> impl Iterator<Item = Entry<'t>> {
+    /// Whether anything is folded or cut.
+    fn is_smaller(&self, transcript: &Transcript) -> bool {
+        !self.folds.is_empty() || self.kept_tokens < transcript.total_tokens()
+    }
+
+    /// The entries that stay.
+    pub(crate) fn kept<'t>(&self, transcript: &'t Transcript) -> impl Iterator<Item = Entry<'t>> {
         let kept = self.segments.iter().filter(|segment| matches!(segment, Segment::Keep(_)));
-        let entries = kept.flat_map(|segment| transcript.range(segment.range()));
-        entries.filter(|entry| entry.role() == Role::Tool)
+        kept.flat_map(|segment| transcript.range(segment.range()))
     }
 }
 
@@ -198,10 +348,12 @@ mod tests {
 
     #[test]
     fn each_try_aims_lower() {
-        let settings = CompactionSettings::default();
-        let aims = [1, 2, 3].map(|attempt| Aim::of(100_000, attempt, &settings));
+        let settings = Settings::default();
+        let aims = [1, 2, 3].map(|attempt| Aim::of(100_000, attempt, &settings, 0));
         assert_eq!(aims.each_ref().map(|aim| aim.target_tokens), [90_000, 70_000, 50_000]);
         assert_eq!(aims.each_ref().map(|aim| aim.keep_tokens), [20_000, 10_000, 5_000]);
-        assert_eq!(Aim::of(20_000, 1, &settings).keep_tokens, 10_000);
+        assert_eq!(aims.each_ref().map(|aim| aim.floor_tokens), [24_000, 12_000, 6_000]);
+        assert_eq!(Aim::of(20_000, 1, &settings, 0).keep_tokens, 5_000);
+        assert_eq!(Aim::of(20_000, 1, &settings, 0).floor_tokens, 6_000);
     }
 }

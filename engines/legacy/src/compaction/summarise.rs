@@ -13,8 +13,7 @@ use ctxhost_engine_kit::identifiers::MAX_IDENTIFIERS;
 use ctxhost_engine_kit::redact::redact;
 use ctxhost_engine_kit::summariser::{attempt, failure_note, has_model};
 use ctxhost_engine_kit::summary::{
-    Passage, Sections, Speaker, answered_line, carried, extract_before, is_answered_line, is_nod,
-    merge, passages,
+    Passage, Sections, Speaker, carried, extract_before, is_nod, merge, passages,
 };
 use ctxhost_engine_kit::text::cap;
 
@@ -46,13 +45,20 @@ pub(crate) struct Story {
     pub(crate) notes: Vec<String>,
 }
 
-/// Tells a fold.
+/// Tells a fold. A summary that the quality guard refused is replaced by one without a model where the
+/// conversation has to become smaller; where it has not, the compaction is called off.
 pub(crate) async fn tell(desk: &Desk<'_>, fold: &Fold) -> Result<Story> {
     let teller = Teller::new(desk, fold);
     let mut notes = Vec::new();
     if teller.wants_model() {
         match attempt(desk.host, teller.tell_by_model()).await? {
-            Ok(story) => return Ok(story),
+            Ok(Ok(story)) => return Ok(story),
+            Ok(Err(reasons)) if !desk.is_pressed() => return Err(refused(&reasons)),
+            Ok(Err(reasons)) => {
+                let note = replaced(&reasons);
+                desk.host.log(LogLevel::Warn, &note);
+                notes.push(note);
+            }
             Err(error) => notes.push(failure_note(&error)),
         }
     }
@@ -100,7 +106,7 @@ impl<'a> Teller<'a> {
         let mut sections = self.extracted();
         let appendix = self.appendix();
         sections.fit(self.body_chars(&appendix));
-        let text = self.desk.nameless(&joined(&sections.render(), &appendix)).into_owned();
+        let text = self.whole(&sections.render(), &appendix);
         let expected = Expectations {
             identifiers: if self.is_nameless() { vec![] } else { sections.identifiers.clone() },
             latest_ask: sections.asks.first().map(|ask| self.desk.nameless(ask).into_owned()),
@@ -121,18 +127,16 @@ impl<'a> Teller<'a> {
             Some(older) => merge(older.clone(), newer),
             None => newer,
         };
-        if self.fold.is_turn_prefix {
+        if self.fold.is_turn_prefix || self.is_answered_later {
             sections.asks.clear();
-        } else if self.is_answered_later {
-            sections.asks.truncate(1);
-            sections.asks.iter_mut().for_each(|ask| *ask = answered_line(ask));
         }
         sections
     }
 
     // --- with a model ---
 
-    async fn tell_by_model(&self) -> Result<Story> {
+    /// A summary, or the reasons for which the quality guard refused the last one.
+    async fn tell_by_model(&self) -> Result<Result<Story, Vec<String>>> {
         let settings = &self.desk.settings.compaction;
         let expected = self.expectations();
         let material = Material::of(self.desk, self.fold, self.carried.as_ref());
@@ -147,10 +151,11 @@ impl<'a> Teller<'a> {
             }
             if reasons.is_empty() {
                 let identifiers = expected.identifiers;
-                return Ok(Story { text, writer: told.model, identifiers, notes: told.notes });
+                let story = Story { text, writer: told.model, identifiers, notes: told.notes };
+                return Ok(Ok(story));
             }
         }
-        Err(refused(&reasons))
+        Ok(Err(reasons))
     }
 
     fn frame(&self) -> Frame {
@@ -184,7 +189,7 @@ impl<'a> Teller<'a> {
         let asks = self.passages.iter().rev().filter(|passage| passage.speaker == Speaker::User);
         let latest = asks.map(|ask| ask.text.as_ref()).find(|text| !is_nod(text));
         let sections = self.extracted();
-        let open = sections.asks.iter().find(|line| !is_answered_line(line));
+        let open = sections.asks.first();
         let newest = self.desk.transcript.newest_user_message().map(|entry| redact(entry.text()));
         let named = |text: Cow<'_, str>| self.desk.nameless(&text).into_owned();
         Expectations {
@@ -214,8 +219,7 @@ impl<'a> Teller<'a> {
         let appendix = self.appendix();
         let notes = told.notes.join("\n");
         let room = self.body_chars(&appendix).saturating_sub(weighted_chars(&notes) + 2);
-        let text = joined(&joined(&fitted(&told.text, room), &notes), &appendix);
-        self.desk.nameless(&text).into_owned()
+        self.whole(&joined(&fitted(&told.text, room), &notes), &appendix)
     }
 
     // --- both ---
@@ -228,6 +232,13 @@ impl<'a> Teller<'a> {
         let limit_chars = share_of(self.room_chars, APPENDIX_SHARE);
         let settings = &self.desk.settings.compaction;
         appendix::render(self.desk.transcript, self.fold, settings, limit_chars)
+    }
+
+    /// The sections, the ledger and what follows it.
+    fn whole(&self, body: &str, appendix: &str) -> String {
+        let shown = joined(body, appendix);
+        let blocks = self.fold.ledger.render(self.fold.ledger_limits, &shown);
+        self.desk.nameless(&joined(&joined(body, &blocks), appendix)).into_owned()
     }
 
     fn body_chars(&self, appendix: &str) -> u64 {
@@ -262,8 +273,13 @@ fn joined(body: &str, rest: &str) -> String {
 }
 
 fn refused(reasons: &[String]) -> EngineError {
-    EngineError::failed(format!(
-        "the summary failed its quality check ({}); the history is kept",
-        reasons.join("; ")
-    ))
+    EngineError::failed(format!("{}; the history is kept", failed_check(reasons)))
+}
+
+fn replaced(reasons: &[String]) -> String {
+    format!("{}; a summary without a model replaces it", failed_check(reasons))
+}
+
+fn failed_check(reasons: &[String]) -> String {
+    format!("the summary failed its quality check ({})", reasons.join("; "))
 }

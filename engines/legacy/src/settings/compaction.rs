@@ -45,8 +45,8 @@ pub struct CompactionSettings {
     pub custom_instructions_chars: usize,
     /// The newest part of the transcript that stays as it is, in tokens. Default 20,000.
     pub keep_recent_tokens: u64,
-    /// The same as a share of the budget; the smaller of the two counts. Default 0.5: in a small
-    /// window 20,000 tokens would be everything.
+    /// The same as a share of the budget; the smaller of the two counts. Default 0.25: with
+    /// ledger and summary about half of the budget is free afterwards, so that the prefix lives long.
     pub keep_recent_share: f64,
     /// Share of the budget that the first try stays below. Default 0.9: the host's progress law
     /// refuses a result above 0.95.
@@ -58,11 +58,17 @@ pub struct CompactionSettings {
     /// A result above this share of the budget is no compaction: it is answered as one that cannot
     /// fit. Default 0.95: what the host's progress law asks.
     pub limit_share: f64,
+    /// Share of the budget that a compaction leaves in use at least, where the session has as much;
+    /// `keep_recent_tokens` and `summary_chars` together where that is less. Default 0.3: what was
+    /// allowed is used for what matters, and most of the rest is free for the next turns.
+    pub floor_share: f64,
     /// Less history than this is not worth a summary, in tokens. Default 500.
     pub min_fold_tokens: u64,
-    /// The whole summary, in weighted characters. Default 16,000.
+    /// The sections of the summary and what follows them, without its ledger, in weighted characters.
+    /// Default 16,000.
     pub summary_chars: u64,
-    /// The same as a share of the budget; the smaller of the two counts. Default 0.25.
+    /// The same as a share of the budget; the smaller of the two counts. Default 0.15: the ledger,
+    /// which comes beside it, tells more in the same room.
     pub summary_share: f64,
     /// Newest turns of the folded history that stay in the summary word for word; at most 12.
     /// Default 3.
@@ -143,14 +149,15 @@ impl Default for CompactionSettings {
             custom_instructions: String::new(),
             custom_instructions_chars: 800,
             keep_recent_tokens: 20_000,
-            keep_recent_share: 0.5,
+            keep_recent_share: 0.25,
             target_share: 0.9,
             retry_target_share: 0.7,
             last_target_share: 0.5,
             limit_share: 0.95,
+            floor_share: 0.3,
             min_fold_tokens: 500,
             summary_chars: 16_000,
-            summary_share: 0.25,
+            summary_share: 0.15,
             recent_turns: 3,
             recent_line_chars: 600,
             recent_result_chars: 200,

@@ -1,6 +1,6 @@
 //! A length of time as people write it: `"5m"`, `"1h30m"`, or a number of minutes.
 
-use jiff::SignedDuration;
+use jiff::{Span, SpanRelativeTo};
 use serde::de::{self, Deserializer, Visitor};
 use serde::{Deserialize, Serialize, Serializer};
 
@@ -27,7 +27,8 @@ impl Lapse {
         if let Ok(minutes) = text.trim().parse::<f64>() {
             return Lapse::of_minutes(minutes);
         }
-        let duration: SignedDuration = text.trim().parse().ok()?;
+        let span: Span = text.trim().parse().ok()?;
+        let duration = span.to_duration(SpanRelativeTo::days_are_24_hours()).ok()?;
         Some(Lapse { ms: u64::try_from(duration.as_millis()).ok()? })
     }
 
@@ -95,6 +96,10 @@ mod tests {
             (json!("5m"), Some(300_000)),
             (json!("1h30m"), Some(5_400_000)),
             (json!("90s"), Some(90_000)),
+            (json!("1d"), Some(86_400_000)),
+            (json!("1d 2h"), Some(93_600_000)),
+            (json!("1 day"), Some(86_400_000)),
+            (json!("1mo"), None),
             (json!(5), Some(300_000)),
             (json!(0.5), Some(30_000)),
             (json!("5"), Some(300_000)),

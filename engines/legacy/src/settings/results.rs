@@ -29,6 +29,9 @@ pub struct ToolResultSettings {
     pub aggregate_share: f64,
     /// All results together may always take so many times the cap of one. Default 4.
     pub aggregate_results: u64,
+    /// How much of that is free after a cut, 0 to 0.9. Default 0.5: with each cut a provider's cache
+    /// loses what follows it, so one makes room for many requests.
+    pub aggregate_slack: f64,
     /// Results that went out whole are not cut for the sake of the others while the provider may have
     /// them cached and the request fits. Default true: another byte in the middle makes everything
     /// behind it dear.
@@ -52,6 +55,7 @@ impl Default for ToolResultSettings {
             clear_share: 0.5,
             aggregate_share: 0.5,
             aggregate_results: 4,
+            aggregate_slack: 0.5,
             protect_sent: true,
             spill_chars: 0,
         }

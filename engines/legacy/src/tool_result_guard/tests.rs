@@ -12,12 +12,22 @@ fn assembled(talk: &Conversation, window_tokens: u64, memory: &mut SessionMemory
     assembled_in(talk, scope, memory)
 }
 
+/// The recorded cases cut no more than is needed.
 fn assembled_in(talk: &Conversation, scope: Scope, memory: &mut SessionMemory) -> Plan {
-    let settings = ToolResultSettings::default();
+    let settings = ToolResultSettings { aggregate_slack: 0.0, ..ToolResultSettings::default() };
+    assembled_by(&settings, talk, scope, memory)
+}
+
+fn assembled_by(
+    settings: &ToolResultSettings,
+    talk: &Conversation,
+    scope: Scope,
+    memory: &mut SessionMemory,
+) -> Plan {
     let transcript = talk.transcript();
-    let cap_chars = single_cap_chars(scope.window_tokens, &settings);
+    let cap_chars = single_cap_chars(scope.window_tokens, settings);
     let mut results = ToolResults::of(&transcript, cap_chars);
-    reduce(&mut results, &transcript, scope, &settings, memory);
+    reduce(&mut results, &transcript, scope, settings, memory);
     results.into_plan()
 }
 
@@ -103,6 +113,35 @@ fn case_24_all_together_give_way_from_the_oldest_on() {
     let plan = assembled(&talk, 10_000, &mut memory);
     let [(2, text)] = replaced(&plan)[..] else { panic!("{:?}", plan.ops) };
     assert_eq!(weighted_chars(text), 3_000);
+}
+
+/// With each cut the provider's cache loses what follows it. Over 20 rounds the rule cuts in few of them.
+#[test]
+fn one_cut_makes_room_for_many_requests() {
+    let cuts_with = |aggregate_slack: f64| {
+        let settings = ToolResultSettings { aggregate_slack, ..ToolResultSettings::default() };
+        let scope =
+            Scope { window_tokens: 10_000, budget_tokens: u64::MAX / 8, sent_until_ms: None };
+        let mut memory = SessionMemory::default();
+        let mut shown = Vec::new();
+        let mut cuts = 0;
+        for round in 1..=20 {
+            let plan = assembled_by(&settings, &rounds(&vec![3_000; round]), scope, &mut memory);
+            let now: Vec<(u64, String)> =
+                replaced(&plan).into_iter().map(|(seq, text)| (seq, text.to_owned())).collect();
+            cuts += u32::from(now != shown);
+            shown = now;
+        }
+        cuts
+    };
+    assert_eq!((cuts_with(0.0), cuts_with(0.5)), (4, 1));
+}
+
+#[test]
+fn caps_follow_the_budget_in_force() {
+    let settings = ToolResultSettings::default();
+    let cap = |budget| single_cap_chars(window_in_force(200_000, budget), &settings);
+    assert_eq!((cap(150_000), cap(13_000), cap(4_000)), (64_000, 16_000, 9_600));
 }
 
 #[test]

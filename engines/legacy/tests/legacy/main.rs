@@ -20,6 +20,7 @@ mod layers;
 mod parts;
 mod persistence;
 mod recorded;
+mod room;
 mod spilling;
 mod summariser;
 mod tokens;

@@ -217,7 +217,7 @@ fn the_language_and_the_names_are_kept() {
     assert!(prompt.contains("Do not translate or shorten code, paths, ids"));
 }
 
-/// The summary names no ticket; recent turns, which would, are switched off.
+/// The summary names no ticket; recent turns and the ledger, which would, are switched off.
 fn without_its_ticket(policy: &str) -> (ScriptedHost, Plan) {
     let mut talk = session(TURNS);
     for number in 0..4 {
@@ -227,7 +227,7 @@ fn without_its_ticket(policy: &str) -> (ScriptedHost, Plan) {
     let config = json!({"compaction": {
         "identifier_policy": policy, "identifier_instructions": "List ticket numbers alone.",
         "recent_turns": 0,
-    }});
+    }, "room": {"ledger_share": 0.0, "request_share": 0.0}});
     let host = answering(vec![good()]);
     let plan = planned(&engine(&host, &config), &talk.transcript(), in_one_request(BUDGET_TOKENS));
     (host, plan)

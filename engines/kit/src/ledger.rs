@@ -1,0 +1,276 @@
+//! The ledger of a session: what a summary must repeat letter for letter, whoever writes it.
+//!
+//! ```text
+//!  <user-requests>     every request of the person, oldest first
+//!  <commands>          what was run, newest first, failures with their status
+//!  <identifiers>       paths, URLs, hashes, tickets, ports, versions, newest first, with what each was
+//! ```
+//!
+//! A summary is the only thing that is left of what it stands for, so the blocks are read back from
+//! its text: a ledger of a ledger is a merge, and the newest entry wins.
+
+mod items;
+mod names;
+mod requests;
+
+use std::ops::Range;
+
+use ctxhost_engine_api::transcript::tokens::{CHARS_PER_TOKEN, weighted_chars};
+use ctxhost_engine_api::{Entry, Flags, Kind, Role, Transcript};
+
+use crate::calls::{command_of, result_of, status_of};
+use crate::dialogue::{is_hidden, is_request};
+use crate::files::plain_tool_name;
+use crate::redact::redact;
+use crate::room::RoomSettings;
+use crate::settings::share_of;
+use crate::summary::{IMAGE, unwrap};
+use crate::text::one_line;
+
+use items::{Item, Items};
+
+/// Tags of the blocks; a summary is read back by them.
+const REQUESTS: &str = "user-requests";
+const COMMANDS: &str = "commands";
+const IDENTIFIERS: &str = "identifiers";
+
+/// Of one text so much is searched for names, in weighted characters; redaction costs by length.
+const READ_CHARS: u64 = 12_000;
+/// A longer argument is data, such as the content of a file, in bytes: its names count as printed.
+const SHORT_ARGUMENT_BYTES: usize = 400;
+/// Names that one output or one long argument may add: a listing must not push out everything else.
+const PRINTED_NAMES: usize = 24;
+/// No command line is cut below this, in weighted characters: a line of a terminal.
+const LEAST_COMMAND_CHARS: u64 = 96;
+/// More than the tags of a block take, in weighted characters.
+const SLACK_CHARS: u64 = 64;
+/// The beginning by which a command is known, in weighted characters: less than any cut leaves.
+const COMMAND_KEY_CHARS: u64 = 90;
+
+/// What a summary must repeat letter for letter.
+#[derive(Clone, Debug)]
+pub struct Ledger {
+    requests: Items,
+    commands: Items,
+    names: Items,
+}
+
+impl Default for Ledger {
+    fn default() -> Self {
+        // A command may have been cut to its least size before; of the others only the whole counts.
+        Ledger {
+            requests: Items::new(u64::MAX),
+            commands: Items::new(COMMAND_KEY_CHARS),
+            names: Items::new(u64::MAX),
+        }
+    }
+}
+
+/// How large the blocks may be, in weighted characters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LedgerLimits {
+    /// All requests.
+    pub request_chars: u64,
+    /// Commands and identifiers together.
+    pub ledger_chars: u64,
+    /// One command.
+    pub command_chars: u64,
+}
+
+impl LedgerLimits {
+    /// The limits in a budget, in tokens.
+    pub fn new(budget_tokens: u64, settings: &RoomSettings) -> LedgerLimits {
+        let chars = |share| share_of(budget_tokens, share) * CHARS_PER_TOKEN;
+        LedgerLimits {
+            request_chars: chars(settings.request_share),
+            ledger_chars: chars(settings.ledger_share).min(settings.ledger_chars),
+            command_chars: settings.command_chars,
+        }
+    }
+}
+
+impl Ledger {
+    /// The ledger of ranges in rising order, with the ledgers of the summaries in them.
+    pub fn new(transcript: &Transcript, ranges: &[Range<u64>]) -> Ledger {
+        let mut ledger = Ledger::default();
+        for entry in ranges.iter().flat_map(|range| transcript.range(range.clone())) {
+            ledger.add(transcript, &entry);
+        }
+        ledger
+    }
+
+    /// The limits that leave no more than `chars` weighted characters: requests go first, and what they
+    /// do not need is left to the rest.
+    pub fn limits_within(&self, limits: LedgerLimits, chars: u64) -> LedgerLimits {
+        let most_chars = limits.request_chars.min(chars);
+        let requests = requests::render(&self.requests, most_chars, REQUESTS);
+        let needed_chars =
+            block(REQUESTS, &requests).map_or(0, |b| weighted_chars(&b) + SLACK_CHARS);
+        let request_chars = needed_chars.min(most_chars);
+        let ledger_chars = limits.ledger_chars.min(chars - request_chars);
+        LedgerLimits { request_chars, ledger_chars, ..limits }
+    }
+
+    /// What its blocks take at most, in weighted characters.
+    pub fn chars(&self, limits: LedgerLimits) -> u64 {
+        weighted_chars(&self.render(limits, ""))
+    }
+
+    /// Whether it holds nothing.
+    pub fn is_empty(&self) -> bool {
+        self.requests.is_empty() && self.commands.is_empty() && self.names.is_empty()
+    }
+
+    /// The blocks, without those that are empty. A name that `shown` or a block before it mentions is
+    /// not repeated.
+    pub fn render(&self, limits: LedgerLimits, shown: &str) -> String {
+        let mut parts = Vec::new();
+        let requests = requests::render(&self.requests, limits.request_chars, REQUESTS);
+        parts.extend(block(REQUESTS, &requests));
+        let mut room_chars = limits.ledger_chars;
+        // Names are short and come back most often, so commands leave them a third of the room.
+        let command_chars = if self.names.is_empty() { room_chars } else { room_chars / 3 * 2 };
+        let commands = self.command_lines(command_chars, limits.command_chars);
+        parts.extend(block(COMMANDS, &commands));
+        room_chars = room_chars.saturating_sub(parts.get(1).map_or(0, |part| weighted_chars(part)));
+        let mentioned = format!("{shown}\n{}", parts.join("\n"));
+        let is_new = |item: &Item| !names::is_mentioned(&item.text, &mentioned);
+        let names = self.names.fitting(room_chars, Item::line, is_new);
+        parts.extend(block(IDENTIFIERS, &names));
+        parts.join("\n\n")
+    }
+
+    fn command_lines(&self, room_chars: u64, most_chars: u64) -> Vec<String> {
+        let level = self.commands.level(room_chars, most_chars).max(LEAST_COMMAND_CHARS);
+        let shown = |item: &Item| item.clipped(level.min(most_chars)).line();
+        self.commands.fitting(room_chars, shown, |_| true)
+    }
+
+    fn add(&mut self, transcript: &Transcript, entry: &Entry<'_>) {
+        match entry.role() {
+            _ if entry.kind() == Kind::CompactionSummary => self.add_summary(&unwrap(entry.text())),
+            _ if is_hidden(entry) => {}
+            Role::User if entry.kind() == Kind::Bash => self.add_bash(entry),
+            Role::User => self.add_message(entry),
+            Role::Assistant => self.add_answer(transcript, entry),
+            Role::Tool => self.print(entry.text()),
+            _ => {}
+        }
+    }
+
+    /// What an earlier summary carries: its blocks, and the names of everything else in it.
+    fn add_summary(&mut self, text: &str) {
+        let rest = items::without_block(text, IDENTIFIERS);
+        self.names.print(names::in_text(&rest, u64::MAX), usize::MAX);
+        for (tag, items) in [(IDENTIFIERS, &mut self.names), (COMMANDS, &mut self.commands)] {
+            // A block shows its newest line first.
+            items::read(text, tag).into_iter().rev().for_each(|item| items.note(item));
+        }
+        let requests = items::read_texts(text, REQUESTS);
+        requests.into_iter().for_each(|text| self.requests.note(Item::new(text)));
+    }
+
+    fn add_message(&mut self, entry: &Entry<'_>) {
+        self.names.said(names::in_text(entry.text(), READ_CHARS));
+        if !is_request(entry) {
+            return;
+        }
+        let mut text = redact(entry.text().trim()).into_owned();
+        if entry.has(Flags::IMAGES) {
+            text.push_str(if text.is_empty() { IMAGE } else { " [with an image]" });
+        }
+        if !text.is_empty() {
+            self.requests.note(Item::new(text));
+        }
+    }
+
+    fn add_bash(&mut self, entry: &Entry<'_>) {
+        let raw: serde_json::Value = serde_json::from_str(entry.raw()).unwrap_or_default();
+        let command = raw.get("command").and_then(serde_json::Value::as_str);
+        if let Some(command) = command.filter(|command| !command.trim().is_empty()) {
+            let what = status_of(entry).unwrap_or_default();
+            self.commands.note(Item::new(one_line(&redact(command))).with(what));
+        }
+        self.print(entry.text());
+    }
+
+    fn print(&mut self, text: &str) {
+        self.names.print(names::in_output(text, READ_CHARS), PRINTED_NAMES);
+    }
+
+    fn add_answer(&mut self, transcript: &Transcript, entry: &Entry<'_>) {
+        self.names.said(names::in_text(entry.text(), READ_CHARS));
+        for call in entry.tool_calls() {
+            let done = what_was_done(&call.name);
+            for text in texts_in(call.arguments_value()) {
+                if text.len() > SHORT_ARGUMENT_BYTES {
+                    self.print(&text);
+                    continue;
+                }
+                let is_whole = |item: &Item| item.text == text.trim();
+                let found = names::in_text(&text, READ_CHARS).into_iter();
+                self.names.said(found.map(|item| match done {
+                    Some(done) if is_whole(&item) => item.with(done.into()),
+                    _ => item,
+                }));
+            }
+            let Some(command) = command_of(&call) else { continue };
+            if !command.trim().is_empty() {
+                let result = result_of(transcript, entry, &call);
+                let what = result.map_or_else(|| Some("no result".into()), |r| status_of(&r));
+                let item = Item::new(one_line(&redact(&command)));
+                self.commands.note(item.with(what.unwrap_or_default()));
+            }
+        }
+    }
+}
+
+/// What a tool does to the file that it names.
+fn what_was_done(tool: &str) -> Option<&'static str> {
+    match plain_tool_name(tool).to_lowercase().as_str() {
+        "read" => Some("read"),
+        "write" | "edit" | "multiedit" => Some("changed"),
+        _ => None,
+    }
+}
+
+/// The texts in the arguments of a call.
+fn texts_in(arguments: serde_json::Value) -> Vec<String> {
+    let mut texts = Vec::new();
+    let mut values = vec![arguments];
+    while let Some(value) = values.pop() {
+        match value {
+            serde_json::Value::String(text) => texts.push(text),
+            serde_json::Value::Array(list) => values.extend(list),
+            serde_json::Value::Object(fields) => {
+                values.extend(fields.into_iter().map(|(_, value)| value));
+            }
+            _ => {}
+        }
+    }
+    texts
+}
+
+/// A summary without the blocks of a ledger: what is to be read as prose or as sections.
+pub fn without_ledger(text: &str) -> String {
+    let tags = [REQUESTS, COMMANDS, IDENTIFIERS];
+    let empty = |tag: &str| format!("<{tag}>\n\n</{tag}>");
+    let left = tags.iter().fold(text.to_owned(), |text, tag| {
+        items::without_block(&text, tag).replace(&empty(tag), "")
+    });
+    left.trim_end().to_owned()
+}
+
+/// A summary with its ledger behind it.
+pub fn with_ledger(summary: &str, ledger: &Ledger, limits: LedgerLimits) -> String {
+    let blocks = ledger.render(limits, summary);
+    if blocks.is_empty() { summary.to_owned() } else { format!("{summary}\n\n{blocks}") }
+}
+
+/// Lines in the tags of a block; nothing where there is no line.
+fn block(tag: &str, lines: &[String]) -> Option<String> {
+    (!lines.is_empty()).then(|| format!("<{tag}>\n{}\n</{tag}>", lines.join("\n")))
+}
+
+#[cfg(test)]
+mod tests;

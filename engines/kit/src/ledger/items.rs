@@ -1,0 +1,246 @@
+//! The lines of a block: each once, the newest last, with what it was and how often it came.
+
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
+use ctxhost_engine_api::transcript::tokens::weighted_chars;
+use regex::Regex;
+
+use crate::caps::level;
+use crate::summary::escape;
+use crate::text::{clip, one_line, prefix};
+
+/// What a line says of itself before its text: `[changed, 3x]`, `[exit 101]`. A shell's own `[ -f x ]`
+/// begins with a blank and is none.
+const MARK: &str = r"^\[(?<mark>[^\s\[\]][^\[\]]{0,48})\] (?<text>.+)$";
+/// How often a line came, as a mark says it.
+const TIMES: &str = r"^(\d{1,4})x$";
+/// What only a command is marked with.
+const STATUS: &str = r"^(?:exit \d{1,3}|failed|no result|cancelled)$";
+
+/// A line counts for so many mentions at most, so that a name of a hundred turns ago gives way.
+const MAX_WEIGHT: u64 = 8;
+
+static MARKS: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(MARK).ok());
+static TIMES_MARKS: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(TIMES).ok());
+static STATUSES: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(STATUS).ok());
+
+/// One line.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Item {
+    /// The text, letter for letter.
+    pub(super) text: String,
+    /// What it was, in a word or two; empty where there is nothing to say.
+    pub(super) what: String,
+    /// How often person or model named it; 0 where only a tool printed it.
+    pub(super) times: u64,
+}
+
+impl Item {
+    pub(super) fn new(text: impl Into<String>) -> Item {
+        Item { text: text.into(), what: String::new(), times: 1 }
+    }
+
+    pub(super) fn with(self, what: String) -> Item {
+        Item { what, ..self }
+    }
+
+    pub(super) fn clipped(&self, chars: u64) -> Item {
+        Item { text: clip(&self.text, chars).into_owned(), ..self.clone() }
+    }
+
+    /// `- [exit 1, 3x] cargo test`
+    pub(super) fn line(&self) -> String {
+        let times = (self.times > 1).then(|| format!("{}x", self.times));
+        let what = (!self.what.is_empty()).then(|| self.what.clone());
+        let mark: Vec<String> = what.into_iter().chain(times).collect();
+        match mark.is_empty() {
+            true => format!("- {}", self.text),
+            false => format!("- [{}] {}", mark.join(", "), self.text),
+        }
+    }
+
+    fn parse(line: &str, is_mark: impl Fn(&str) -> bool) -> Item {
+        let found = MARKS.as_ref().and_then(|pattern| pattern.captures(line));
+        let parts =
+            found.as_ref().and_then(|found| Some((found.name("mark")?, found.name("text")?)));
+        let Some((mark, text)) = parts else { return Item::new(line) };
+        let mut item = Item::new(text.as_str());
+        for part in mark.as_str().split(", ") {
+            match times_in(part) {
+                Some(times) => item.times = times,
+                None if is_mark(part) => item.what = part.to_owned(),
+                None => return Item::new(line),
+            }
+        }
+        item
+    }
+
+    /// How much it is worth: what was named often outlives what was named once.
+    fn weight(&self) -> u64 {
+        (2 * self.times.min(MAX_WEIGHT)).max(1)
+    }
+}
+
+/// Lines, each once.
+#[derive(Clone, Debug)]
+pub(super) struct Items {
+    by_key: HashMap<String, (u64, Item)>,
+    next: u64,
+    /// Two texts that begin with so many equal weighted characters are the same line.
+    key_chars: u64,
+}
+
+impl Items {
+    pub(super) fn new(key_chars: u64) -> Items {
+        Items { by_key: HashMap::new(), next: 0, key_chars }
+    }
+
+    /// What makes two lines the same: their words, whatever blanks lie between.
+    fn key(&self, text: &str) -> String {
+        prefix(&one_line(text), self.key_chars, 1).to_owned()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.by_key.is_empty()
+    }
+
+    /// Takes in a line; one that is there already moves to the end. A later word on what it was wins,
+    /// but for a file that was changed before it was read again.
+    pub(super) fn note(&mut self, item: Item) {
+        let order = self.next;
+        self.next += 1;
+        let key = self.key(&item.text);
+        let Some((place, known)) = self.by_key.get_mut(&key) else {
+            self.by_key.insert(key, (order, item));
+            return;
+        };
+        *place = order;
+        known.times += item.times;
+        let is_cut = item.text.strip_suffix('…').is_some_and(|head| known.text.starts_with(head));
+        if !is_cut {
+            known.text = item.text;
+        }
+        // A command that failed and then went through has not failed.
+        let is_command = STATUSES.as_ref().is_some_and(|status| status.is_match(&known.what));
+        let is_weaker = item.what.is_empty() || (known.what == "changed" && item.what == "read");
+        if is_command || !is_weaker {
+            known.what = item.what;
+        }
+    }
+
+    /// Takes in what person or model named.
+    pub(super) fn said(&mut self, items: impl IntoIterator<Item = Item>) {
+        items.into_iter().for_each(|item| self.note(item));
+    }
+
+    /// Takes in the first of what was printed. What is known already does not become newer by it.
+    pub(super) fn print(&mut self, items: Vec<Item>, most: usize) {
+        for item in items.into_iter().take(most) {
+            if !self.by_key.contains_key(&self.key(&item.text)) {
+                self.note(Item { times: 0, ..item });
+            }
+        }
+    }
+
+    /// The lines, oldest first.
+    pub(super) fn oldest_first(&self) -> Vec<&Item> {
+        let mut items: Vec<&(u64, Item)> = self.by_key.values().collect();
+        items.sort_unstable_by_key(|(order, _)| *order);
+        items.into_iter().map(|(_, item)| item).collect()
+    }
+
+    /// To what texts must be cut so that all lines fit, at most `most_chars`; in weighted characters.
+    pub(super) fn level(&self, room_chars: u64, most_chars: u64) -> u64 {
+        let sizes = self
+            .by_key
+            .values()
+            .map(|(_, item)| weighted_chars(&item.clipped(most_chars).line()) + 1);
+        level(sizes.collect(), room_chars).unwrap_or(most_chars)
+    }
+
+    /// The lines that are worth most in at most `room_chars` weighted characters, newest first. `show`
+    /// makes the line of an item, `is_wanted` is asked for those that fit.
+    pub(super) fn fitting(
+        &self,
+        room_chars: u64,
+        show: impl Fn(&Item) -> String,
+        is_wanted: impl Fn(&Item) -> bool,
+    ) -> Vec<String> {
+        let newest_first = self.oldest_first().into_iter().rev();
+        let mut ranked: Vec<(u64, usize, &Item)> = newest_first
+            .enumerate()
+            .map(|(age, item)| ((age as u64 + 1) * 16 / item.weight(), age, item))
+            .collect();
+        ranked.sort_unstable_by_key(|(score, age, _)| (*score, *age));
+        let mut room = room_chars.saturating_sub(TAG_CHARS);
+        let mut shown: Vec<(usize, String)> = Vec::new();
+        for (_, age, item) in ranked {
+            if room < LEAST_LINE_CHARS {
+                break;
+            }
+            let line = show(item);
+            let chars = weighted_chars(&line) + 1;
+            // The search for a name in a long text comes last: it costs most.
+            if chars <= room && is_wanted(item) {
+                room -= chars;
+                shown.push((age, line));
+            }
+        }
+        shown.sort_unstable_by_key(|(age, _)| *age);
+        shown.into_iter().map(|(_, line)| line).collect()
+    }
+}
+
+fn times_in(mark: &str) -> Option<u64> {
+    TIMES_MARKS.as_ref()?.captures(mark)?.get(1)?.as_str().parse().ok()
+}
+
+/// What the tags of a block take, in weighted characters.
+const TAG_CHARS: u64 = 36;
+/// No line is shorter, in weighted characters.
+const LEAST_LINE_CHARS: u64 = 4;
+
+/// The lines of a block, as written.
+pub(super) fn read(text: &str, tag: &str) -> Vec<Item> {
+    let is_mark = |what: &str| {
+        tag != super::COMMANDS || STATUSES.as_ref().is_some_and(|status| status.is_match(what))
+    };
+    let lines = bodies(text, tag).into_iter().flat_map(str::lines);
+    let lines = lines.filter_map(|line| line.strip_prefix("- "));
+    lines.map(|line| Item::parse(line.trim_end(), is_mark)).collect()
+}
+
+/// The texts of a block whose texts may have several lines.
+pub(super) fn read_texts(text: &str, tag: &str) -> Vec<String> {
+    let mut texts: Vec<String> = Vec::new();
+    for line in bodies(text, tag).into_iter().flat_map(str::lines) {
+        match (line.strip_prefix("- "), texts.last_mut()) {
+            (Some(first), _) => texts.push(first.to_owned()),
+            (None, Some(last)) => {
+                last.push('\n');
+                last.push_str(line.strip_prefix("  ").unwrap_or(line));
+            }
+            (None, None) => {}
+        }
+    }
+    texts.into_iter().map(|text| text.trim_end().to_owned()).collect()
+}
+
+/// A text of several lines as one line of a block, unable to leave its tags.
+pub(super) fn text_line(text: &str, tag: &str) -> String {
+    let lines: Vec<&str> = text.lines().map(str::trim_end).collect();
+    format!("- {}", escape(&lines.join("\n  "), tag))
+}
+
+/// A text without the lines of a block.
+pub(super) fn without_block(text: &str, tag: &str) -> String {
+    let inside = bodies(text, tag).into_iter();
+    inside.fold(text.to_owned(), |rest, inside| rest.replacen(inside, "", 1))
+}
+
+/// What stands in the blocks of a tag; two summaries have two of them.
+fn bodies<'a>(text: &'a str, tag: &str) -> Vec<&'a str> {
+    let (open, close) = (format!("<{tag}>\n"), format!("\n</{tag}>"));
+    text.split(&open).skip(1).filter_map(|part| Some(part.split_once(&close)?.0)).collect()
+}

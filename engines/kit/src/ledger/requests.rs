@@ -1,0 +1,51 @@
+//! The requests of the person: word for word while they fit, the longest cut before a short one goes.
+
+use ctxhost_engine_api::transcript::tokens::weighted_chars;
+
+use super::items::{Items, text_line};
+use crate::caps::level;
+use crate::text::ends;
+
+/// No request is cut below this, in weighted characters: what is asked fits into it, and what is cut is
+/// what was pasted.
+const LEAST_CHARS: u64 = 400;
+/// What the tags and the mark of a cut take, in weighted characters.
+const TAG_CHARS: u64 = 48;
+/// Stands where the middle of a request was left out.
+const GAP: &str = " […] ";
+
+/// The lines of a block, oldest first, in at most `room_chars` weighted characters. Where not all fit as
+/// they are the longest are cut; where that is not enough the oldest go.
+pub(super) fn render(requests: &Items, room_chars: u64, tag: &str) -> Vec<String> {
+    let texts: Vec<&str> = requests.oldest_first().iter().map(|item| item.text.as_str()).collect();
+    let room_chars = room_chars.saturating_sub(TAG_CHARS);
+    let sizes = texts.iter().map(|text| size(&text_line(text, tag)));
+    let limit_chars = level(sizes.collect(), room_chars).map(|level| level.max(LEAST_CHARS));
+    let lines = texts.iter().rev().map(|text| line(text, limit_chars, tag));
+    let mut room = room_chars;
+    let mut shown: Vec<String> = Vec::new();
+    for line in lines {
+        let Some(left) = room.checked_sub(size(&line)) else { break };
+        room = left;
+        shown.push(line);
+    }
+    shown.reverse();
+    shown
+}
+
+fn line(text: &str, limit_chars: Option<u64>, tag: &str) -> String {
+    let whole = text_line(text, tag);
+    match limit_chars.filter(|limit| size(&whole) > *limit) {
+        None => whole,
+        Some(limit) => {
+            // Indents of lines count as well; what they take is left out of the text.
+            let extra = size(&whole).saturating_sub(weighted_chars(text)) + weighted_chars(GAP);
+            let room = limit.saturating_sub(extra.min(limit / 2));
+            text_line(&ends(text, room / 3 * 2, room / 3, GAP), tag)
+        }
+    }
+}
+
+fn size(line: &str) -> u64 {
+    weighted_chars(line) + 1
+}

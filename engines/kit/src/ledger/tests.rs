@@ -1,0 +1,208 @@
+//! What a ledger takes up, how it is shown, and that a ledger of a ledger loses nothing that fits.
+
+use ctxhost_engine_api::testing::Conversation;
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::*;
+use crate::summary::{Provenance, wrap};
+
+const ROOMY: LedgerLimits =
+    LedgerLimits { request_chars: 8_000, ledger_chars: 12_000, command_chars: 160 };
+
+fn ledger_of(talk: &Conversation) -> Ledger {
+    Ledger::new(&talk.transcript(), &[0..talk.len()])
+}
+
+fn working() -> Conversation {
+    let mut talk = Conversation::new();
+    talk.user("Fix PROJ-77 in /srv/app/login.rs.\n\n- keep the schema\n- ship as v2.1.0")
+        .user("ok");
+    talk.calls(&[("1", "read", r#"{"path":"/srv/app/login.rs"}"#)]).result("1", "read", "use std;");
+    talk.calls(&[("2", "bash", r#"{"command":"cargo test -q"}"#)]);
+    talk.failure("2", "bash", "2 failed\nexit code 101");
+    talk.calls(&[("3", "edit", r#"{"path":"/srv/app/login.rs","newText":"fn"}"#)]);
+    talk.result("3", "edit", "done");
+    talk.calls(&[("4", "bash", r#"{"command":"git push https://git.example/app"}"#)]);
+    talk.failure("4", "bash", "rejected");
+    talk.assistant("The server listens on port 8080, at commit deadbeefcafe.");
+    talk
+}
+
+#[test]
+fn each_block_says_what_its_lines_were() {
+    let text = ledger_of(&working()).render(ROOMY, "");
+    let expected = "\
+<user-requests>
+- Fix PROJ-77 in /srv/app/login.rs.
+  
+  - keep the schema
+  - ship as v2.1.0
+</user-requests>
+
+<commands>
+- [failed] git push https://git.example/app
+- [exit 101] cargo test -q
+</commands>
+
+<identifiers>
+- port 8080
+- [at commit] DEADBEEFCAFE
+</identifiers>";
+    assert_eq!(text, expected);
+    let names = ledger_of(&working()).render(LedgerLimits { request_chars: 0, ..ROOMY }, "");
+    assert!(names.contains("- [changed, 3x] /srv/app/login.rs"), "{names}");
+    assert!(names.contains("- [Fix] PROJ-77"), "{names}");
+}
+
+#[test]
+fn a_command_that_went_through_later_has_not_failed() {
+    let mut talk = working();
+    talk.calls(&[("5", "bash", r#"{"command":"cargo  test -q"}"#)]).result("5", "bash", "ok");
+    let text = ledger_of(&talk).render(ROOMY, "");
+    assert!(text.contains("<commands>\n- [2x] cargo test -q\n"), "{text}");
+}
+
+#[test]
+fn the_details_of_a_result_name_its_exit_code() {
+    let mut talk = Conversation::new();
+    talk.user("go").calls(&[("1", "bash", r#"{"command":"make"}"#)]);
+    let transcript = {
+        let mut entry = None;
+        talk.failure("1", "bash", "no rule");
+        for seen in talk.transcript().iter().filter(|entry| entry.role() == Role::Tool) {
+            let mut raw: serde_json::Value = serde_json::from_str(seen.raw()).unwrap();
+            raw["details"] = json!({"exitCode": 2});
+            entry = Some((raw.to_string(), seen.flags()));
+        }
+        let (raw, flags) = entry.unwrap();
+        let mut again = Conversation::new();
+        again.user("go").calls(&[("1", "bash", r#"{"command":"make"}"#)]);
+        again.push(ctxhost_engine_api::transcript::log::NewEntry {
+            id: "r".into(),
+            parent_id: String::new(),
+            timestamp_ms: 1,
+            role: Role::Tool,
+            kind: Kind::Message,
+            flags,
+            tokens: 2,
+            text: "no rule".into(),
+            raw,
+            calls: Vec::new(),
+            answers: Some("1".into()),
+        });
+        again.transcript()
+    };
+    let text = Ledger::new(&transcript, &[0..3]).render(ROOMY, "");
+    assert!(text.contains("- [exit 2] make"), "{text}");
+}
+
+#[test]
+fn what_is_shown_elsewhere_is_not_repeated() {
+    let text = ledger_of(&working()).render(ROOMY, "commit DEADBEEFCAFE");
+    assert!(!text.contains("DEADBEEFCAFE"), "{text}");
+}
+
+#[test]
+fn secrets_and_markup_stay_out() {
+    let mut talk = Conversation::new();
+    talk.user("Log in with password=hunter2hunter2 </user-requests> <commands>");
+    talk.calls(&[("1", "bash", r#"{"command":"curl -H 'Authorization: Bearer abcdef123456'"}"#)]);
+    let text = ledger_of(&talk).render(ROOMY, "");
+    assert!(!text.contains("hunter2") && !text.contains("abcdef123456"), "{text}");
+    assert_eq!(text.matches("</user-requests>").count(), 1);
+    let mut next = Conversation::of_epoch(1);
+    next.summary(&wrap(&text, &Provenance { entries: 2, writer: "extractive" }));
+    assert_eq!(ledger_of(&next).render(ROOMY, ""), text);
+}
+
+#[test]
+fn a_shell_test_is_no_mark_of_ours() {
+    let mut talk = Conversation::new();
+    let command = r#"{"command":"[ -f a ] && [x] run"}"#;
+    talk.user("go").calls(&[("1", "bash", command)]).result("1", "bash", "ok");
+    talk.calls(&[("2", "bash", r#"{"command":"[two] words"}"#)]).result("2", "bash", "ok");
+    let text = ledger_of(&talk).render(ROOMY, "");
+    let mut next = Conversation::of_epoch(1);
+    next.summary(&text);
+    assert_eq!(ledger_of(&next).render(ROOMY, ""), text);
+    assert!(text.contains("- [ -f a ] && [x] run") && text.contains("- [two] words"), "{text}");
+}
+
+#[test]
+fn hidden_messages_are_no_requests() {
+    let mut talk = Conversation::new();
+    talk.user("go");
+    talk.push(ctxhost_engine_api::transcript::log::NewEntry {
+        id: "h".into(),
+        parent_id: String::new(),
+        timestamp_ms: 1,
+        role: Role::User,
+        kind: Kind::Custom,
+        flags: Flags::default(),
+        tokens: 4,
+        text: "hidden /srv/secret/place.rs".into(),
+        raw: json!({"type": "custom_message", "content": "hidden", "display": false}).to_string(),
+        calls: Vec::new(),
+        answers: None,
+    });
+    let text = ledger_of(&talk).render(ROOMY, "");
+    assert!(!text.contains("hidden") && !text.contains("place.rs"), "{text}");
+}
+
+#[test]
+fn an_image_leaves_a_trace() {
+    let mut talk = Conversation::new();
+    talk.user("go").image("look at this");
+    let text = ledger_of(&talk).render(ROOMY, "");
+    assert!(text.contains("[with an image]"), "{text}");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// Blocks keep to their limits; what was read back from them says the same again.
+    #[test]
+    fn blocks_keep_to_their_limits_and_are_read_back(
+        asks in prop::collection::vec("[a-z<>&*#/ \n-]{0,300}", 0..12),
+        commands in prop::collection::vec("[a-z0-9 \\[\\]>&|./-]{1,200}", 0..20),
+        request_chars in 0u64..2_000, ledger_chars in 0u64..3_000,
+    ) {
+        let mut talk = Conversation::new();
+        asks.iter().for_each(|ask| _ = talk.user(ask));
+        for (at, command) in commands.iter().enumerate() {
+            let id = at.to_string();
+            talk.calls(&[(&id, "bash", &json!({"command": command}).to_string())]);
+            talk.result(&id, "bash", "ok");
+        }
+        let limits = LedgerLimits { request_chars, ledger_chars, command_chars: 160 };
+        let text = ledger_of(&talk).render(limits, "");
+        prop_assert!(weighted_chars(&text) <= request_chars + ledger_chars + 8);
+        let mut next = Conversation::of_epoch(1);
+        next.summary(&wrap(&text, &Provenance { entries: 1, writer: "extractive" }));
+        let roomy = LedgerLimits { request_chars: 90_000, ledger_chars: 90_000, ..limits };
+        let once = ledger_of(&next).render(roomy, "");
+        let mut third = Conversation::of_epoch(2);
+        third.summary(&wrap(&once, &Provenance { entries: 1, writer: "extractive" }));
+        prop_assert_eq!(ledger_of(&third).render(roomy, ""), once);
+    }
+
+    /// However long a request is, no shorter one goes while it could be cut.
+    #[test]
+    fn short_requests_outlive_long_ones(
+        sizes in prop::collection::vec(1usize..3_000, 1..16), request_chars in 900u64..9_000,
+    ) {
+        let mut talk = Conversation::new();
+        for (at, size) in sizes.iter().enumerate() {
+            talk.user(&format!("number{at} {}", "w ".repeat(size / 2)));
+        }
+        let limits = LedgerLimits { request_chars, ..ROOMY };
+        let text = ledger_of(&talk).render(limits, "");
+        let needed: u64 = sizes.iter().map(|size| (*size as u64 + 24).min(400)).sum();
+        if needed + 64 <= request_chars {
+            for at in 0..sizes.len() {
+                prop_assert!(text.contains(&format!("- number{at} ")), "{} in {}", at, text);
+            }
+        }
+    }
+}

@@ -1,0 +1,187 @@
+//! What a compaction fills its room with: requests word for word, the ledger, the newest turns.
+
+use ctxhost_engine_api::testing::Conversation;
+use ctxhost_engine_api::{Compaction, ErrorKind, Plan, Transcript};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use crate::stage::{
+    answering, compact, earlier_summary, engine, failing, good_summary, in_one_request, offline,
+    planned, request, session, summaries,
+};
+
+/// What the model sees of a transcript under a plan.
+fn shown(plan: &Plan, transcript: &Transcript) -> String {
+    let texts = plan.project(transcript).iter().map(|item| item.text().into_owned()).collect();
+    let texts: Vec<String> = texts;
+    texts.join("\n").split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// Turns of a coding session: a request, commands and reads, an answer.
+fn work(talk: &mut Conversation, turns: std::ops::Range<usize>) {
+    for turn in turns {
+        talk.user(&format!("Please look into case {turn}:\nwhy does step {turn} fail?"));
+        let id = format!("c{turn}");
+        let command = json!({"command": format!("cargo test -p part_{turn} -- --nocapture")});
+        talk.calls(&[(&id, "bash", &command.to_string())]);
+        match turn % 3 {
+            0 => talk.failure(&id, "bash", &format!("{}\nexit code 101", "log ".repeat(200))),
+            _ => talk.result(&id, "bash", &"log ".repeat(200)),
+        };
+        let path = json!({"path": format!("/srv/app/case_{turn}.rs")});
+        talk.calls(&[("r", "read", &path.to_string())]).result("r", "read", &"x".repeat(900));
+        talk.assistant(&format!("Case {turn} came from a missing lock in case_{turn}.rs."));
+    }
+}
+
+/// Compacts, goes on for some turns and compacts again, as a host would.
+fn compacted(rounds: usize, turns: usize, budget: u64) -> Vec<(String, u64)> {
+    let mut summary: Option<(String, Value)> = None;
+    let mut seen = Vec::new();
+    for round in 0..rounds {
+        let mut talk = Conversation::new();
+        talk.user("The task: keep the service alive");
+        if let Some((text, details)) = &summary {
+            earlier_summary(&mut talk, text, details);
+        }
+        work(&mut talk, round * turns..(round + 1) * turns);
+        talk.user("and now?");
+        let transcript = talk.transcript();
+        let plan = planned(&engine(&offline(), &json!({})), &transcript, request(budget, 1));
+        seen.push((shown(&plan, &transcript), plan.estimated_tokens));
+        summary = Some((summaries(&plan)[0].to_owned(), plan.extras.details));
+    }
+    seen
+}
+
+#[test]
+fn every_request_and_most_commands_survive_every_compaction() {
+    let (rounds, turns) = (5, 14);
+    for (round, (text, tokens)) in compacted(rounds, turns, 12_000).iter().enumerate() {
+        let told = (round + 1) * turns;
+        for turn in 0..told {
+            let ask = format!("Please look into case {turn}: why does step {turn} fail?");
+            // The tail of an earlier round is not carried over by this test.
+            assert!(text.contains(&ask) || turn % turns >= turns / 2, "{ask} in round {round}");
+        }
+        let commands =
+            (0..told).filter(|turn| text.contains(&format!("cargo test -p part_{turn} ")));
+        assert!(commands.count() * 10 >= told * 5, "round {round}");
+        assert!(text.contains("[exit 101] cargo test -p part_0 --"), "{text}");
+        assert!((3_600..10_800).contains(tokens), "{tokens}");
+    }
+}
+
+#[test]
+fn a_short_request_never_gives_way_to_a_long_one() {
+    let mut talk = Conversation::new();
+    talk.user("the task").user("Use tabs.").user(&"a pasted log line ".repeat(900));
+    talk.user("Write the changelog.");
+    work(&mut talk, 0..20);
+    let transcript = talk.transcript();
+    let plan = planned(&engine(&offline(), &json!({})), &transcript, request(9_000, 1));
+    let text = summaries(&plan)[0];
+    for ask in ["- Use tabs.\n", "- Write the changelog.\n", "- a pasted log line"] {
+        assert!(text.contains(ask), "{ask} in {text}");
+    }
+    assert!(text.contains(" […] "));
+}
+
+/// Two results of which each alone is larger than the room: they are cut, and the room is used.
+#[test]
+fn large_results_are_cut_before_the_room_stays_empty() {
+    let mut talk = Conversation::new();
+    talk.user("read both");
+    for id in ["a", "b"] {
+        talk.calls(&[(id, "read", r#"{"path":"/srv/app/large.rs"}"#)]);
+        talk.result(id, "read", &format!("{} end", "fn main() {} ".repeat(4_000)));
+    }
+    talk.assistant("I read both.");
+    let transcript = talk.transcript();
+    let budget = 13_609;
+    let plan = planned(&engine(&offline(), &json!({})), &transcript, request(budget, 1));
+    let floor = budget * 3 / 10;
+    assert!(plan.estimated_tokens >= floor, "{} of {floor}", plan.estimated_tokens);
+    assert!(plan.estimated_tokens <= budget * 9 / 10);
+    assert!(shown(&plan, &transcript).contains("/srv/app/large.rs"));
+}
+
+#[test]
+fn the_ledger_has_its_limits_and_may_be_switched_off() {
+    let mut talk = Conversation::new();
+    talk.user("the task");
+    work(&mut talk, 0..60);
+    let transcript = talk.transcript();
+    let text = |config: Value| {
+        let plan = planned(&engine(&offline(), &config), &transcript, request(12_000, 1));
+        summaries(&plan)[0].to_owned()
+    };
+    let off = text(json!({"room": {"ledger_share": 0.0, "request_share": 0.0}}));
+    assert!(!off.contains("<commands>") && !off.contains("<user-requests>"));
+    let small = text(json!({"room": {"ledger_chars": 600}}));
+    let block = small.split_once("<commands>").unwrap().1.split_once("</commands>").unwrap().0;
+    assert!(block.len() < 600 && block.contains("part_5"), "{block}");
+}
+
+/// Where the conversation fits, a refused summary calls the compaction off; where it does not, the
+/// summary without a model stands in, and the note says so.
+#[test]
+fn a_refused_summary_is_noted_as_what_became_of_it() {
+    let refused = || answering(vec![Ok("no sections at all".repeat(40))]);
+    let talk = session(40);
+    let pressed =
+        planned(&engine(&refused(), &json!({})), &talk.transcript(), in_one_request(6_000));
+    let notes: Vec<&str> = pressed.extras.notes.iter().map(|note| note.detail.as_str()).collect();
+    assert!(notes[0].ends_with("a summary without a model replaces it"), "{notes:?}");
+    assert!(!notes[0].contains("the history is kept"));
+    let config = json!({"compaction": {"keep_recent_tokens": 2_000}});
+    let answer = compact(&engine(&refused(), &config), &talk.transcript(), in_one_request(90_000));
+    let error = answer.unwrap_err();
+    assert!(error.message.ends_with("the history is kept"), "{error}");
+    let good = answering(vec![Ok(good_summary(40))]);
+    let answer = compact(&engine(&good, &config), &talk.transcript(), in_one_request(90_000));
+    assert!(matches!(answer, Ok(Compaction::Plan(_))));
+    let broken = answering(vec![failing(ErrorKind::ModelAuth)]);
+    let answer = compact(&engine(&broken, &config), &talk.transcript(), in_one_request(90_000));
+    assert!(matches!(answer, Ok(Compaction::Plan(_))), "only a refusal calls it off");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    /// Whatever the sizes: at least the floor is in use afterwards, and at most the target.
+    #[test]
+    fn a_compaction_uses_its_room(
+        sizes in prop::collection::vec((1usize..400, 1usize..12_000), 24..60), budget in 6_000u64..20_000,
+    ) {
+        let mut talk = Conversation::new();
+        talk.user("The first task.");
+        for (at, (ask, result)) in sizes.iter().enumerate() {
+            let id = at.to_string();
+            talk.user(&format!("ask {at} {}", "w ".repeat(ask / 2)));
+            talk.calls(&[(&id, "read", "{}")]).result(&id, "read", &"out ".repeat(result / 4));
+        }
+        talk.assistant("done").user("and now?");
+        let transcript = talk.transcript();
+        prop_assume!(transcript.total_tokens() > budget);
+        let plan = planned(&engine(&offline(), &json!({})), &transcript, request(budget, 1));
+        prop_assert!(plan.estimated_tokens >= budget * 28 / 100, "{} of {}", plan.estimated_tokens, budget);
+        prop_assert!(plan.estimated_tokens <= budget * 9 / 10);
+        let text = shown(&plan, &transcript);
+        let kept = (0..sizes.len()).filter(|at| text.contains(&format!("ask {at} w")) || text.contains(&format!("ask {at} ")));
+        let whole: usize = sizes.iter().map(|(ask, _)| ask + 16).sum();
+        let all_fit = whole * 10 / 4 <= budget as usize;
+        prop_assert!(!all_fit || kept.count() == sizes.len());
+    }
+}
+
+/// The same transcript read back after a restart gives the same bytes.
+#[test]
+fn a_compaction_is_the_same_after_a_restart() {
+    let mut talk = Conversation::new();
+    talk.user("the task");
+    work(&mut talk, 0..40);
+    let transcript = talk.transcript();
+    let plan = || planned(&engine(&offline(), &json!({})), &transcript, request(9_000, 1));
+    assert_eq!(plan(), plan());
+}
