@@ -153,6 +153,10 @@ fn cut(
         }
         _ => one_text(entry, cap_chars, settings, original)?,
     };
+    if matches!(&form, Form::Text(text) if text.trim().is_empty()) {
+        // A cap below the shortest notice: the host refuses an empty result.
+        return None;
+    }
     let mut shown = Shown { form, layer: LAYER, detail: String::new() };
     let before = entry.tokens() * CHARS_PER_TOKEN;
     shown.detail = format!("{} -> {} chars", grouped(before), grouped(shown.chars()));

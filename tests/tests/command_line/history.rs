@@ -14,7 +14,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 /// A command of the recorded session's first turn.
-const EARLY: &str = "git log --oneline | head -5";
+const EARLY: &str = "which files there are and how long they are";
 
 /// A copy of the recorded session in a folder of its own, compacted.
 fn compacted() -> (TempDir, PathBuf) {

@@ -292,3 +292,18 @@ fn what_is_new_is_cut_before_what_was_sent() {
     let cut: Vec<u64> = replaced(&plan).into_iter().map(|(seq, _)| seq).collect();
     assert_eq!(cut, [12], "{:?}", plan.ops);
 }
+
+#[test]
+fn a_cap_below_the_shortest_notice_leaves_a_result_as_it_is() {
+    let mut talk = Conversation::new();
+    talk.user("go").calls(&[("1", "read", "{}")]).result("1", "read", "nobody");
+    let transcript = talk.transcript();
+    let result = transcript.last().unwrap();
+    let settings = ToolResultSettings::default();
+    for cap_chars in 0..12 {
+        let shown = cut_entry(&result, cap_chars, &settings, None);
+        let is_empty =
+            |shown: &Shown| matches!(&shown.form, Form::Text(text) if text.trim().is_empty());
+        assert!(!shown.as_ref().is_some_and(is_empty), "{cap_chars}");
+    }
+}
