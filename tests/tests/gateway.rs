@@ -37,6 +37,8 @@ mod overtaken;
 mod proxies;
 #[path = "gateway/raw.rs"]
 mod raw;
+#[path = "gateway/reserve.rs"]
+mod reserve;
 #[path = "gateway/run.rs"]
 mod run;
 #[path = "gateway/said.rs"]

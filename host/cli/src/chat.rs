@@ -87,7 +87,7 @@ impl Chat {
         let folder = state_folder().join("store");
         let builder = RuntimeBuilder::of(config).store_folder(folder).store(store);
         let builder = builder.failures(failure_book(config, &state_folder()));
-        let mut builder = builder.media(media_home()).workspace(cwd);
+        let mut builder = builder.media(media_home()).workspace(cwd).ask_windows();
         if let Some(model) = &self.model {
             builder = builder.model(model);
         }

@@ -61,7 +61,8 @@ impl Compact {
             let name = setup::engine_or_slot(self.engine.as_deref(), &config, output)?;
             let specs = roster.stack(&config, &name);
             let mut specs = specs.map_err(|error| unlisted(&config, &name, error))?;
-            let (mut setup, window) = setup::of(&config, &roster, session.model(), self.window)?;
+            let (mut setup, window) =
+                setup::of(&config, &roster, session.model(), self.window, None)?;
             setup::give_rules(&session, &mut specs, &mut setup, output);
             setup.media = media_home();
             if !self.dry_run {

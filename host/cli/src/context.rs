@@ -36,9 +36,10 @@ impl Context {
         output: &mut Output,
     ) -> Result<ExitCode, Failure> {
         let config = setup::find_config(config_path, &self.session, output)?;
-        let session = recording::read(&self.session)?.session;
+        let recorded = recording::read(&self.session)?;
+        let (session, recorded_tokens) = (recorded.session, recorded.window_tokens);
         let model = session.model();
-        let facts = setup::window_of(&config, model.as_ref(), self.window);
+        let facts = setup::window_of(&config, model.as_ref(), self.window, recorded_tokens);
         let filling = Filling::of(&session.live(0).snapshot());
         if self.json {
             return print_json(&filling, &facts, output);

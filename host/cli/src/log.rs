@@ -1,5 +1,6 @@
 //! The log on standard error, and the traces that go to a collector where the config names one.
 
+mod one_line;
 #[cfg(feature = "otel")]
 mod traces;
 #[cfg(not(feature = "otel"))]
@@ -48,7 +49,7 @@ fn with_traces(traces: &Traces, unasked: Unasked, settings: &TelemetrySettings) 
         Unasked::Warnings => "warn",
     };
     let filter = EnvFilter::try_from_env("CTXHOST_LOG").unwrap_or_else(|_| EnvFilter::new(level));
-    let lines = fmt::layer().with_writer(std::io::stderr).without_time().with_target(false);
+    let lines = fmt::layer().with_writer(one_line::stderr).without_time().with_target(false);
     // Who closes the log ends no request.
     let lines = lines.log_internal_errors(false);
     let log =

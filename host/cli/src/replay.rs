@@ -104,8 +104,7 @@ impl Replay {
         output: &mut Output,
     ) -> Result<Report, Failure> {
         let roster = Roster::of(config);
-        let model = recorded.session.model();
-        let (mut setup, window) = source.setup(config, &roster, model, self.window)?;
+        let (mut setup, window) = source.setup(config, &roster, recorded, self.window)?;
         let names = self.engine_names(config, output)?;
         setup.must_open = self.engine.is_some() || !self.engines.is_empty();
         let mut runs: Vec<Run> = Vec::new();

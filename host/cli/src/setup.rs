@@ -10,7 +10,7 @@ use super::failure::Failure;
 use super::opening::{self, unopened};
 use super::output::Output;
 use super::render::phrase::grouped;
-use ctxhost_config::Config;
+use ctxhost_config::{Config, WindowHints};
 use ctxhost_engine::{EngineSpec, SlotError};
 use ctxhost_media::MediaHome;
 use ctxhost_provider::{Completer, ConnectError};
@@ -27,8 +27,9 @@ pub(super) fn of(
     roster: &Roster,
     model: Option<(String, String)>,
     window: Option<u64>,
+    recorded_tokens: Option<u64>,
 ) -> Result<(Setup, WindowFacts), Failure> {
-    let window = window_of(config, model.as_ref(), window);
+    let window = window_of(config, model.as_ref(), window, recorded_tokens);
     let (provider, id) = model.unwrap_or_default();
     let WindowFacts { window_tokens, reserve_tokens, budget_tokens, .. } = window;
     let setup = Setup {
@@ -51,19 +52,21 @@ pub(super) fn of(
     Ok((setup, window))
 }
 
-/// The window of a model, the one that was asked for before the one that the config knows, and what of it
-/// requests may take.
+/// The window of a model, the one that was asked for before the one that the common lookup finds, and what
+/// of it requests may take. `recorded_tokens` is what the recording of the session says.
 pub(super) fn window_of(
     config: &Config,
     model: Option<&(String, String)>,
     window: Option<u64>,
+    recorded_tokens: Option<u64>,
 ) -> WindowFacts {
     let (provider, id) = model.map_or(("", ""), |(provider, id)| (provider, id));
     let (window_tokens, source) = match window {
         Some(window) => (window, "--window".to_owned()),
         None => {
-            let (window, source) = config.window_for(provider, id);
-            (window, source.to_string())
+            let hints = WindowHints { recorded_tokens, ..WindowHints::default() };
+            let window = config.window(provider, id, hints);
+            (window.tokens, window.source.to_string())
         }
     };
     let overhead = config.budget.overhead_tokens;

@@ -70,9 +70,10 @@ impl Statusline {
             None => newest()?,
         };
         let session = path.as_deref().map(recording::read).transpose()?;
+        let recorded_tokens = session.as_ref().and_then(|recorded| recorded.window_tokens);
         let session = session.map(|recorded| recorded.session);
         let model = session.as_ref().and_then(Session::model);
-        let window = setup::window_of(config, model.as_ref(), self.window);
+        let window = setup::window_of(config, model.as_ref(), self.window, recorded_tokens);
         let tokens = session.as_ref().map_or(0, |session| session.live(0).total_tokens());
         let branch = session.as_ref().map(Session::branch).unwrap_or_default();
         let compacted: Vec<Compacted> = branch.into_iter().filter_map(Record::compacted).collect();

@@ -60,9 +60,15 @@ pub struct GatewaySettings {
     /// How often a request is made smaller that its upstream found too large. Default 3: what does not
     /// fit then has something in it that nobody may leave out.
     pub too_large_tries: u32,
-    /// The largest share of a window that an answer may hold free. Default 0.75: clients ask for the
-    /// longest answer of the model, whatever its window.
+    /// The largest share of a window that an answer may hold free. Default 0.25: clients ask for the
+    /// longest answer of the model, whatever its window, and few answers are a tenth of that.
     pub reserve_max_share: f64,
+    /// Whether a request that asks for a longer answer than fits beside its prompt is sent with what fits.
+    /// Default true: strict providers refuse it otherwise.
+    pub lower_max_tokens: bool,
+    /// The shortest answer that a request is lowered to, in provider tokens. Default 256: a shorter one
+    /// holds no tool call.
+    pub min_output_tokens: u64,
     /// The smallest window that a refusal is believed, in provider tokens. Default 1,024: no model of an
     /// agent has less.
     pub learned_min_tokens: u64,
@@ -111,7 +117,9 @@ impl Default for GatewaySettings {
             hold_ms: 2_000,
             drain_ms: 30_000,
             too_large_tries: 3,
-            reserve_max_share: 0.75,
+            reserve_max_share: 0.25,
+            lower_max_tokens: true,
+            min_output_tokens: 256,
             learned_min_tokens: 1_024,
             learned_min_share: 0.0625,
             learned_models: 1_024,

@@ -14,8 +14,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use ctxhost_engine_api::ModelRef;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 
 mod accounting;
 mod agent;
@@ -38,6 +37,7 @@ mod slots;
 mod swap;
 mod tables;
 mod telemetry;
+mod windows;
 
 pub use accounting::AccountingSettings;
 pub use agent::AgentSettings;
@@ -57,6 +57,9 @@ pub use shadow::ShadowSettings;
 pub use swap::SwapSettings;
 pub use tables::{ModelDefaults, ModelSettings, SummariserSettings};
 pub use telemetry::TelemetrySettings;
+pub use windows::{
+    LONG_MARK, ModelWindow, WindowHints, WindowSource, bare_model_name, table_window,
+};
 
 use places::Places;
 
@@ -152,28 +155,6 @@ struct Written {
     telemetry: TelemetrySettings,
 }
 
-/// Where the size of a window comes from, the strongest last.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum WindowSource {
-    /// `model.default_window_tokens`: nobody knows this model.
-    Default,
-    /// What the provider says of its model.
-    Model,
-    /// `models."provider/model".window_tokens`.
-    Config,
-}
-
-impl std::fmt::Display for WindowSource {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            WindowSource::Default => "default",
-            WindowSource::Model => "model",
-            WindowSource::Config => "config",
-        })
-    }
-}
-
 impl Config {
     /// Reads and resolves a file.
     pub fn load(path: impl AsRef<Path>) -> Result<Config, ConfigError> {
@@ -229,25 +210,6 @@ impl Config {
     /// The engine's own table as JSON, unread; `{}` where there is none.
     pub fn engine_config(&self, id: &str) -> serde_json::Value {
         self.entry(id).map_or_else(|| serde_json::json!({}), Entry::config_json)
-    }
-
-    /// The window of a model by this file alone.
-    pub fn window_for(&self, provider: &str, model: &str) -> (u64, WindowSource) {
-        let model = ModelRef { provider: provider.into(), id: model.into(), window_tokens: 0 };
-        self.window_of(&model)
-    }
-
-    /// The window of a model: this file before what the provider says, that before the default.
-    ///
-    /// A model is looked up as `provider/model`, then by its name alone.
-    pub fn window_of(&self, model: &ModelRef) -> (u64, WindowSource) {
-        let whole_name = format!("{}/{}", model.provider, model.id);
-        let named = self.models.get(&whole_name).or_else(|| self.models.get(&model.id));
-        match named {
-            Some(settings) => (settings.window_tokens, WindowSource::Config),
-            None if model.window_tokens > 0 => (model.window_tokens, WindowSource::Model),
-            None => (self.model.default_window_tokens, WindowSource::Default),
-        }
     }
 
     /// Where a setting stands in the file, in bytes: `key = value` whole, of a table its name.

@@ -14,13 +14,15 @@ pub struct ModelSettings {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ModelDefaults {
-    /// The window of a model that nobody knows, in provider tokens.
+    /// The window of a model that nothing else tells, in provider tokens.
     pub default_window_tokens: u64,
+    /// How long `chat` waits for what a provider states of a window, in milliseconds; 0 asks nothing.
+    pub window_query_ms: u64,
 }
 
 impl Default for ModelDefaults {
     fn default() -> Self {
-        ModelDefaults { default_window_tokens: 200_000 }
+        ModelDefaults { default_window_tokens: 200_000, window_query_ms: 2_000 }
     }
 }
 

@@ -49,23 +49,6 @@ fn an_engine_gets_its_own_table_unread() {
 }
 
 #[test]
-fn the_file_knows_a_window_better_than_the_provider() {
-    let config = parse(
-        "[models.\"openai/gpt-4.1\"]\nwindow_tokens = 1_000_000\n\
-         [models.local]\nwindow_tokens = 8192\n",
-    );
-    let seen = |provider: &str, id: &str, window_tokens| {
-        let (provider, id) = (provider.to_owned(), id.to_owned());
-        config.window_of(&ModelRef { provider, id, window_tokens })
-    };
-    assert_eq!(seen("openai", "gpt-4.1", 128_000), (1_000_000, WindowSource::Config));
-    assert_eq!(seen("lmstudio", "local", 0), (8_192, WindowSource::Config));
-    assert_eq!(seen("anthropic", "sonnet", 150_000), (150_000, WindowSource::Model));
-    assert_eq!(seen("anthropic", "sonnet", 0), (200_000, WindowSource::Default));
-    assert_eq!(config.window_for("openai", "gpt-4.1"), (1_000_000, WindowSource::Config));
-}
-
-#[test]
 fn a_budget_is_the_window_less_reserve_and_overhead_by_the_margin() {
     let check = |settings: &BudgetSettings, window, overhead, expected| {
         assert_eq!(settings.budget(window, overhead), expected, "window {window}");

@@ -152,8 +152,11 @@ pub(super) async fn until_deadline<T>(
     }
 }
 
+/// The words for a call that took too long, before its limit is known.
+pub(super) const TOO_LATE: &str = "took longer than its time limit";
+
 pub(super) fn too_late() -> EngineError {
-    EngineError::new(ErrorKind::Deadline, "took longer than its time limit")
+    EngineError::new(ErrorKind::Deadline, TOO_LATE)
 }
 
 pub(super) fn task_died(reason: &str) -> EngineError {

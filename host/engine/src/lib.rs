@@ -38,7 +38,7 @@ pub use bundled::{BUNDLED, LEGACY, bundled};
 pub use environment::{Clock, Environment, SessionView, state_folder};
 pub use lane::Isolation;
 pub use library::{Inspected, LoadError, inspect, inspect_pinned, shown_digest};
-pub use live::LiveEngine;
+pub use live::{LiveEngine, grouped};
 pub use opening::OpenError;
 pub use quarantine::book::{FailureBook, KeptRecord, QuarantineRules};
 pub use quarantine::{Quarantine, QuarantineRecord};

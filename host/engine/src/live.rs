@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ctxhost_engine_api::border::BoxFuture;
 use ctxhost_engine_api::transcript::mirror::Mirror;
@@ -10,7 +10,7 @@ use ctxhost_engine_api::*;
 
 use super::calls::{CallGuard, Calls, Limit};
 use super::environment::{Delegate, Environment};
-use super::lane::{Isolation, LETTING_GO};
+use super::lane::{Isolation, LETTING_GO, TOO_LATE};
 use super::opening::{self, OpenError};
 use super::question::Question;
 use super::seat::Seat;
@@ -100,21 +100,24 @@ impl LiveEngine {
     ) -> Result<Bootstrapped> {
         let call = self.begin(self.timeouts.bootstrap_ms, &view).in_session(&request.session);
         request.call = call.id;
-        self.seat.ask(&call, view, Question::Bootstrap(request)).await
+        let answer = self.seat.ask(&call, view, Question::Bootstrap(request)).await;
+        answer.map_err(|error| within(error, self.timeouts.bootstrap_ms, "bootstrap_ms"))
     }
 
     /// New entries.
     pub async fn ingest(&self, view: Transcript, mut request: IngestRequest) -> Result<Ingested> {
         let call = self.begin(self.timeouts.ingest_ms, &view).in_session(&request.session);
         request.call = call.id;
-        self.seat.ask(&call, view, Question::Ingest(request)).await
+        let answer = self.seat.ask(&call, view, Question::Ingest(request)).await;
+        answer.map_err(|error| within(error, self.timeouts.ingest_ms, "ingest_ms"))
     }
 
     /// What the model sees.
     pub async fn assemble(&self, view: Transcript, mut request: AssembleRequest) -> Result<Plan> {
         let call = self.begin(self.timeouts.assemble_ms, &view).in_session(&request.session);
         request.call = call.id;
-        self.seat.ask(&call, view, Question::Assemble(request)).await
+        let answer = self.seat.ask(&call, view, Question::Assemble(request)).await;
+        answer.map_err(|error| within(error, self.timeouts.assemble_ms, "assemble_ms"))
     }
 
     /// A smaller transcript.
@@ -129,14 +132,21 @@ impl LiveEngine {
         };
         let call = self.calls.begin(limit, Some(view.clone())).in_session(&request.session);
         request.call = call.id;
-        self.seat.ask(&call, view, Question::Compact(request)).await
+        let began = Instant::now();
+        let answer = self.seat.ask(&call, view, Question::Compact(request)).await;
+        let (limit_ms, setting) = match began.elapsed() >= limit.cap {
+            true => (self.timeouts.compact_cap_ms, "compact_cap_ms"),
+            false => (self.timeouts.compact_ms, "compact_ms"),
+        };
+        answer.map_err(|error| within(error, limit_ms, setting))
     }
 
     /// A turn has ended well.
     pub async fn after_turn(&self, view: Transcript, mut request: AfterTurnRequest) -> Result<()> {
         let call = self.begin(self.timeouts.after_turn_ms, &view).in_session(&request.session);
         request.call = call.id;
-        self.seat.ask(&call, view, Question::AfterTurn(request)).await
+        let answer = self.seat.ask(&call, view, Question::AfterTurn(request)).await;
+        answer.map_err(|error| within(error, self.timeouts.after_turn_ms, "after_turn_ms"))
     }
 
     /// A turn is final.
@@ -147,7 +157,8 @@ impl LiveEngine {
     ) -> Result<Committed> {
         let call = self.begin(self.timeouts.after_turn_ms, &view).in_session(&request.session);
         request.call = call.id;
-        self.seat.ask(&call, view, Question::CommitTurn(request)).await
+        let answer = self.seat.ask(&call, view, Question::CommitTurn(request)).await;
+        answer.map_err(|error| within(error, self.timeouts.after_turn_ms, "after_turn_ms"))
     }
 
     /// Time for housekeeping.
@@ -158,7 +169,8 @@ impl LiveEngine {
     ) -> Result<Maintained> {
         let call = self.begin(self.timeouts.maintain_ms, &view).in_session(&request.session);
         request.call = call.id;
-        self.seat.ask(&call, view, Question::Maintain(request)).await
+        let answer = self.seat.ask(&call, view, Question::Maintain(request)).await;
+        answer.map_err(|error| within(error, self.timeouts.maintain_ms, "maintain_ms"))
     }
 
     /// A sub-agent is about to start.
@@ -169,7 +181,8 @@ impl LiveEngine {
     ) -> Result<SpawnPrepared> {
         let call = self.begin(self.timeouts.subagent_ms, &view).in_session(&request.parent);
         request.call = call.id;
-        self.seat.ask(&call, view, Question::PrepareSpawn(request)).await
+        let answer = self.seat.ask(&call, view, Question::PrepareSpawn(request)).await;
+        answer.map_err(|error| within(error, self.timeouts.subagent_ms, "subagent_ms"))
     }
 
     /// A spawn that was prepared failed.
@@ -180,7 +193,8 @@ impl LiveEngine {
         let limit = Limit::fixed(Duration::from_millis(self.timeouts.subagent_ms));
         let call = self.calls.begin(limit, None);
         request.call = call.id;
-        self.seat.ask(&call, no_view(), Question::RollbackSpawn(request)).await
+        let answer = self.seat.ask(&call, no_view(), Question::RollbackSpawn(request)).await;
+        answer.map_err(|error| within(error, self.timeouts.subagent_ms, "subagent_ms"))
     }
 
     /// A sub-agent ended.
@@ -188,14 +202,16 @@ impl LiveEngine {
         let limit = Limit::fixed(Duration::from_millis(self.timeouts.subagent_ms));
         let call = self.calls.begin(limit, None);
         request.call = call.id;
-        self.seat.ask(&call, no_view(), Question::SubagentEnded(request)).await
+        let answer = self.seat.ask(&call, no_view(), Question::SubagentEnded(request)).await;
+        answer.map_err(|error| within(error, self.timeouts.subagent_ms, "subagent_ms"))
     }
 
     /// The tools it offers to the model of a session.
     pub async fn tools(&self, session: SessionRef) -> Result<Vec<ToolSpec>> {
         let limit = Limit::fixed(Duration::from_millis(self.timeouts.subagent_ms));
         let call = self.calls.begin(limit, None).in_session(&session);
-        self.seat.ask(&call, no_view(), Question::Tools(session)).await
+        let answer = self.seat.ask(&call, no_view(), Question::Tools(session)).await;
+        answer.map_err(|error| within(error, self.timeouts.subagent_ms, "subagent_ms"))
     }
 
     /// The model called one of its tools.
@@ -206,7 +222,8 @@ impl LiveEngine {
     ) -> Result<ToolAnswer> {
         let call = self.begin(self.timeouts.after_turn_ms, &view).in_session(&request.session);
         request.call = call.id;
-        self.seat.ask(&call, view, Question::CallTool(request)).await
+        let answer = self.seat.ask(&call, view, Question::CallTool(request)).await;
+        answer.map_err(|error| within(error, self.timeouts.after_turn_ms, "after_turn_ms"))
     }
 
     /// What it says of itself.
@@ -240,6 +257,30 @@ impl LiveEngine {
     fn begin(&self, limit_ms: u64, view: &Transcript) -> CallGuard {
         self.calls.begin(Limit::fixed(Duration::from_millis(limit_ms)), Some(view.clone()))
     }
+}
+
+/// An error that says which limit a call exceeded, and where that is set.
+fn within(mut error: EngineError, limit_ms: u64, setting: &str) -> EngineError {
+    if error.kind == ErrorKind::Deadline
+        && let Some(rest) = error.message.strip_prefix(TOO_LATE)
+    {
+        let limit = grouped(limit_ms);
+        error.message = format!("exceeded {limit} ms (timeouts.{setting}){rest}");
+    }
+    error
+}
+
+/// A number with a comma for each thousand.
+pub fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::with_capacity(digits.len() * 4 / 3);
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
 }
 
 /// The last call of an engine, which may outlive its [`LiveEngine`].

@@ -57,7 +57,9 @@ impl HostServices for Services {
     }
 
     fn log(&self, level: LogLevel, target: &str, message: &str, fields: &Value) {
-        let (engine, fields) = (self.id.as_str(), fields.to_string());
+        let engine = self.id.as_str();
+        let has_none = fields.is_null() || fields.as_object().is_some_and(|it| it.is_empty());
+        let fields = (!has_none).then(|| fields.to_string());
         match level {
             LogLevel::Error => tracing::error!(engine, target, fields, "{message}"),
             LogLevel::Warn => tracing::warn!(engine, target, fields, "{message}"),

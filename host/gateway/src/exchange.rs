@@ -18,6 +18,7 @@ mod journey;
 mod marking;
 mod news;
 mod on_demand;
+mod output_limit;
 mod refusal;
 mod resting;
 mod sealed;
@@ -35,6 +36,7 @@ use self::afterwards::Afterwards;
 use self::counting::Inquiry;
 use self::desk::Desk;
 use self::journey::Journey;
+use crate::thread::Pending;
 use ctxhost_config::Config;
 use ctxhost_media::MediaError;
 use ctxhost_provider::ProviderError;
@@ -114,6 +116,13 @@ pub struct Forward {
     pub ticket: Ticket,
 }
 
+impl Forward {
+    /// Whether it says the same, whatever answer it asks for.
+    fn is_body_of(&self, body: &Bytes) -> bool {
+        self.ticket.journey.as_ref().is_some_and(|journey| journey.sent == *body)
+    }
+}
+
 /// An answer of ours, in the client's dialect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
@@ -140,6 +149,8 @@ pub struct Truth {
     pub compaction: &'static str,
     /// The session; empty where there is none.
     pub session: String,
+    /// The longest answer that was asked for, in provider tokens, where it had to be lowered.
+    pub max_tokens: Option<u64>,
 }
 
 impl Truth {
@@ -153,6 +164,8 @@ impl Truth {
 #[derive(Debug, Default)]
 pub struct Ticket {
     journey: Option<Box<Journey>>,
+    /// Until it is answered, nobody knows whether it will be.
+    pending: Pending,
     /// A request that only counts.
     inquiry: Option<Box<Inquiry>>,
     /// What is left to do. Until it is done, the conversation is held.
@@ -215,7 +228,8 @@ impl Exchange {
 
     /// The upstream has answered to the end, and counted this. What it teaches is learned while nobody
     /// waits, behind what is left to do.
-    pub fn answered(&self, ticket: Ticket, usage: Option<Usage>) {
+    pub fn answered(&self, mut ticket: Ticket, usage: Option<Usage>) {
+        ticket.pending.answered();
         if let (Some(desk), Some(journey), Some(usage)) = (&self.desk, ticket.journey, usage) {
             desk.answered(*journey, usage, ticket.afterwards);
         }
@@ -250,10 +264,14 @@ impl Exchange {
     /// The window of a provider's model: as configured, as learned from a refusal, or as known by its name.
     /// `None` for a model that nobody knows.
     pub fn window(&self, provider: &str, model: &str) -> Option<Window> {
-        let known = || Some(Window { tokens: windows::known(model)?, is_certain: false });
-        match &self.desk {
-            Some(desk) => windows::told(&desk.runtime, &desk.config, provider, model),
-            None => known(),
+        let desk = self.desk.as_ref()?;
+        windows::known(&desk.runtime, &desk.config, provider, model)
+    }
+
+    /// An upstream has stated the window of a model, in provider tokens.
+    pub fn state_window(&self, provider: &str, model: &str, tokens: u64) {
+        if let Some(desk) = &self.desk {
+            desk.runtime.state_window(provider, model, tokens);
         }
     }
 }

@@ -35,6 +35,7 @@ mod proxy;
 mod route;
 mod secret;
 mod server;
+mod side_calls;
 pub mod speech;
 mod tap;
 pub mod thread;

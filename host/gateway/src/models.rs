@@ -16,6 +16,7 @@ use super::tap::Passing;
 use super::traffic;
 use super::upstream::{Envelope, Upstream};
 use ctxhost_provider::DialectName;
+use ctxhost_provider::windows::stated_windows;
 
 /// The longest list that is read, in bytes.
 const LIST_MAX_BYTES: u64 = 8 * 1024 * 1024;
@@ -62,6 +63,7 @@ pub(super) async fn answer(
         let trouble = super::upstream::Trouble::Unreachable("its list broke off".into());
         return traffic::unreachable(dialect, upstream, &trouble);
     };
+    note_stated(house, dialect, &list);
     let window = |model: &str| window_of(house, dialect, model);
     let told = with_windows(dialect, &list, &window);
     if told.is_some() {
@@ -69,6 +71,15 @@ pub(super) async fn answer(
         parts.headers.remove(ETAG);
     }
     traffic::response_of(parts.status, parts.headers, told.unwrap_or(list))
+}
+
+/// Notes the windows that the upstream states, which requests are shaped for from then on.
+fn note_stated(house: &House, dialect: DialectName, list: &[u8]) {
+    for (model, tokens) in stated_windows(list) {
+        if let Some(upstream) = house.upstreams.choose(dialect, Some(&model)) {
+            house.exchange.state_window(&upstream.name, &model, tokens);
+        }
+    }
 }
 
 /// The window that a request for the model is shaped for.
@@ -101,8 +112,9 @@ fn put(dialect: DialectName, model: &mut Value, window: &dyn Fn(&str) -> Option<
     let name = name("id").or_else(|| name("name"));
     let name = name.as_deref().map(|name| name.trim_start_matches("models/"));
     let Some(window) = name.and_then(window) else { return false };
-    let is_said = fields(dialect).iter().any(|field| model.contains_key(*field));
-    if is_said && !window.is_certain {
+    let mut said = fields(dialect).iter().filter_map(|field| model.get(*field)).peekable();
+    let is_said = said.peek().is_some();
+    if is_said && (!window.is_certain || said.any(|value| value.as_u64() == Some(window.tokens))) {
         return false;
     }
     for field in fields(dialect) {
@@ -167,7 +179,8 @@ mod tests {
 
     fn window(model: &str) -> Option<Window> {
         let is_certain = model == "known";
-        (is_certain || model == "guessed").then_some(Window { tokens: 32_000, is_certain })
+        let window = Window { tokens: 32_000, is_certain, is_prompt_only: false };
+        (is_certain || model == "guessed").then_some(window)
     }
 
     #[test]

@@ -16,6 +16,7 @@ mod anthropic;
 mod gemini;
 mod openai_chat;
 mod openai_responses;
+mod output_limit;
 mod render;
 
 use std::borrow::Cow;
@@ -31,6 +32,7 @@ pub use anthropic::AnthropicSpeech;
 pub use gemini::GeminiSpeech;
 pub use openai_chat::ChatSpeech;
 pub use openai_responses::ResponsesSpeech;
+pub use output_limit::LoweredBody;
 pub use render::{Place, Written, render};
 
 /// Why a body cannot be read. It is forwarded as it is, and no engine sees it.
@@ -155,6 +157,10 @@ pub trait Speech: Send + Sync + fmt::Debug {
     ///
     /// [`BadBody::Message`], its number counted from the first of `items`.
     fn units(&self, items: &[&str], before: Before<'_>) -> Result<Vec<Unit>, BadBody>;
+
+    /// A body that asks for an answer of at most `limit_tokens`, with every other byte as it was; `None`
+    /// where it asks for no longer one.
+    fn lower_output(&self, json: &str, limit_tokens: u64) -> Option<LoweredBody>;
 
     /// A unit, written anew: one fate for each of its entries.
     fn change(&self, items: &[&str], fates: &[Fate<'_>]) -> Vec<Value>;

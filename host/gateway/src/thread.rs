@@ -1,12 +1,13 @@
 //! Which conversation a request goes on with.
 //!
 //! Clients send their whole history with every request, and most of them say nothing of sessions. A
-//! request goes on with the conversation whose items it begins with:
+//! request goes on with the conversation whose answered items it has:
 //!
 //! ```text
-//!  known     a b c d          a b c d          a b c d          a b c d        a b c d
-//!  request   a b c d e f      a b c d          a b x            a b            x y
-//!            goes on          again            a fork behind b  a fork behind b   one of its own
+//!  known     a b c d        a b c d    a b c t          a B c D        a b c d e     a b c d
+//!  request   a b c d e f    a b c d    a b c d t'       a b' c D e     S d e f       a b x
+//!            goes on        again      the tail is      b is cleared   summarised    a fork
+//!                                      replaced                                      behind b
 //! ```
 //!
 //! Two items are the same where their bytes are, or where they say the same and only marks for the
@@ -15,10 +16,13 @@
 
 mod digest;
 mod identity;
+mod matching;
 mod outline;
 mod table;
+mod traits;
 
-pub use digest::{Asked, Digest, Names, secret};
-pub use identity::{BadSessionId, SESSION_HEADER, scope};
-pub use outline::{Fit, Known, Outline, RECORD};
-pub use table::{Rest, Thread, Threads, has_compactions};
+pub use digest::{Asked, Digest, Meaning, Names, Scope, secret};
+pub use identity::{BadSessionId, SESSION_HEADER, is_named, scope};
+pub use matching::{Fit, Rewrite};
+pub use outline::{Known, Outline, RECORD, is_request, text_name, text_of_content};
+pub use table::{Last, Pending, Rest, Thread, Threads, has_compactions};

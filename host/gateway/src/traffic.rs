@@ -315,7 +315,9 @@ impl From<Bytes> for Answering {
 /// An answer with the truth about it.
 pub(super) fn told(mut response: Response<Body>, truth: &Truth, door: &Door) -> Response<Body> {
     let tokens = truth.tokens.map(|tokens| tokens.to_string());
+    let max_tokens = truth.max_tokens.map(|tokens| tokens.to_string());
     let told = [
+        ("x-ctxhost-max-tokens", max_tokens.as_deref()),
         ("x-ctxhost-engine", Some(truth.engine.as_str())),
         ("x-ctxhost-tokens", tokens.as_deref()),
         ("x-ctxhost-compaction", Some(truth.compaction)),

@@ -10,6 +10,7 @@
 //! It looks on and decides nothing: no request is another one for it. It hears of an event while that
 //! happens, which takes a few counters and one lock.
 
+mod access_line;
 mod around;
 mod board;
 

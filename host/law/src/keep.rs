@@ -124,7 +124,7 @@ fn widened(view: &Transcript, run: Range<u64>) -> Range<u64> {
     view.cut_at_or_before(run.start)..view.cut_at_or_after(run.end)
 }
 
-fn frame_of(view: &Transcript, seq: u64) -> Range<u64> {
+pub(super) fn frame_of(view: &Transcript, seq: u64) -> Range<u64> {
     widened(view, seq..seq.saturating_add(1))
 }
 

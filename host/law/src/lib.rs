@@ -43,7 +43,7 @@ use ctxhost_engine_api::{Action, Item, Plan, Transcript};
 
 pub use audit::{Auditor, Breach, audit};
 pub use keep::Anchors;
-pub use rung::{CannotFit, last_rung};
+pub use rung::{CannotFit, LedgerRoom, WriteLedger, last_rung};
 pub use settings::{BadShare, LawSettings, Share};
 use span::Spans;
 pub use verdict::{Because, Repair, Violation};

@@ -32,9 +32,11 @@ pub enum NoProgress {
     },
     /// It became smaller and is still too large to go on with.
     #[error(
-        "the compaction ended at {after_tokens} tokens, above the {target_tokens} it must fall to"
+        "the compaction went from {before_tokens} to {after_tokens} tokens, above the {target_tokens} it must fall to"
     )]
     StillTooLarge {
+        /// Before it.
+        before_tokens: u64,
         /// After it.
         after_tokens: u64,
         /// The budget less the margin.
@@ -56,7 +58,7 @@ pub fn judge(
         return Err(NoProgress::Grew { before_tokens, after_tokens });
     }
     if after_tokens > target_tokens {
-        return Err(NoProgress::StillTooLarge { after_tokens, target_tokens });
+        return Err(NoProgress::StillTooLarge { before_tokens, after_tokens, target_tokens });
     }
     if before_tokens - after_tokens < margin_tokens {
         return Err(NoProgress::SavedTooLittle { before_tokens, after_tokens, margin_tokens });
@@ -64,8 +66,22 @@ pub fn judge(
     Ok(())
 }
 
-/// Stops compactions that fail in a row or come too often. One per session; time is handed in, so a
-/// replay runs on recorded time.
+impl NoProgress {
+    /// Whether the compaction freed a real amount of room, although not enough. Such a one is no sign of a
+    /// loop, so no limit counts it.
+    pub fn made_room(&self, settings: &LawSettings) -> bool {
+        match *self {
+            NoProgress::StillTooLarge { before_tokens, after_tokens, .. } => {
+                let margin_tokens = settings.progress_margin.of_tokens(before_tokens).max(1);
+                before_tokens.saturating_sub(after_tokens) >= margin_tokens
+            }
+            NoProgress::Grew { .. } | NoProgress::SavedTooLittle { .. } => false,
+        }
+    }
+}
+
+/// Stops compactions that fail in a row or come too often without any progress. One per session; time is
+/// handed in, so a replay runs on recorded time.
 #[derive(Clone, Debug)]
 pub struct Breaker {
     failures_max: u32,
@@ -73,8 +89,18 @@ pub struct Breaker {
     hourly_max: u32,
     failures: u32,
     last_failure_ms: i64,
-    /// When the compactions of the last hour ended, oldest first.
+    /// When the compactions without progress of the last hour ended, oldest first.
     recent_ms: VecDeque<i64>,
+    /// The last pressure under which compactions made room, but not enough.
+    shortfall: Option<Shortfall>,
+}
+
+/// Sizes at which compactions made room, but not enough. All in tokens as entries count them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Shortfall {
+    before_tokens: u64,
+    budget_tokens: u64,
+    margin_tokens: u64,
 }
 
 /// Why no compaction is tried now.
@@ -88,15 +114,27 @@ pub enum BreakerOpen {
         /// How long until the next may be tried, in milliseconds.
         wait_ms: u64,
     },
-    /// Too many within an hour.
+    /// Too many without progress within an hour.
     #[error(
-        "{compactions} compactions within an hour are the limit; the next is allowed in {wait_ms} ms"
+        "{compactions} compactions without progress within an hour are the limit; the next is allowed in {wait_ms} ms"
     )]
     Hourly {
         /// How many.
         compactions: u32,
         /// How long until the next is allowed, in milliseconds.
         wait_ms: u64,
+    },
+    /// The same sizes were tried before, and the result was still too large.
+    #[error(
+        "compactions of {before_tokens} tokens stayed above a budget of {budget_tokens}; the next is tried once the session or the budget has changed by {margin_tokens} tokens"
+    )]
+    Shortfall {
+        /// The size that was compacted.
+        before_tokens: u64,
+        /// What it had to fit.
+        budget_tokens: u64,
+        /// The change that is worth another try.
+        margin_tokens: u64,
     },
 }
 
@@ -110,13 +148,35 @@ impl Breaker {
             failures: 0,
             last_failure_ms: 0,
             recent_ms: VecDeque::new(),
+            shortfall: None,
         }
     }
 
-    /// A compaction made progress.
-    pub fn record_success(&mut self, now_ms: i64) {
+    /// A compaction made progress. However many do, they are no loop.
+    pub fn record_success(&mut self) {
         self.failures = 0;
-        self.record(now_ms);
+        self.shortfall = None;
+    }
+
+    /// A compaction made room, but not enough. It opens nothing: the same sizes are not tried again, and
+    /// other sizes are, at once.
+    pub fn record_shortfall(
+        &mut self,
+        before_tokens: u64,
+        budget_tokens: u64,
+        settings: &LawSettings,
+    ) {
+        let margin_tokens = settings.progress_margin.of_tokens(budget_tokens).max(1);
+        self.shortfall = Some(Shortfall { before_tokens, budget_tokens, margin_tokens });
+    }
+
+    /// Why compactions of these sizes need not be tried: they were, and the result was too large.
+    pub fn is_short(&self, before_tokens: u64, budget_tokens: u64) -> Option<BreakerOpen> {
+        let it = self.shortfall?;
+        let is_same = it.before_tokens.abs_diff(before_tokens) < it.margin_tokens
+            && it.budget_tokens.abs_diff(budget_tokens) < it.margin_tokens;
+        let Shortfall { before_tokens, budget_tokens, margin_tokens } = it;
+        is_same.then_some(BreakerOpen::Shortfall { before_tokens, budget_tokens, margin_tokens })
     }
 
     /// A compaction failed, or made none. After the cooldown a single failure opens it again.
@@ -177,7 +237,12 @@ mod tests {
     #[test]
     fn only_a_real_gain_below_the_target_counts() {
         check(1_200, 950, Ok(()));
-        check(1_200, 951, Err(NoProgress::StillTooLarge { after_tokens: 951, target_tokens: 950 }));
+        let large = NoProgress::StillTooLarge {
+            before_tokens: 1_200,
+            after_tokens: 951,
+            target_tokens: 950,
+        };
+        check(1_200, 951, Err(large));
         check(1_200, 1_200, Err(NoProgress::Grew { before_tokens: 1_200, after_tokens: 1_200 }));
         check(100, 228, Err(NoProgress::Grew { before_tokens: 100, after_tokens: 228 }));
         let little =
@@ -200,7 +265,7 @@ mod tests {
         assert_eq!(breaker.is_open(600_020), None);
         breaker.record_failure(600_020);
         assert!(breaker.is_open(600_021).is_some(), "one failure after the cooldown is enough");
-        breaker.record_success(1_300_000);
+        breaker.record_success();
         assert_eq!(breaker.is_open(1_300_000), None);
     }
 
@@ -210,7 +275,7 @@ mod tests {
         for at_ms in 0..10 {
             breaker.record_failure(at_ms);
             breaker.record_failure(at_ms);
-            breaker.record_success(at_ms);
+            breaker.record_success();
         }
         assert!(!matches!(breaker.is_open(9), Some(BreakerOpen::Failures { .. })));
     }
@@ -224,18 +289,45 @@ mod tests {
     }
 
     #[test]
-    fn the_hour_has_its_limit() {
+    fn the_hour_has_its_limit_for_what_made_no_progress() {
         let settings = LawSettings { compactions_per_hour: 2, ..LawSettings::default() };
         let mut breaker = Breaker::new(&settings);
-        breaker.record_success(0);
+        breaker.record_failure(0);
         assert_eq!(breaker.is_open(1), None);
-        breaker.record_success(1_000);
+        breaker.record_failure(1_000);
         let wait_ms = HOUR_MS - 2_000;
         assert_eq!(breaker.is_open(2_000), Some(BreakerOpen::Hourly { compactions: 2, wait_ms }));
         assert_eq!(breaker.is_open(HOUR_MS as i64), None);
         let unlimited = LawSettings { compactions_per_hour: 0, ..LawSettings::default() };
         let mut breaker = Breaker::new(&unlimited);
-        (0..100).for_each(|at_ms| breaker.record_success(at_ms));
-        assert_eq!(breaker.is_open(100), None);
+        breaker.record_failure(0);
+        breaker.record_failure(1);
+        assert_eq!(breaker.is_open(2), None);
+    }
+
+    #[test]
+    fn compactions_that_make_progress_have_no_limit() {
+        let mut breaker = Breaker::new(&LawSettings::default());
+        for _ in 0..1_000 {
+            breaker.record_success();
+        }
+        assert_eq!(breaker.is_open(0), None);
+    }
+
+    #[test]
+    fn room_that_is_not_enough_opens_nothing_and_is_not_tried_twice() {
+        let settings = LawSettings::default();
+        let stuck = judge(20_000, 3_000, 1_000, &settings).unwrap_err();
+        assert!(stuck.made_room(&settings));
+        let little = judge(20_000, 19_500, 1_000, &settings).unwrap_err();
+        assert!(!little.made_room(&settings), "2.5 % is no room");
+        let mut breaker = Breaker::new(&settings);
+        (0..9).for_each(|_| breaker.record_shortfall(20_000, 1_000, &settings));
+        assert_eq!(breaker.is_open(0), None);
+        assert!(breaker.is_short(20_010, 1_000).is_some());
+        assert_eq!(breaker.is_short(20_050, 1_000), None, "the session has grown");
+        assert_eq!(breaker.is_short(20_000, 30_000), None, "another budget");
+        breaker.record_success();
+        assert_eq!(breaker.is_short(20_000, 1_000), None);
     }
 }

@@ -15,8 +15,8 @@ pub struct LawSettings {
     /// How long no more are tried, in milliseconds. Default 600,000 (ten minutes): longer than a
     /// provider's usual bad spell, shorter than a work session.
     pub breaker_cooldown_ms: u64,
-    /// Compactions within one hour, successful or not; 0 for no limit. Default 20: a busy session
-    /// needs five or six, a runaway made 601.
+    /// Compactions without progress within one hour; 0 for no limit. Default 20: a runaway made 601.
+    /// Those that make room are not counted, however fast an agent works.
     pub compactions_per_hour: u32,
     /// Share of the budget that text of an engine's own may take. Default 0.5: what the
     /// conversation itself said shall never be the smaller part.
@@ -24,6 +24,26 @@ pub struct LawSettings {
     /// Share of the budget up to which an entry that must stay is sent word for word. Default 0.5:
     /// an engine may shorten a pasted file that leaves no room for an answer, and nothing smaller.
     pub verbatim_max_share: Share,
+    /// Share of the budget that a request holds at least after a compaction, an overflow or the last
+    /// rung, where the session has as much. Default 0.3: less, and an agent forgets what there was
+    /// room for; much more, and the next compaction comes at once.
+    pub room_floor_share: Share,
+    /// The same in tokens; the smaller of the two counts. Default 24,000: the recent turns (20,000) and
+    /// the longest summary (16,000 characters) that the bundled engine keeps.
+    pub room_floor_tokens: u64,
+    /// Share of the budget within which the last rung keeps the person's requests word for word. Default
+    /// 0.1: all of those of a long session in a small window.
+    pub request_share: Share,
+    /// Share of the budget that the last rung's ledger of commands and identifiers may take. Default
+    /// 0.15: on a session of 484 requests more of it won little.
+    pub ledger_share: Share,
+}
+
+impl LawSettings {
+    /// What a request holds at least, where the session has as much, in tokens as entries count them.
+    pub fn floor_tokens(&self, budget_tokens: u64) -> u64 {
+        self.room_floor_share.of_tokens(budget_tokens).min(self.room_floor_tokens)
+    }
 }
 
 impl Default for LawSettings {
@@ -35,6 +55,10 @@ impl Default for LawSettings {
             compactions_per_hour: 20,
             inserted_text_max_share: Share(0.5),
             verbatim_max_share: Share(0.5),
+            room_floor_share: Share(0.3),
+            room_floor_tokens: 24_000,
+            request_share: Share(0.1),
+            ledger_share: Share(0.15),
         }
     }
 }

@@ -88,6 +88,10 @@ impl Dialect for Anthropic {
         "/v1/messages".to_owned()
     }
 
+    fn window_query(&self, model: &str) -> Option<(String, Option<Value>)> {
+        Some((format!("/v1/models/{model}"), None))
+    }
+
     fn key_header(&self) -> (&'static str, &'static str) {
         ("x-api-key", "")
     }

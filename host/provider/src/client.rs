@@ -39,6 +39,16 @@ pub trait Client: Send + Sync + std::fmt::Debug {
         Box::pin(async move { Ok(count) })
     }
 
+    /// The window of a model as the provider states it, in provider tokens; `None` where it says nothing.
+    /// Asks once.
+    ///
+    /// # Errors
+    ///
+    /// [`ProviderError`].
+    fn window<'a>(&'a self, _model: &'a str) -> BoxFuture<'a, Result<Option<u64>, ProviderError>> {
+        Box::pin(async { Ok(None) })
+    }
+
     /// The conversation of a request as the provider itself compacts it: the messages that stand in its
     /// place from then on, for the same model alone. `None` where the provider compacts nothing.
     ///

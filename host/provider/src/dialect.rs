@@ -45,6 +45,11 @@ pub trait Dialect: Send + Sync + std::fmt::Debug {
         None
     }
 
+    /// How the provider is asked for the window of a model, where it can be: path, and body of a POST.
+    fn window_query(&self, _model: &str) -> Option<(String, Option<Value>)> {
+        None
+    }
+
     /// How the provider compacts a history by itself, where it can: path and body.
     fn compact(&self, _request: &ModelRequest) -> Option<(String, Value)> {
         None

@@ -47,6 +47,10 @@ impl Dialect for Gemini {
         format!("/v1beta/models/{}:streamGenerateContent?alt=sse", name(&request.model))
     }
 
+    fn window_query(&self, model: &str) -> Option<(String, Option<Value>)> {
+        Some((format!("/v1beta/models/{}", name(model)), None))
+    }
+
     fn key_header(&self) -> (&'static str, &'static str) {
         ("x-goog-api-key", "")
     }

@@ -38,6 +38,7 @@ mod wire;
 pub mod failure;
 pub mod truncation;
 mod usage;
+pub mod windows;
 
 #[cfg(test)]
 mod conversations;

@@ -31,6 +31,10 @@ impl Dialect for Ollama {
         "/api/chat".to_owned()
     }
 
+    fn window_query(&self, model: &str) -> Option<(String, Option<Value>)> {
+        Some(("/api/show".to_owned(), Some(serde_json::json!({ "model": model }))))
+    }
+
     fn encode(&self, request: &ModelRequest) -> Value {
         encode::body(request)
     }

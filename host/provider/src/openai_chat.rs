@@ -45,6 +45,10 @@ impl Dialect for OpenAiChat {
         "/chat/completions".to_owned()
     }
 
+    fn window_query(&self, _model: &str) -> Option<(String, Option<Value>)> {
+        Some(("/models".to_owned(), None))
+    }
+
     fn encode(&self, request: &ModelRequest) -> Value {
         body::of(request, &self.compat)
     }

@@ -46,6 +46,10 @@ impl Dialect for OpenAiResponses {
         "/responses".to_owned()
     }
 
+    fn window_query(&self, _model: &str) -> Option<(String, Option<Value>)> {
+        Some(("/models".to_owned(), None))
+    }
+
     fn encode(&self, request: &ModelRequest) -> Value {
         encode::body(request)
     }

@@ -37,6 +37,7 @@ use super::foreign;
 use super::message::{AssistantMessage, ChatMessage};
 use super::request::{ModelRequest, StreamPart};
 use super::settings::ProviderSettings;
+use super::windows::stated_window;
 use build::Builder;
 use call::{Call, Heard};
 use failing::Failing;
@@ -208,6 +209,17 @@ impl Client for HttpClient {
                 }
                 Err(error) => Err(error),
             }
+        })
+    }
+
+    fn window<'a>(&'a self, model: &'a str) -> BoxFuture<'a, Result<Option<u64>, ProviderError>> {
+        Box::pin(async move {
+            let Some((path, body)) = self.dialect.window_query(model) else { return Ok(None) };
+            let request = ModelRequest { model: model.to_owned(), ..ModelRequest::default() };
+            let headers = self.dialect.headers(&request);
+            let body = body.map(|body| body.to_string()).unwrap_or_default();
+            let call = Call { path, headers, body, model: request.model };
+            self.ask_json(&call, |answer| Ok(stated_window(answer, &call.model))).await
         })
     }
 

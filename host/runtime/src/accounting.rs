@@ -110,7 +110,7 @@ pub struct LearnedWindow {
 }
 
 /// The account of one session.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Accounting {
     settings: AccountingSettings,
     model: ModelName,
@@ -120,7 +120,7 @@ pub struct Accounting {
 }
 
 /// What is known of a model.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Known {
     factor: Factor,
     anchor: Option<Anchor>,
@@ -128,7 +128,7 @@ struct Known {
 }
 
 /// A count of the provider, and of what.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Anchor {
     parts: usize,
     digest: u64,

@@ -383,6 +383,7 @@ impl Shared {
             law: &self.law,
             budget_tokens: budget.tokens,
             reserve_tokens: budget.reserve_tokens,
+            spare_tokens: budget.spare_tokens,
             model,
             gate: &self.compaction.gate,
             hooks: &self.hooks,

@@ -156,7 +156,12 @@ async fn run(
     let view = conversation.view();
     let now_ms = wanted.now_ms;
     let mut outcome = CompactionOutcome::begun(shaper, &view, wanted.trigger);
-    if let Some(reason) = conversation.breaker.is_open(now_ms) {
+    // A person who asks may try the same sizes again, and so do bolder attempts at one pressure.
+    let is_first = wanted.attempt <= 1 && wanted.trigger != Trigger::Manual;
+    let short = is_first
+        .then(|| conversation.breaker.is_short(outcome.before_tokens, shaper.budget_tokens))
+        .flatten();
+    if let Some(reason) = conversation.breaker.is_open(now_ms).or(short) {
         outcome.verdict = Verdict::NotTried { reason: reason.to_string() };
         return Ok(outcome);
     }
@@ -186,17 +191,25 @@ async fn run(
     let judged = judge(shaper, &view, &served, outcome.before_tokens).and_then(|lawful| {
         let (survival, passes) = weigh(shaper, &view, &lawful);
         outcome.survival = Some(survival);
-        passes.map(|()| lawful)
+        passes.map(|()| lawful).map_err(Rejection::from)
     });
     match judged {
         Ok(lawful) => {
             intent.fulfilled();
             apply(conversation, &lawful, &served, &mut outcome, now_ms)?;
-            conversation.breaker.record_success(now_ms);
+            conversation.breaker.record_success();
         }
-        Err(reason) => {
+        Err(Rejection { reason, made_room }) => {
             outcome.verdict = Verdict::Rejected { reason };
-            conversation.breaker.record_failure(now_ms);
+            let breaker = &mut conversation.breaker;
+            match made_room {
+                true => breaker.record_shortfall(
+                    outcome.before_tokens,
+                    shaper.budget_tokens,
+                    shaper.law,
+                ),
+                false => breaker.record_failure(now_ms),
+            }
         }
     }
     Ok(outcome)
@@ -261,22 +274,40 @@ async fn ask(
     Ok(Asked::Served(Box::new(shaper.slot.compact(view, request).await?)))
 }
 
+/// Why an answer is not applied.
+pub(super) struct Rejection {
+    pub(super) reason: String,
+    /// Whether it freed room, although not enough.
+    made_room: bool,
+}
+
+impl From<String> for Rejection {
+    fn from(reason: String) -> Rejection {
+        Rejection { reason, made_room: false }
+    }
+}
+
 /// Holds the answer against every law; the reason where it does not pass.
 pub(super) fn judge(
     shaper: &Shaper<'_>,
     view: &Transcript,
     served: &Served<Compaction>,
     before_tokens: u64,
-) -> Result<Lawful, String> {
+) -> Result<Lawful, Rejection> {
     let plan = match &served.value {
         Compaction::Plan(plan) => plan.clone(),
-        Compaction::Delegate => return Err("the bundled engine delegated to itself".into()),
-        Compaction::Nothing { reason } => return Err(format!("nothing to compact: {reason}")),
+        Compaction::Delegate => {
+            return Err("the bundled engine delegated to itself".to_owned().into());
+        }
+        Compaction::Nothing { reason } => {
+            return Err(format!("nothing to compact: {reason}").into());
+        }
     };
     let lawful = law::enforce(view, plan, shaper.budget_tokens, shaper.law)
         .map_err(|violation| violation.to_string())?;
-    progress::judge(before_tokens, lawful.tokens, shaper.budget_tokens, shaper.law)
-        .map_err(|stuck| stuck.to_string())?;
+    progress::judge(before_tokens, lawful.tokens, shaper.budget_tokens, shaper.law).map_err(
+        |stuck| Rejection { reason: stuck.to_string(), made_room: stuck.made_room(shaper.law) },
+    )?;
     Ok(lawful)
 }
 

@@ -24,12 +24,39 @@ pub struct Conversation {
     /// Which engine that was.
     told: Option<Serving>,
     pub(super) breaker: Breaker,
+    /// Whether an emergency trim was reported.
+    is_trim_reported: bool,
     /// A compaction that was worked out before it was needed.
     pub(super) ahead: Ahead,
     /// Where what must stay is in the live transcript.
     anchors: Anchors,
     reference: SessionRef,
     images: Images,
+}
+
+/// What is taken back or replaced of a conversation before more is said in it.
+#[derive(Clone, Debug, Default)]
+pub struct Amendment {
+    /// Behind which record it goes on; where it stands, if nothing is said of it.
+    pub back_to: Option<BackTo>,
+    /// The records that say what is left out or has other content.
+    pub edits: Vec<RecordBody>,
+}
+
+impl Amendment {
+    /// Whether nothing is taken back or replaced.
+    pub fn is_empty(&self) -> bool {
+        self.back_to.is_none() && self.edits.is_empty()
+    }
+}
+
+/// Where a conversation goes on from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum BackTo {
+    /// From before its first record.
+    Start,
+    /// From behind this one.
+    Record(String),
 }
 
 impl Conversation {
@@ -44,6 +71,7 @@ impl Conversation {
             ingested: 0,
             told: None,
             breaker,
+            is_trim_reported: false,
             ahead: Ahead::default(),
             anchors: Anchors::default(),
             reference,
@@ -55,6 +83,11 @@ impl Conversation {
     #[must_use]
     pub fn with_images(self, images: Images) -> Self {
         Conversation { images, ..self }
+    }
+
+    /// Whether an emergency trim is to be reported, which is so once.
+    pub(super) fn report_trim(&mut self) -> bool {
+        !std::mem::replace(&mut self.is_trim_reported, true)
     }
 
     /// Keeps it in a file of its own from here on, which must not be there yet, and its new images there.
@@ -185,6 +218,44 @@ impl Conversation {
             }
         }
         Ok(ids)
+    }
+
+    /// Takes back or replaces what was said, and appends what is said instead, with one write; answers the
+    /// ids of what was appended last, `bodies` of it. Nothing of the file is changed.
+    ///
+    /// # Errors
+    ///
+    /// As [`hear`](Self::hear); the session is as it was then.
+    pub(super) fn amend(
+        &mut self,
+        amendment: Amendment,
+        bodies: Vec<RecordBody>,
+        now_ms: i64,
+    ) -> Result<Vec<String>, SessionError> {
+        let stood_at = self.session.leaf().map(|leaf| leaf.id().to_owned());
+        match &amendment.back_to {
+            Some(BackTo::Start) => self.session.leave_branch()?,
+            Some(BackTo::Record(id)) => self.session.set_leaf(id)?,
+            None => {}
+        }
+        let edits = amendment.edits.len();
+        let put_away = |body: RecordBody| body.with_message(|it| self.images.put_away(it));
+        let bodies = bodies.into_iter().map(put_away);
+        let appended = bodies
+            .collect::<Result<Vec<RecordBody>, SessionError>>()
+            .and_then(|it| self.session.append_all(amendment.edits.into_iter().chain(it), now_ms));
+        if let (Err(_), Some(_), Some(id)) = (&appended, &amendment.back_to, &stood_at) {
+            self.session.set_leaf(id)?;
+        }
+        let mut ids = appended?;
+        self.log = self.session.live(self.log.epoch() + 1);
+        self.ingested = 0;
+        if amendment.back_to.is_some() {
+            // The engine knows another history by this name.
+            self.told = None;
+        }
+        self.ahead = Ahead::default();
+        Ok(ids.split_off(edits))
     }
 
     /// Waits until all that was said is on the disk, unless that is left to the system.

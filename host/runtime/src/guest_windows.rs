@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::model_name::ModelName;
-use ctxhost_config::GatewaySettings;
+use ctxhost_config::{GatewaySettings, WindowHints};
 use ctxhost_provider::ProviderError;
 
 /// What was learned of windows.
@@ -25,6 +25,10 @@ pub(super) struct GuestWindows {
 struct Model {
     /// What counts for all.
     window_tokens: Option<u64>,
+    /// What its provider states.
+    stated_tokens: Option<u64>,
+    /// The smallest prompt that was refused with a code and without a limit, less one.
+    refused_tokens: Option<u64>,
     /// What one session was told, and which.
     told: Option<(u64, String)>,
     /// The largest window that it was thought to have.
@@ -48,18 +52,37 @@ impl GuestWindows {
         self.min_tokens
     }
 
-    /// The window of a model that counts for all, in provider tokens.
-    pub(super) fn window_tokens(&self, model: &ModelName) -> Option<u64> {
-        self.models().get(model)?.window_tokens
+    /// What counts for all sessions of a model.
+    pub(super) fn hints(&self, model: &ModelName) -> WindowHints {
+        let models = self.models();
+        let Some(known) = models.get(model) else { return WindowHints::default() };
+        WindowHints {
+            stated_tokens: known.stated_tokens,
+            limit_tokens: known.window_tokens,
+            refused_tokens: known.refused_tokens,
+            recorded_tokens: None,
+        }
     }
 
-    /// A session was told that a request is too large; the model was thought to have `thought_tokens`.
+    /// The provider states the window of a model, in provider tokens.
+    pub(super) fn state(&self, model: &ModelName, tokens: u64) {
+        if tokens >= self.min_tokens {
+            self.note(model, |known| known.stated_tokens = Some(tokens));
+        }
+    }
+
+    /// A session was told that a request of `refused_tokens` is too large; the model was thought to have
+    /// `thought_tokens`. All in provider tokens.
     pub(super) fn refused(
         &self,
         (model, thought_tokens): (&ModelName, u64),
         session: &str,
         failure: &ProviderError,
+        refused_tokens: u64,
     ) {
+        if failure.limit_tokens.is_none() && failure.has_overflow_code() {
+            return self.refused_without_limit(model, thought_tokens, refused_tokens);
+        }
         let Some(tokens) = failure.limit_tokens.filter(|tokens| *tokens >= self.min_tokens) else {
             return;
         };
@@ -81,11 +104,27 @@ impl GuestWindows {
         });
     }
 
+    /// A code says that a prompt was too large, and no limit was named: others are made smaller than it.
+    fn refused_without_limit(&self, model: &ModelName, thought_tokens: u64, refused_tokens: u64) {
+        if refused_tokens < self.min_tokens {
+            return;
+        }
+        self.note(model, |known| {
+            known.thought_tokens = known.thought_tokens.max(thought_tokens);
+            let least_tokens = (known.thought_tokens as f64 * self.min_share) as u64;
+            if refused_tokens >= least_tokens.max(known.answered_tokens) {
+                let before_tokens = known.refused_tokens.unwrap_or(u64::MAX);
+                known.refused_tokens = Some(before_tokens.min(refused_tokens));
+            }
+        });
+    }
+
     /// A prompt of so many provider tokens was answered: no window is smaller.
     pub(super) fn answered(&self, model: &ModelName, counted_tokens: u64) {
         self.note(model, |known| {
             known.answered_tokens = known.answered_tokens.max(counted_tokens);
             known.window_tokens = known.window_tokens.filter(|tokens| *tokens >= counted_tokens);
+            known.refused_tokens = known.refused_tokens.filter(|tokens| *tokens >= counted_tokens);
         });
     }
 
@@ -97,7 +136,10 @@ impl GuestWindows {
             return note(known);
         }
         if models.len() >= self.most_models {
-            models.retain(|_, known| known.window_tokens.is_some());
+            let is_taught = |known: &Model| {
+                known.window_tokens.or(known.refused_tokens).or(known.stated_tokens).is_some()
+            };
+            models.retain(|_, known| is_taught(known));
         }
         if models.len() < self.most_models {
             note(models.entry(model.clone()).or_default());
@@ -132,9 +174,38 @@ mod tests {
             let refusal = refusal_of(Some(400), &body);
             let classified = Classifier::shared(&[]).unwrap().classify(&refusal);
             let failure = classified.into_error("openai", "m", refusal, None);
-            windows.refused((&model(), 200_000), session, &failure);
+            windows.refused((&model(), 200_000), session, &failure, 90_000);
         }
-        windows.window_tokens(&model())
+        named(windows)
+    }
+
+    fn named(windows: &GuestWindows) -> Option<u64> {
+        windows.hints(&model()).limit_tokens
+    }
+
+    /// A refusal that names no limit.
+    fn refuse(windows: &GuestWindows, code: &str, refused_tokens: u64) {
+        let message = "Your input exceeds the context window of this model.";
+        let body = serde_json::json!({"error": {"message": message, "code": code}}).to_string();
+        let refusal = refusal_of(Some(400), &body);
+        let classified = Classifier::shared(&[]).unwrap().classify(&refusal);
+        let failure = classified.into_error("openai", "m", refusal, None);
+        windows.refused((&model(), 200_000), "a", &failure, refused_tokens);
+    }
+
+    #[test]
+    fn a_refused_size_is_a_limit_where_none_is_named() {
+        let windows = windows();
+        refuse(&windows, "invalid_value", 90_000);
+        let refused = || windows.hints(&model()).refused_tokens;
+        assert_eq!(refused(), None, "a text alone says nothing for others");
+        refuse(&windows, CODE, 90_000);
+        refuse(&windows, CODE, 95_000);
+        assert_eq!(refused(), Some(90_000));
+        refuse(&windows, CODE, 2_000);
+        assert_eq!(refused(), Some(90_000), "less than a sixteenth is not believed");
+        windows.answered(&model(), 91_000);
+        assert_eq!(refused(), None, "a larger prompt was answered");
     }
 
     #[test]
@@ -165,7 +236,7 @@ mod tests {
         assert_eq!(after(&windows, &[("a", 32_000)], CODE, ""), None);
         assert_eq!(after(&windows, &[("a", 64_000)], CODE, ""), Some(64_000));
         windows.answered(&model(), 65_000);
-        assert_eq!(windows.window_tokens(&model()), None);
+        assert_eq!(named(&windows), None);
     }
 
     #[test]
@@ -176,6 +247,6 @@ mod tests {
             windows.answered(&ModelName::new("openai", n.to_string()), 1);
             assert!(windows.models().len() <= 3);
         }
-        assert_eq!(windows.window_tokens(&model()), Some(64_000));
+        assert_eq!(named(&windows), Some(64_000));
     }
 }

@@ -62,7 +62,7 @@ pub mod workspace;
 pub use agent::{BuildError, Occupancy, Runtime, RuntimeBuilder, SessionId};
 pub use by_hand::{ByHand, compact_by_hand};
 pub use compaction::{CompactionOutcome, FoldedEntry, Verdict};
-pub use conversation::Conversation;
+pub use conversation::{Amendment, BackTo, Conversation};
 pub use listeners::Listener;
 pub use passage::{Passage, Passed};
 pub use request::{Ask, Compacting, RuntimeError, Shaped, Shaper};

@@ -16,14 +16,15 @@ use std::sync::Arc;
 use ctxhost_engine_api::{Transcript, Trigger};
 use tokio::runtime::Handle;
 
-use super::accounting::{Counted, LearnedWindow};
+use super::accounting::{Accounting, Counted, LearnedWindow};
 use super::agent::{HeldSession, Runtime, SessionId, Shared};
 use super::compaction::CompactionOutcome;
-use super::conversation::Conversation;
+use super::conversation::{Amendment, Conversation};
 use super::lane::LaneGuard;
 use super::model_name::ModelName;
 use super::request::Shaped;
 use super::turn::{Answered, Guest, Turn, TurnError};
+use ctxhost_config::WindowHints;
 use ctxhost_history::{self as history, Until};
 use ctxhost_provider::ProviderError;
 use ctxhost_provider::message::Usage;
@@ -108,11 +109,14 @@ impl Runtime {
         self.shared().clock.now_ms()
     }
 
-    /// The window of a model as refusals have taught it for all sessions of guests, in provider tokens;
-    /// `None` where they have taught nothing.
-    pub fn learned_window_tokens(&self, provider: &str, model: &str) -> Option<u64> {
-        let name = ModelName::new(provider, model);
-        self.shared().guest_windows.window_tokens(&name)
+    /// What refusals and the provider have taught of a model's window, for all sessions of guests.
+    pub fn window_hints(&self, provider: &str, model: &str) -> WindowHints {
+        self.shared().guest_windows.hints(&ModelName::new(provider, model))
+    }
+
+    /// A provider states the window of a model, in provider tokens.
+    pub fn state_window(&self, provider: &str, model: &str, tokens: u64) {
+        self.shared().guest_windows.state(&ModelName::new(provider, model), tokens);
     }
 }
 
@@ -134,6 +138,33 @@ impl Passage {
         let ids = open.conversation.hear_all(bodies, now_ms)?;
         self.shared.known.grew_from(&open.conversation, before);
         Ok((ids, open.conversation.view()))
+    }
+
+    /// The same behind an amendment: one write for both. Answers the ids of the records behind it.
+    ///
+    /// # Errors
+    ///
+    /// As [`append`](Self::append).
+    pub async fn amend(
+        &self,
+        amendment: Amendment,
+        bodies: Vec<RecordBody>,
+    ) -> Result<(Vec<String>, Transcript), SessionError> {
+        let now_ms = self.shared.clock.now_ms();
+        let mut open = self.held.open.lock().await;
+        let ids = open.conversation.amend(amendment, bodies, now_ms)?;
+        self.shared.known.opened(open.conversation.session());
+        Ok((ids, open.conversation.view()))
+    }
+
+    /// What this session has learned of models: their windows, and how they count.
+    pub async fn accounting(&self) -> Accounting {
+        self.held.open.lock().await.accounting.clone()
+    }
+
+    /// Goes on with what another session has learned.
+    pub async fn inherit(&self, accounting: Accounting) {
+        self.held.open.lock().await.accounting = accounting;
     }
 
     /// Writes what was appended; nobody need wait for it before the model is asked.
@@ -162,8 +193,8 @@ impl Passage {
             let outcome = turn.shape_for_guest(guest).await;
             turn.report();
             let window_tokens = turn.window_tokens();
-            let (shaped, budget) = outcome?;
-            Ok(Passed { shaped, budget_tokens: budget.tokens, window_tokens })
+            let shaped = outcome?;
+            Ok(Passed { budget_tokens: shaped.budget_tokens, shaped, window_tokens })
         })
     }
 
@@ -297,6 +328,12 @@ impl Passage {
         open.accounting.expected(Counted::estimated(estimated_tokens))
     }
 
+    /// What so many estimated tokens are not counted above, but for one request in ten, in provider tokens.
+    pub async fn upper_tokens(&self, estimated_tokens: u64) -> u64 {
+        let open = self.held.open.lock().await;
+        open.accounting.upper(Counted::estimated(estimated_tokens))
+    }
+
     /// Looks at the conversation.
     pub async fn look<T>(&self, look: impl FnOnce(&Conversation) -> T) -> T {
         look(&self.held.open.lock().await.conversation)
@@ -352,6 +389,7 @@ mod tests {
             model: ModelName::new("anthropic", "claude"),
             window_tokens: 64_000,
             reserve_tokens: None,
+            output_tokens: 0,
             overhead_tokens: 0,
             cap_tokens: None,
             trigger: Trigger::Threshold,

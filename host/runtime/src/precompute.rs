@@ -175,7 +175,9 @@ impl Shared {
         served: Served<Compaction>,
     ) -> Result<String, String> {
         let shaper = self.shaper(&job.slot, &job.model, job.budget);
-        let lawful = compaction::judge(&shaper, &job.view, &served, job.view.total_tokens())?;
+        let before_tokens = job.view.total_tokens();
+        let lawful = compaction::judge(&shaper, &job.view, &served, before_tokens)
+            .map_err(|rejection| rejection.reason)?;
         compaction::weigh(&shaper, &job.view, &lawful).1?;
         let engine = served.engine.clone();
         conversation.ahead.prepared = Some(Prepared {

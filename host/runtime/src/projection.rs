@@ -55,7 +55,8 @@ fn message_of(item: &Item<'_>, images: &Images) -> ChatMessage {
 
 /// Only messages are sent as they stand; summaries, commands and the like are told by their text.
 fn of_entry(entry: &Entry<'_>, images: &Images) -> ChatMessage {
-    let is_message = entry.kind() == Kind::Message;
+    // What a client put in is a message of the person's role: its images stay.
+    let is_message = matches!(entry.kind(), Kind::Message | Kind::Custom);
     let verbatim = if is_message { parsed(&images.bring_back(entry.raw())) } else { None };
     verbatim.unwrap_or_else(|| said(entry.role(), entry.text()))
 }

@@ -66,7 +66,8 @@ fn replay_through<'a>(
         let total = branch.iter().filter(|record| is_answer(record)).count() as u64;
         let mut conversation =
             Conversation::new(Session::in_memory(recorded.header().clone()), &setup.law);
-        let mut observer = Observer::new(setup.budget_tokens);
+        let floor_tokens = setup.law.floor_tokens(setup.budget_tokens);
+        let mut observer = Observer::new(setup.budget_tokens, floor_tokens);
         shaper.bootstrap(&mut conversation).await?;
         for record in branch {
             let now_ms = record.timestamp_ms();

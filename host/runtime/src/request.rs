@@ -12,10 +12,10 @@ use super::compaction::{self, CompactionOutcome, Verdict, Wanted};
 use super::conversation::Conversation;
 use super::hook::CompactionHook;
 use super::stack::{Bench, OnRefusal, Stack, Staged};
-use ctxhost_engine::{Served, SlotError};
+use ctxhost_engine::{Served, SlotError, grouped};
 use ctxhost_law::{self as law, CannotFit, LawSettings, Lawful, Repair};
 use ctxhost_session::SessionError;
-use ctxhost_survival::Gate;
+use ctxhost_survival::{self as survival, Gate};
 
 /// How often one request may ask for a compaction before the last rung (DESIGN 2, overflow recovery).
 pub const MAX_COMPACTIONS: u32 = 3;
@@ -87,6 +87,8 @@ pub struct Shaped {
     pub fallback: Option<String>,
     /// The compactions that were tried for it.
     pub compactions: Vec<CompactionOutcome>,
+    /// What it had to fit, as entries count: more than was asked for where the answer's reserve was used.
+    pub budget_tokens: u64,
     /// What the engine did that no operation of the plan shows.
     pub notes: Vec<Note>,
     /// Up to how many tokens of the live transcript the engine would keep all of it again; `None` where
@@ -116,6 +118,9 @@ pub struct Shaper<'a> {
     pub budget_tokens: u64,
     /// What is held free for the answer, in provider tokens.
     pub reserve_tokens: u64,
+    /// What the budget grows by where nothing is held free for the answer, as entries count. It is used
+    /// before the emergency trim, never for comfort.
+    pub spare_tokens: u64,
     /// The model.
     pub model: &'a ModelRef,
     /// The least that a compaction has to keep.
@@ -149,6 +154,35 @@ impl Shaper<'_> {
         ask: &Ask,
     ) -> Result<Shaped, RuntimeError> {
         let mut work = Work { took: self.ingest(conversation).await?, ..Work::default() };
+        if let Some(shaped) = self.shape_within(conversation, ask, &mut work).await? {
+            return Ok(shaped);
+        }
+        if self.spare_tokens > 0 {
+            let bare = self.without_reserve();
+            if let Some(shaped) = bare.shape_within(conversation, ask, &mut work).await? {
+                return Ok(shaped);
+            }
+            // Trimmed to what leaves room for an answer, as long as that is possible.
+            if trimmed(&conversation.view(), self.budget_tokens, self.law).is_err() {
+                return bare.last_rung(conversation, work);
+            }
+        }
+        self.last_rung(conversation, work)
+    }
+
+    /// The same with nothing held free for the answer.
+    fn without_reserve(&self) -> Self {
+        let budget_tokens = self.budget_tokens.saturating_add(self.spare_tokens);
+        Shaper { budget_tokens, reserve_tokens: 0, spare_tokens: 0, ..*self }
+    }
+
+    /// Shapes a request with the engine's plans and compactions; `None` where none of them fits.
+    async fn shape_within(
+        &self,
+        conversation: &mut Conversation,
+        ask: &Ask,
+        work: &mut Work,
+    ) -> Result<Option<Shaped>, RuntimeError> {
         let mut allowance_tokens = self.budget_tokens;
         for attempt in 1..=MAX_COMPACTIONS + 1 {
             let view = conversation.view();
@@ -156,9 +190,12 @@ impl Shaper<'_> {
             work.took += assembled.served.took;
             work.refused += assembled.refused;
             let fits = assembled.lawful.tokens <= self.budget_tokens;
+            if !fits {
+                work.over_budget = Some(self.over_budget(&assembled));
+            }
             let may_improve = attempt == 1 && ask.compacting == Compacting::WhenWanted;
             if fits && !(may_improve && assembled.wants_compaction()) {
-                return Ok(assembled.into_shaped(view, work));
+                return Ok(Some(assembled.into_shaped(view, self.budget_tokens, work)));
             }
             if !fits && self.slot.effective().owns_compaction {
                 // It has promised to fit. What the law put back it could not have counted, so it is
@@ -172,16 +209,23 @@ impl Shaper<'_> {
                 let (tokens, budget_tokens) = (assembled.lawful.tokens, self.budget_tokens);
                 return Err(RuntimeError::CompactionOwed { tokens, budget_tokens });
             }
-            if attempt > MAX_COMPACTIONS
-                || !self.compact(conversation, attempt, ask, &mut work).await?
-            {
-                if fits {
-                    return Ok(assembled.into_shaped(view, work));
-                }
-                break;
+            if attempt > MAX_COMPACTIONS || !self.compact(conversation, attempt, ask, work).await? {
+                return Ok(fits.then(|| assembled.into_shaped(view, self.budget_tokens, work)));
             }
         }
-        self.last_rung(conversation, work)
+        Ok(None)
+    }
+
+    /// By how much a plan is over the budget, in words.
+    fn over_budget(&self, assembled: &Assembled) -> String {
+        let (tokens, budget_tokens) = (assembled.lawful.tokens, self.budget_tokens);
+        format!(
+            "plan of {} needs {} tokens, {} over the budget of {}",
+            assembled.served.engine,
+            grouped(tokens),
+            grouped(tokens.saturating_sub(budget_tokens)),
+            grouped(budget_tokens),
+        )
     }
 
     /// Whether the next request would be better for a compaction, or would not fit without one.
@@ -307,19 +351,57 @@ impl Shaper<'_> {
         }
     }
 
-    fn last_rung(&self, conversation: &Conversation, work: Work) -> Result<Shaped, RuntimeError> {
+    /// A request without any engine, where nothing else fits.
+    fn last_rung(
+        &self,
+        conversation: &mut Conversation,
+        work: Work,
+    ) -> Result<Shaped, RuntimeError> {
         let view = conversation.view();
-        let plan = law::last_rung(&view, self.budget_tokens)?;
+        let plan = trimmed(&view, self.budget_tokens, self.law)?;
         let lawful = law::enforce(&view, plan, self.budget_tokens, self.law)
             .map_err(|violation| EngineError::failed(violation.to_string()))
             .map_err(|error| SlotError::engine(LAST_RUNG, "assemble", error))?;
         let effective = self.slot.effective().id;
-        let why = match work.compactions.last().map(|outcome| &outcome.verdict) {
-            Some(Verdict::Rejected { reason } | Verdict::NotTried { reason }) => reason.clone(),
-            _ => format!("{effective} left the request above its budget"),
+        let over =
+            work.over_budget.unwrap_or_else(|| format!("plan of {effective} is over its budget"));
+        let why = match work.compactions.last() {
+            Some(CompactionOutcome {
+                engine,
+                verdict: Verdict::Rejected { reason } | Verdict::NotTried { reason },
+                ..
+            }) => format!("{over}; compact of {engine}: {reason}"),
+            _ => over,
         };
-        tracing::warn!(engine = effective, why, "the last rung shaped a request");
+        let (tokens, kept_tokens) = (view.total_tokens(), lawful.tokens);
+        let budget_tokens = self.budget_tokens;
+        let session = conversation.reference().id.clone();
+        if conversation.report_trim() {
+            tracing::warn!(
+                session,
+                engine = effective,
+                why,
+                tokens,
+                kept_tokens,
+                budget_tokens,
+                reserve_tokens = self.reserve_tokens,
+                model = self.model.id,
+                window_tokens = self.model.window_tokens,
+                "emergency trim: neither a plan nor a compaction fits the budget; use a larger window, or a smaller system prompt and fewer tools. Later trims of this session are logged at debug level"
+            );
+        } else {
+            tracing::debug!(
+                session,
+                engine = effective,
+                why,
+                tokens,
+                kept_tokens,
+                budget_tokens,
+                "emergency trim"
+            );
+        }
         Ok(Shaped {
+            budget_tokens,
             view,
             lawful,
             engine: LAST_RUNG.into(),
@@ -333,12 +415,25 @@ impl Shaper<'_> {
     }
 }
 
+/// The plan of the last rung, with the ledger of what it leaves out in the engines' words.
+pub(super) fn trimmed(
+    view: &Transcript,
+    budget_tokens: u64,
+    settings: &LawSettings,
+) -> Result<Plan, CannotFit> {
+    law::last_rung(view, budget_tokens, settings, &|left_out, room| {
+        survival::ledger(view, left_out, room.tokens, room.request_tokens)
+    })
+}
+
 /// What went into a request so far.
 #[derive(Default)]
 struct Work {
     compactions: Vec<CompactionOutcome>,
     refused: u64,
     took: Duration,
+    /// By how much the last plan that did not fit was over, in words.
+    over_budget: Option<String>,
 }
 
 /// A plan that the law passed, with who made it.
@@ -361,9 +456,11 @@ impl Assembled {
         self.lawful.repairs.iter().map(tokens).sum()
     }
 
-    fn into_shaped(self, view: Transcript, work: Work) -> Shaped {
+    fn into_shaped(self, view: Transcript, budget_tokens: u64, work: &mut Work) -> Shaped {
+        let work = std::mem::take(work);
         let idle_within_tokens = self.served.value.extras.idle_within_tokens;
         Shaped {
+            budget_tokens,
             idle_within_tokens: idle_within_tokens.filter(|_| self.served.fallback.is_none()),
             view,
             lawful: self.lawful,

@@ -120,6 +120,8 @@ impl Setup {
             law: &self.law,
             budget_tokens: self.budget_tokens,
             reserve_tokens: self.reserve_tokens,
+            // What was recorded asked for no answer, so the budget is all that there is.
+            spare_tokens: 0,
             model: &self.model,
             gate: &self.gate,
             hooks: &self.hooks,

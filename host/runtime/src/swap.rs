@@ -255,12 +255,19 @@ impl Slots {
             self.drain(earlier.slot);
         }
         self.keep_warm(number);
+        let (after, before) = (new.effective(), before.effective());
+        tracing::info!(
+            engine = after.id,
+            version = after.version,
+            before = before.id,
+            before_version = before.version,
+            "engine swapped"
+        );
         let swapped = Swapped {
-            engine: new.effective().id,
-            before: before.effective().id,
+            engine: after.id,
+            before: before.id,
             generation: self.inner.generations.load(Ordering::Relaxed),
         };
-        tracing::info!(engine = swapped.engine, before = swapped.before, "engine swapped");
         let Swapped { engine, before, generation } = swapped.clone();
         self.tell(What::EngineChanged { engine, before, generation });
         swapped

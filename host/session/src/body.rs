@@ -144,6 +144,17 @@ impl RecordBody {
             .with("summary", json_string(summary))
     }
 
+    /// An earlier record has this content from here on, as JSON; `None` leaves it out of the context.
+    pub fn context_edit(target_id: &str, content: Option<&str>) -> RecordBody {
+        let body = RecordBody::of(RecordKind::ContextEdit).with("targetId", json_string(target_id));
+        match content {
+            Some(json) => {
+                body.with("replacement", format!(r#"{{"content":{}}}"#, on_one_line(json)))
+            }
+            None => body,
+        }
+    }
+
     /// A name for an earlier record; `None` takes the name away.
     pub fn label(target_id: &str, label: Option<&str>) -> RecordBody {
         let body = RecordBody::of(RecordKind::Label).with("targetId", json_string(target_id));

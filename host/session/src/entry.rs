@@ -8,6 +8,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::fields::Fields;
+use super::injected::is_injected_message;
 use super::record::{Record, RecordKind};
 use super::wording;
 
@@ -42,7 +43,10 @@ pub(super) fn of_message(record: &Record, raw: &str) -> Option<NewEntry> {
     if wire.exclude_from_context == Value::Bool(true) {
         return None;
     }
+    let message = Message::parse(raw, "");
     let (role, kind) = match wire.role.as_str() {
+        // What a client puts in by itself is a note: no turn begins with it, and it is not the task.
+        "user" if is_injected_message(&message) => (Role::User, Kind::Custom),
         "user" => (Role::User, Kind::Message),
         "assistant" => (Role::Assistant, Kind::Message),
         "toolResult" => (Role::Tool, Kind::Message),
@@ -51,7 +55,6 @@ pub(super) fn of_message(record: &Record, raw: &str) -> Option<NewEntry> {
         "bashExecution" => return of_bash(record, raw),
         _ => return None,
     };
-    let message = Message::parse(raw, "");
     let mut entry = plain(record, role, kind);
     entry.flags = flags_of(role, &wire, &message);
     entry.tokens = tokens::message(&message);
@@ -71,11 +74,13 @@ pub(super) fn of_message(record: &Record, raw: &str) -> Option<NewEntry> {
     Some(entry)
 }
 
-/// Whether a record is a message of the person.
+/// Whether a record is a message of the person, and not only what a client put in.
 pub(super) fn is_user_message(record: &Record) -> bool {
-    let role = |raw| serde_json::from_str::<WireMessage>(raw).ok().map(|wire| wire.role);
-    *record.kind() == RecordKind::Message
-        && record.message_raw().and_then(role).is_some_and(|role| role == "user")
+    let is_request = |raw: &str| {
+        serde_json::from_str::<WireMessage>(raw).is_ok_and(|wire| wire.role == "user")
+            && !is_injected_message(&Message::parse(raw, ""))
+    };
+    *record.kind() == RecordKind::Message && record.message_raw().is_some_and(is_request)
 }
 
 /// The entry of a message of the host's or an engine's own: `role` and `text` are all it has.

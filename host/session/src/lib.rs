@@ -29,6 +29,7 @@ mod fields;
 mod folder;
 mod header;
 mod identity;
+pub mod injected;
 mod items;
 mod journal;
 pub mod keeper;
@@ -272,6 +273,17 @@ impl Session {
     pub fn set_leaf(&mut self, id: &str) -> Result<(), SessionError> {
         self.contents.complete()?;
         self.stand_at(Some(self.position(id)?));
+        Ok(())
+    }
+
+    /// Goes before the first record: the next one appended begins another branch from the root.
+    ///
+    /// # Errors
+    ///
+    /// Where the rest of an excerpt cannot be read.
+    pub fn leave_branch(&mut self) -> Result<(), SessionError> {
+        self.contents.complete()?;
+        self.stand_at(None);
         Ok(())
     }
 

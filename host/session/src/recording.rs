@@ -91,6 +91,8 @@ pub struct Imported {
     pub cwd: String,
     /// The id the other agent gave the session; empty where the recording does not say.
     pub id: String,
+    /// The window that the recording names for its model, in provider tokens; the newest one.
+    pub window_tokens: Option<u64>,
     /// What could not be read, in the order of the lines.
     pub problems: Vec<Problem>,
 }

@@ -19,6 +19,7 @@
 
 mod facts;
 mod gate;
+mod ledger;
 mod names;
 mod said;
 mod shares;
@@ -32,6 +33,7 @@ use ctxhost_engine_api::{Flags, Item, Kind, Transcript};
 
 pub use ctxhost_engine_kit::redact::{holds_secret, redact, replace_secrets};
 pub use gate::{BadRule, Breach, Gate, Rule};
+pub use ledger::ledger;
 pub use names::{names_in, texts_of};
 pub use shares::{Category, Share, Shares};
 

@@ -83,6 +83,20 @@ fn verdict(page: &mut Markup, runs: &[Run]) {
             .text(requests)
             .raw(". This is a defect of ctxhost; please report it.</p>\n"),
     };
+    for run in runs.iter().filter(|run| run.totals.below_floor > 0) {
+        page.raw("<p class=\"verdict warn\"><strong>")
+            .text(clean(&run.engine.id))
+            .raw("</strong>: ")
+            .text(counted(run.totals.below_floor, "compaction"))
+            .raw(" left less in use than the floor although there was more to keep.</p>\n");
+    }
+    for (why, requests) in runs.iter().flat_map(|run| &run.fallback_reasons) {
+        page.raw("<p class=\"verdict warn\"><strong>fallback</strong> in ")
+            .text(counted(*requests, "request"))
+            .raw(": ")
+            .text(clean(why))
+            .raw("</p>\n");
+    }
     for run in runs.iter().filter(|run| !run.totals.quarantine.is_empty()) {
         page.raw("<p class=\"verdict warn\"><strong>")
             .text(clean(&run.engine.id))

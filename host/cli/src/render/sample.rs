@@ -55,6 +55,8 @@ pub(super) fn troubled() -> Report {
                 reason: "19,420 → 19,398 tokens is no progress; it had to fall below 19,000".into(),
                 before_tokens: 19_420,
                 after_tokens: 19_420,
+                room_used_percent: 97.1,
+                is_below_floor: false,
                 folded_entries: 0,
                 survival: None,
                 summary: String::new(),
@@ -68,7 +70,9 @@ pub(super) fn troubled() -> Report {
                 applied: true,
                 reason: "extractive summary".into(),
                 before_tokens: 19_420,
-                after_tokens: 6_104,
+                after_tokens: 5_104,
+                room_used_percent: 25.52,
+                is_below_floor: true,
                 folded_entries: 31,
                 survival: Some(shares(24)),
                 summary: "## Decisions\n- keep the session cookie\n## Open TODOs\n- flaky tests"
@@ -87,7 +91,12 @@ pub(super) fn troubled() -> Report {
             excerpt: "running 214 tests".into(),
         }],
         curve: Vec::new(),
+        fallback_reasons: BTreeMap::from([(
+            "mask failed in assemble: exceeded 5,000 ms (timeouts.assemble_ms)".to_owned(),
+            3,
+        )]),
         totals: Totals {
+            below_floor: 1,
             requests: 37,
             peak_tokens: 20_480,
             peak_percent: 102.4,
@@ -142,7 +151,9 @@ fn walk(id: &str, limit: f64, floor_tokens: u64) -> Run {
         curve.push(Point { request, turn, tokens, compacted: is_full });
     }
     let totals = totals(&curve, &compactions, dropped.len() as u64);
-    Run { engine: engine(id), turns: turns(id, &curve), compactions, dropped, curve, totals }
+    let turns = turns(id, &curve);
+    let fallback_reasons = BTreeMap::new();
+    Run { engine: engine(id), turns, compactions, dropped, curve, fallback_reasons, totals }
 }
 
 fn turns(id: &str, curve: &[Point]) -> Vec<TurnRow> {
@@ -186,6 +197,9 @@ fn compaction(
         },
         before_tokens,
         after_tokens: after_tokens.unwrap_or(before_tokens),
+        room_used_percent: after_tokens.unwrap_or(before_tokens) as f64 * 100.0
+            / BUDGET_TOKENS as f64,
+        is_below_floor: false,
         folded_entries: if after_tokens.is_some() { 31 + request % 9 } else { 0 },
         survival: after_tokens.map(|_| shares(20 + request % 9)),
         summary: match after_tokens {

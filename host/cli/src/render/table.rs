@@ -89,6 +89,9 @@ fn side_by_side(runs: &[Run], style: Style) -> Vec<String> {
         grid.row(cells, tone(totals.violations, totals.fallbacks + totals.repairs));
     }
     let mut parts = vec![grid.render_or_turn(style)];
+    parts.extend(runs.iter().map(|run| below_floor(run, style)));
+    parts.extend(runs.iter().map(|run| fallbacks(run, style)));
+    parts.retain(|part| !part.is_empty());
     parts.extend(runs.iter().filter_map(|run| quarantine(run, style)));
     parts.push(verdict(runs, style));
     parts
@@ -122,7 +125,7 @@ fn compactions(rows: &[CompactionRow], style: Style) -> String {
     let mut columns = ["turn", "request"].map(Column::right).to_vec();
     columns.push(Column::left("trigger"));
     columns.push(Column::right("before → after"));
-    columns.extend(["folded", "survival"].map(Column::right));
+    columns.extend(["room used", "folded", "survival"].map(Column::right));
     columns.extend([Column::left("engine"), Column::right("engine ms")]);
     columns.extend([Column::left("result"), Column::left("reason").wrapping()]);
     let mut grid = Grid::new(columns);
@@ -130,13 +133,15 @@ fn compactions(rows: &[CompactionRow], style: Style) -> String {
         let mut cells = [row.turn, row.request].map(grouped).to_vec();
         cells.push(clean(&row.trigger));
         cells.push(format!("{} → {}", grouped(row.before_tokens), grouped(row.after_tokens)));
+        cells.push(percent(row.room_used_percent));
         cells.push(grouped(row.folded_entries));
         cells.push(row.survival.as_ref().map_or(NOTHING.into(), survival::mean));
         cells.push(clean(&row.engine));
         cells.push(milliseconds(row.engine_us));
         cells.push(if row.applied { "applied".into() } else { "rejected".into() });
         cells.push(or_nothing(clean(&row.reason)));
-        grid.row(cells, if row.applied { Tone::Plain } else { Tone::Warning });
+        let is_good = row.applied && !row.is_below_floor;
+        grid.row(cells, if is_good { Tone::Plain } else { Tone::Warning });
     }
     grid.render(style)
 }
@@ -171,8 +176,33 @@ fn totals(run: &Run, style: Style) -> String {
     if !totals.layers.is_empty() {
         text += &format!("entries touched: {}\n", layers(&totals.layers));
     }
+    text += &below_floor(run, style);
+    text += &fallbacks(run, style);
     text += &quarantine(run, style).unwrap_or_default();
     text + &verdict(std::slice::from_ref(run), style)
+}
+
+/// Compactions that left room unused.
+fn below_floor(run: &Run, style: Style) -> String {
+    let number = run.totals.below_floor;
+    if number == 0 {
+        return String::new();
+    }
+    let line = format!(
+        "{}: {} left less in use than the floor although there was more to keep (law.room_floor_share)",
+        clean(&run.engine.id),
+        counted(number, "compaction"),
+    );
+    format!("{}\n", style.paint(Tone::Warning, &line))
+}
+
+/// Why another engine shaped requests, one line for each reason.
+fn fallbacks(run: &Run, style: Style) -> String {
+    let line = |(why, requests): (&String, &u64)| {
+        let line = format!("fallback in {}: {}", counted(*requests, "request"), clean(why));
+        format!("{}\n", style.paint(Tone::Warning, &line))
+    };
+    run.fallback_reasons.iter().map(line).collect()
 }
 
 fn quarantine(run: &Run, style: Style) -> Option<String> {

@@ -71,20 +71,23 @@ impl SessionSource {
         }
     }
 
-    /// The setup for a model. A demo has a window of its own, which goes before that of the config and
+    /// The setup for the model of a recording. A demo has a window of its own, which goes before that of the config and
     /// behind one that was asked for.
     pub(super) fn setup(
         &self,
         config: &Config,
         roster: &Roster,
-        model: Option<(String, String)>,
+        recorded: &Recorded,
         asked: Option<u64>,
     ) -> Result<(Setup, WindowFacts), Failure> {
         let own = match self {
             SessionSource::File(_) => None,
             SessionSource::Demo(demo) => Some(demo.window_tokens),
         };
-        let (setup, mut window) = setup::of(config, roster, model, asked.or(own))?;
+        let (setup, mut window) = {
+            let (model, tokens) = (recorded.session.model(), recorded.window_tokens);
+            setup::of(config, roster, model, asked.or(own), tokens)?
+        };
         if asked.is_none() && own.is_some() {
             window.source = "demo".into();
         }

@@ -120,6 +120,18 @@ pub(super) const SETTINGS: &[Setting] = &[
         "the largest share of a window that an answer may hold free; clients ask for the longest answer of a model, whatever its window, and a conversation needs room as well",
     ),
     setting(
+        "gateway.lower_max_tokens",
+        "",
+        Allowed::Flag,
+        "whether a request for a longer answer than fits beside its prompt is sent with what fits (header `x-ctxhost-max-tokens`); strict providers refuse it otherwise",
+    ),
+    setting(
+        "gateway.min_output_tokens",
+        TOKENS,
+        Allowed::Whole(1),
+        "the shortest answer that a request is lowered to; a shorter one holds no tool call",
+    ),
+    setting(
         "gateway.learned_min_tokens",
         TOKENS,
         Allowed::Whole(1),

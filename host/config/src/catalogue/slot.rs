@@ -248,7 +248,7 @@ pub(super) const SETTINGS: &[Setting] = &[
         "law.compactions_per_hour",
         "compactions",
         Allowed::Whole(1),
-        "more than this in one session is a loop that burns money, not work",
+        "compactions without progress in one session; more are a loop that burns money. Those that make room are not counted",
     ),
     setting(
         "law.inserted_text_max_share",
@@ -261,6 +261,30 @@ pub(super) const SETTINGS: &[Setting] = &[
         "share of the budget",
         Allowed::Number(0.01, 1.0),
         "an entry that must stay is sent word for word up to this size; an engine may shorten a pasted file that leaves no room for an answer, and nothing smaller",
+    ),
+    setting(
+        "law.room_floor_share",
+        "share of the budget",
+        Allowed::Number(0.0, 0.5),
+        "what a request holds at least after a compaction, an overflow or the last rung, where the session has as much; less wastes room that was paid for, much more brings the next compaction at once",
+    ),
+    setting(
+        "law.room_floor_tokens",
+        "tokens",
+        Allowed::Whole(0),
+        "the same in tokens, and the smaller of the two counts; the recent turns (20,000) and the longest summary (16,000 characters) that `legacy` keeps",
+    ),
+    setting(
+        "law.request_share",
+        "share of the budget",
+        Allowed::Number(0.0, 0.5),
+        "within this the last rung keeps every request of the person word for word, the newest first where not all fit; a tenth holds those of a long session in a small window",
+    ),
+    setting(
+        "law.ledger_share",
+        "share of the budget",
+        Allowed::Number(0.0, 0.5),
+        "the most that the last rung's ledger of commands, paths and identifiers takes; on a session of 484 requests more of it won little",
     ),
     setting(
         "timeouts.create_ms",
@@ -326,12 +350,18 @@ pub(super) const SETTINGS: &[Setting] = &[
         "models.*.window_tokens",
         TOKENS,
         Allowed::Whole(1),
-        "the window of the model `provider/name`; goes before what the provider says, after --window",
+        "the window of the model `provider/name`; goes before everything but --window and a smaller limit that a refusal named",
     ),
     setting(
         "model.default_window_tokens",
         TOKENS,
         Allowed::Whole(1),
-        "the window of a model that neither this file nor its provider knows; what most large models have",
+        "the window of a model that nothing else tells; what most large models have. Written here, it counts for every model that `[models]` does not name",
+    ),
+    setting(
+        "model.window_query_ms",
+        MS,
+        Allowed::Whole(0),
+        "how long `chat` waits at its start for what a provider states of its model's window; 0 asks nothing. A list of models comes within a second",
     ),
 ];

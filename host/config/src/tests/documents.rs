@@ -186,7 +186,10 @@ fn the_example_is_the_default_with_pruning_on() {
         let rows = explain(&config);
         let row = rows.iter().find(|row| row.key == default.key).unwrap();
         assert_eq!(row.value, default.value, "{}", row.key);
-        assert_ne!(row.source, "default", "{} does not stand in the example", row.key);
+        // Written down, this one would go before the built-in table, so the example only names it.
+        if row.key != "model.default_window_tokens" {
+            assert_ne!(row.source, "default", "{} does not stand in the example", row.key);
+        }
     }
 }
 

@@ -51,7 +51,7 @@ impl Desk {
         }
         if let Some(limit) = failure.limit_tokens.filter(|it| *it > 0) {
             let tokens = limit.min(journey.window.tokens);
-            journey.window = Window { tokens, is_certain: true };
+            journey.window = Window { tokens, is_certain: true, ..journey.window };
         }
         journey.refusals += 1;
         if journey.refusals > self.settings.too_large_tries {
@@ -60,10 +60,20 @@ impl Desk {
             return Some(refused(journey, session, count));
         }
         let cap_tokens = (journey.sent_tokens as f64 * SMALLER) as u64;
-        let most = (journey.window.tokens as f64 * self.settings.reserve_max_share) as u64;
+        let window_tokens = journey.window.tokens;
+        // A shorter answer comes before a shorter conversation.
+        let is_answer_too_long = match &passage {
+            Some(passage) => self.is_answer_too_long(passage, &journey).await,
+            None => false,
+        };
         let guest = &mut journey.guest;
+        if is_answer_too_long {
+            journey.output_cap_tokens = Some(guest.output_tokens / 2);
+        } else {
         guest.cap_tokens = Some(guest.cap_tokens.unwrap_or(u64::MAX).min(cap_tokens));
-        guest.reserve_tokens = guest.reserve_tokens.map(|tokens| tokens.min(most));
+        }
+        guest.reserve_tokens =
+            guest.reserve_tokens.map(|tokens| self.reserve_tokens(tokens, window_tokens));
         guest.trigger = Trigger::Overflow;
         match self.once_more(journey, passage).await? {
             Ok(taken) => Some(taken),
@@ -95,7 +105,7 @@ impl Desk {
         let passage = self.enter(&journey.thread).await;
         match self.once_more(journey, passage).await? {
             // There was no thinking in it: its like would be refused alike.
-            Ok(Taken::Forward(forward)) if forward.body == before => None,
+            Ok(Taken::Forward(forward)) if forward.is_body_of(&before) => None,
             Ok(taken) => Some(taken),
             Err(Stuck { error, session, .. }) => {
                 tracing::warn!(%error, session, "a history that is not accepted cannot be mended");
@@ -140,10 +150,10 @@ impl Desk {
             let units = heard.thread.state().outline.units().len();
             self.refuse_thinking(&heard.session, units);
         }
-        Some(match self.shape(&heard, came, &journey.guest).await {
+        Some(match self.shape_and_lower(&heard, came, &journey).await {
             Ok(sent) => {
                 if sent.truth.compaction == "applied" {
-                    self.keep(&heard, heard.thread.key()).await;
+                    self.keep(&heard).await;
                 }
                 let guest = journey.guest.clone();
                 Ok(forward(sent, journey).leaving(self.leave(heard, guest)))
@@ -182,6 +192,7 @@ pub(super) fn refused(journey: Journey, session: String, count: Count) -> Taken 
         before_tokens: Some(journey.thread.state().outline.said_tokens()),
         compaction: "failed",
         session,
+        max_tokens: None,
     };
     let window_tokens = journey.window.tokens;
     let it = TooLarge { tokens, window_tokens, as_event: journey.as_event };

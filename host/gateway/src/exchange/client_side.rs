@@ -3,27 +3,7 @@
 use axum::http::HeaderMap;
 use serde_json::{Map, Value};
 
-/// How the request for a summary is worded that a client makes of its own conversation.
-const ASKS_FOR_SUMMARY: [&str; 3] = [
-    // Claude Code.
-    "Your task is to create a detailed summary of the conversation so far",
-    // Codex, where its provider does not compact for it.
-    "You are performing a CONTEXT CHECKPOINT COMPACTION",
-    // opencode.
-    "Provide a detailed prompt for continuing our conversation above",
-];
-
-/// How a conversation begins that a client has compacted.
-const GOES_ON_AFTER_SUMMARY: [&str; 4] = [
-    // Claude Code, and Cline after it.
-    "This session is being continued from a previous conversation",
-    // Codex.
-    "Another language model started to solve this problem and produced a summary",
-    // Pi.
-    "The conversation history before this point was compacted into the following summary",
-    // Gemini CLI.
-    "<state_snapshot>",
-];
+use crate::side_calls;
 
 /// Items at the beginning of a conversation among which a summary stands: what a client says of its
 /// surroundings may come before it.
@@ -35,14 +15,33 @@ const LOOKED_AT_BYTES: usize = 32_768;
 
 /// Whether the newest item asks for a summary of all before it.
 pub(super) fn asks_for_summary(headers: &HeaderMap, items: &[&str]) -> bool {
-    let is_asked = |item: &&str| is_said(&ASKS_FOR_SUMMARY, ending(item), item);
+    let is_asked = |item: &&str| {
+        // Some prompts hold the whole conversation: they say what they want before it, or behind it.
+        [beginning(item), ending(item)].into_iter().any(side_calls::may_ask_for_summary)
+            && is_said(&side_calls::asks_for_summary, item)
+    };
     items.last().is_some_and(is_asked) || request_kind(headers).as_deref() == Some("compaction")
 }
 
 /// Which of the items that begin a conversation, or a branch of one, is what a client's compaction left.
 pub(super) fn summary_among(new: &[&str]) -> Option<usize> {
-    let is_left = |item: &&str| is_said(&GOES_ON_AFTER_SUMMARY, beginning(item), item);
+    let is_left = |item: &&str| {
+        side_calls::may_go_on_after_summary(beginning(item))
+            && is_said(&side_calls::goes_on_after_summary, item)
+    };
     new.iter().take(FIRST_ITEMS).position(is_left)
+}
+
+/// Characters of what the person asked that a summary has to quote to be one of that conversation.
+const QUOTED_CHARS: usize = 200;
+
+/// Fewer characters than these are anybody's.
+const QUOTED_MIN_CHARS: usize = 24;
+
+/// Whether the words of an item quote what the person asked.
+pub(super) fn quotes(item: &str, task: &str) -> bool {
+    let task: String = task.chars().take(QUOTED_CHARS).collect();
+    task.chars().count() >= QUOTED_MIN_CHARS && is_said(&|text| text.contains(&task), item)
 }
 
 /// Whether a client says that it has compacted before.
@@ -50,12 +49,9 @@ pub(super) fn has_compacted(headers: &HeaderMap) -> bool {
     window_number(headers).is_some_and(|number| number > 0)
 }
 
-/// Whether one of these phrases stands in a part of an item, and in words of the client's own. Results of
-/// tools and the model itself may quote anything.
-fn is_said(phrases: &[&str], part: &str, item: &str) -> bool {
-    let is_in = |text: &str| phrases.iter().any(|phrase| text.contains(phrase));
-    // Few items have one, so few are read.
-    is_in(part) && serde_json::from_str(item).is_ok_and(|item| says(&item, &is_in))
+/// Whether this stands in words of the client's own. Results of tools and the model itself may quote anything.
+fn is_said(is_in: &dyn Fn(&str) -> bool, item: &str) -> bool {
+    serde_json::from_str(item).is_ok_and(|item| says(&item, is_in))
 }
 
 fn says(value: &Value, is_in: &dyn Fn(&str) -> bool) -> bool {
@@ -127,9 +123,29 @@ mod tests {
     }
 
     #[test]
+    fn every_client_s_own_words_are_known_wherever_they_stand() {
+        let none = HeaderMap::new();
+        let (asks, goes_on) = side_calls::phrases();
+        let long = "what was said ".repeat(2_000);
+        for phrase in asks {
+            for text in [format!("{phrase} {long}"), format!("{long} {phrase}"), phrase.into()] {
+                let item = json!({ "role": "user", "content": [{ "type": "text", "text": text }] });
+                assert!(asks_for_summary(&none, &[&item.to_string()]), "{phrase}");
+            }
+        }
+        for phrase in goes_on {
+            let item = json!({ "role": "user", "content": format!("{phrase} {long}") });
+            assert_eq!(summary_among(&[&item.to_string()]), Some(0), "{phrase}");
+        }
+        let person = json!({ "role": "user", "content": "Write a context summary: of what?" });
+        assert_eq!(summary_among(&[&person.to_string()]), None);
+    }
+
+    #[test]
     fn results_and_models_may_quote_anything() {
         let none = HeaderMap::new();
-        let phrases = format!("{} ... {}", ASKS_FOR_SUMMARY[0], GOES_ON_AFTER_SUMMARY[0]);
+        let (asks, goes_on) = side_calls::phrases();
+        let phrases = format!("{} ... {}", asks[0], goes_on[0]);
         let check = |item: Value, is_said: bool| {
             let item = item.to_string();
             assert_eq!(asks_for_summary(&none, &[&item]), is_said, "{item}");

@@ -14,7 +14,7 @@ use super::shaping::{Came, as_written, compaction, is_untouched, rendered};
 use super::thinking::Thinking;
 use super::{Incoming, Truth};
 use crate::speech::Body;
-use crate::thread::{Asked, BadSessionId, Digest, scope};
+use crate::thread::{Asked, BadSessionId, scope};
 use ctxhost_media::MediaError;
 use ctxhost_runtime::model_name::ModelName;
 use ctxhost_runtime::{Conversation, Guest, Passed, TurnError, Verdict};
@@ -22,6 +22,10 @@ use ctxhost_session::{RecordBody, SessionError};
 
 /// The custom type of the records that name originals, so that nobody clears them away.
 const RECORD: &str = "ctxhost.originals";
+
+/// How often messages are shaped whose originals get no mark: what a law adds by itself may still be too much
+/// the first time.
+const UNMARKED_TRIES: u32 = 2;
 
 /// How small messages are wanted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -65,8 +69,13 @@ enum Unfit {
     Session(#[from] SessionError),
     #[error(transparent)]
     Originals(#[from] MediaError),
-    #[error("the names of what was replaced leave too little room")]
-    Marks,
+    #[error("they take {tokens} tokens without any mark, and {budget_tokens} are wanted")]
+    Target {
+        /// What they take.
+        tokens: u64,
+        /// What they may take.
+        budget_tokens: u64,
+    },
 }
 
 impl Desk {
@@ -93,7 +102,7 @@ impl Desk {
         };
         let guest = self.guest_with(incoming, &body, &heard, wish).await;
         let came = Came { speech, bytes: &incoming.body, json, body: &body };
-        match self.fitted(&heard, came, guest.clone(), key).await {
+        match self.fitted(&heard, came, guest.clone()).await {
             Ok(compressed) => {
                 drop(self.leave(heard, guest));
                 Ok(Some(compressed))
@@ -126,30 +135,39 @@ impl Desk {
         guest
     }
 
-    /// Shapes messages until they fit with the marks of what was replaced.
+    /// Shapes messages until they fit with the marks of what was replaced. Where marks take more than each
+    /// smaller form leaves, the last form goes without them: a target is kept, and an original is a convenience.
     async fn fitted(
         &self,
         heard: &Heard,
         came: Came<'_>,
         mut guest: Guest,
-        key: Digest,
     ) -> Result<Compressed, Unfit> {
         let (mut budget_tokens, mut is_applied) = (None, false);
-        for _ in 0..self.settings.compress_tries {
+        let wished_tokens = guest.cap_tokens;
+        let mut over = Unfit::Target { tokens: 0, budget_tokens: 0 };
+        for number in 0..self.settings.compress_tries + UNMARKED_TRIES {
+            let is_marked = number < self.settings.compress_tries;
+            if number == self.settings.compress_tries {
+                guest.cap_tokens = wished_tokens;
+            }
             let passed = heard.passage.shape(&guest).await?;
             let applied = |it: &ctxhost_runtime::CompactionOutcome| it.verdict == Verdict::Applied;
             is_applied |= passed.shaped.compactions.iter().any(applied);
             heard.thread.state().is_compacted |= is_applied;
             let budget_tokens = *budget_tokens.get_or_insert(passed.budget_tokens);
-            let written =
-                heard.passage.look(|conversation| write(heard, came, &passed, conversation)).await;
+            let written = {
+                let writing = |it: &Conversation| write(heard, came, &passed, it, is_marked);
+                heard.passage.look(writing).await
+            };
             if written.tokens > budget_tokens {
+                over = Unfit::Target { tokens: written.tokens, budget_tokens };
                 let over_tokens = written.tokens - budget_tokens;
                 guest.cap_tokens = Some(passed.budget_tokens.saturating_sub(over_tokens));
                 continue;
             }
             if is_applied || !written.originals.is_empty() {
-                self.keep(heard, key).await;
+                self.keep(heard).await;
             }
             self.name_originals(heard, written.originals).await?;
             let told = if is_applied {
@@ -164,6 +182,7 @@ impl Desk {
                 before_tokens: Some(said_tokens),
                 compaction: told,
                 session: heard.session.clone(),
+                max_tokens: None,
             };
             return Ok(Compressed {
                 body: written.body,
@@ -172,7 +191,7 @@ impl Desk {
                 truth,
             });
         }
-        Err(Unfit::Marks)
+        Err(over)
     }
 
     /// Puts originals away, and says in the session that they are of use.
@@ -202,15 +221,25 @@ struct Written {
     originals: Vec<String>,
 }
 
-fn write(heard: &Heard, came: Came<'_>, passed: &Passed, conversation: &Conversation) -> Written {
+fn write(
+    heard: &Heard,
+    came: Came<'_>,
+    passed: &Passed,
+    conversation: &Conversation,
+    is_marked: bool,
+) -> Written {
     let state = heard.thread.state();
     let (lawful, view) = (&passed.shaped.lawful, &passed.shaped.view);
     if !state.is_compacted && is_untouched(lawful, view, &state.outline) {
         let body = came.bytes.clone();
         return Written { body, tokens: lawful.tokens, originals: Vec::new() };
     }
-    let items: Vec<Item<'_>> = lawful.items(view).into_iter().map(as_written).collect();
-    let marks = Marks::of(&items, &state.outline, conversation.session());
+    let items: Vec<Item<'_>> =
+        lawful.items(view).into_iter().map(|item| as_written(item, &state.outline)).collect();
+    let marks = match is_marked {
+        true => Marks::of(&items, &state.outline, conversation.session()),
+        false => Marks::none(items.len()),
+    };
     let items = marks.on(&items);
     let body = rendered(came, &state.outline, &items, conversation.images(), &Thinking::default());
     let tokens = items.iter().map(Item::tokens).sum();

@@ -69,7 +69,7 @@ impl Desk {
         let passage = self.enter(&thread).await?;
         let (outline, is_compacted) = {
             let state = thread.state();
-            let goes_on = matches!(state.outline.fit(asked), Fit::GoesOn { .. });
+            let goes_on = matches!(state.fit(asked), Fit::GoesOn { .. });
             goes_on.then(|| (state.outline.clone(), state.is_compacted))?
         };
         if !is_compacted {
@@ -89,6 +89,7 @@ impl Desk {
             before_tokens: None,
             compaction: "none",
             session,
+            max_tokens: None,
         };
         Some((written(came, &outline, &lawful, &view, &surroundings), truth))
     }

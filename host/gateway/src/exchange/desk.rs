@@ -13,7 +13,7 @@ use super::sealed::Seal;
 use super::{Answer, Door, Truth};
 use crate::originals::Originals;
 use crate::speech::Body;
-use crate::thread::{Asked, Digest, Threads, secret};
+use crate::thread::{Asked, Digest, Scope, Threads, is_named, secret};
 use ctxhost_config::{Config, GatewaySettings};
 use ctxhost_engine::{OnEngineError, SlotError};
 use ctxhost_runtime::model_name::ModelName;
@@ -69,8 +69,15 @@ impl Desk {
     }
 
     /// Under which key the conversation of a request is looked for: that of its scope and of what is said
-    /// first. A program may give one name to all of its conversations.
+    /// first, since a client may give one name to all of its conversations. A name that it gave in our own
+    /// header is one whatever is said first.
     pub(super) fn key(&self, scope: Option<&str>, asked: &mut Asked<'_>) -> Digest {
+        let name = scope.map(|scope| Digest::of(self.seed, scope));
+        let is_named = scope.is_some_and(is_named);
+        asked.set_scope(Scope { name, is_named });
+        if let Some(name) = name.filter(|_| is_named) {
+            return name;
+        }
         let Some(raw) = asked.raw(0) else { return Digest::of(self.seed, "") };
         let first = remembered(&self.firsts, raw, || asked.meaning(0).unwrap_or(raw));
         match scope {

@@ -1,16 +1,22 @@
 //! What a request says that its conversation does not know yet goes into the session.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use axum::http::HeaderMap;
+use ctxhost_engine_api::{Kind, Role};
 
 use super::client_side;
 use super::desk::Desk;
 use super::news::News;
-use crate::speech::{BadBody, Speech};
-use crate::thread::{Asked, Digest, Fit, Outline, Thread, has_compactions};
-use ctxhost_runtime::{Conversation, Passage, SessionId, TurnError};
-use ctxhost_session::{Header, Session, SessionError, SessionFolder};
+use crate::speech::{BadBody, Before, Said, Speech};
+use crate::thread::{
+    Asked, Digest, Fit, Last, Outline, Rewrite, Thread, has_compactions, text_name, text_of_content,
+};
+use ctxhost_history::Until;
+use ctxhost_runtime::accounting::Accounting;
+use ctxhost_runtime::{Amendment, BackTo, Conversation, Passage, SessionId, TurnError};
+use ctxhost_session::{Header, RecordBody, Session, SessionError, SessionFolder, injected};
 
 /// How often a conversation is looked for again that another request has changed meanwhile. Each time
 /// somebody else went on with it.
@@ -73,17 +79,75 @@ impl Desk {
             let now_ms = self.runtime.now_ms();
             let Some(thread) = self.threads.find(words.key, asked, now_ms).await else { break };
             let Some(passage) = self.enter(&thread).await else { continue };
-            let fit = thread.state().outline.fit(asked);
+            let fit = thread.state().fit(asked);
             match fit {
                 Fit::GoesOn { .. } => return self.go_on(thread, passage, words, asked).await,
-                Fit::Forks { units } => {
+                Fit::Rewritten(rewrite) => {
+                    if let Some(amended) = amended(&thread, words.speech, &rewrite, asked)? {
+                        return self.amend(amended, thread, passage, words, asked).await;
+                    }
+                    let units = thread.state().outline.units_before(rewrite.kept);
+                    return self.fork(&thread, passage, units, words, asked).await;
+                }
+                Fit::Forks { units } | Fit::Within { units } => {
+                    let is_out = thread.state().last == Last::Asked;
+                    if asked.scope().is_named && !is_out {
+                        return self.go_back(thread, passage, units, words, asked).await;
+                    }
+                    drop(passage);
+                    if let Some((thread, passage)) = self.summarised(words, asked).await {
+                        return self.go_back(thread, passage, 0, words, asked).await;
+                    }
+                    let Some(passage) = self.enter(&thread).await else { continue };
                     return self.fork(&thread, passage, units, words, asked).await;
                 }
                 Fit::Nothing => {}
             }
         }
+        if let Some((thread, passage)) = self.summarised(words, asked).await {
+            return self.go_back(thread, passage, 0, words, asked).await;
+        }
         let header = Header::new(None, "/", self.runtime.now_ms());
-        self.begin(Session::in_memory(header), Outline::default(), words, asked).await
+        self.begin(Session::in_memory(header), Outline::default(), None, words, asked).await
+    }
+
+    /// The conversation that goes on in a request whose beginning its client has summarised, held.
+    async fn summarised(
+        &self,
+        words: &Words<'_>,
+        asked: &mut Asked<'_>,
+    ) -> Option<(Arc<Thread>, Passage)> {
+        let summary = client_side::summary_among(asked.items());
+        let aligned = self.threads.summarised(asked, summary.is_some());
+        let thread = match (aligned, summary) {
+            (Some(thread), _) => thread,
+            (None, Some(at)) => self.asked_to_summarise(asked, at).await?,
+            (None, None) => return None,
+        };
+        let passage = self.enter(&thread).await?;
+        self.threads.add_under(words.key, &thread, self.runtime.now_ms());
+        Some((thread, passage))
+    }
+
+    /// The one conversation whose client has asked for a summary and goes on from it here: the client says whose
+    /// it is, or the summary quotes what the person asked.
+    async fn asked_to_summarise(&self, asked: &Asked<'_>, summary: usize) -> Option<Arc<Thread>> {
+        let scope = asked.scope();
+        let mut threads = self.threads.asked_to_summarise(scope);
+        if scope.name.is_none() {
+            let text = asked.items().get(summary).copied().unwrap_or_default();
+            let mut quoted = Vec::new();
+            for thread in threads {
+                let Some(passage) = self.enter(&thread).await else { continue };
+                let task = passage.look(|it| first_task(it.session())).await;
+                if task.is_some_and(|task| client_side::quotes(text, &task)) {
+                    quoted.push(thread);
+                }
+            }
+            threads = quoted;
+        }
+        let only = threads.pop()?;
+        threads.is_empty().then_some(only)
     }
 
     /// The session of a conversation, held; `None` where it cannot be opened any more.
@@ -114,13 +178,64 @@ impl Desk {
             |conversation: &Conversation| thread.state().outline.cut(units, conversation.session());
         let Some((outline, until)) = passage.look(look).await else {
             let header = Header::new(None, "/", self.runtime.now_ms());
-            return self.begin(Session::in_memory(header), Outline::default(), words, asked).await;
+            let session = Session::in_memory(header);
+            return self.begin(session, Outline::default(), None, words, asked).await;
         };
-        let parent = self.threads.path(words.key, passage.session_id());
+        let parent = self.threads.path(thread.key(), passage.session_id());
         let session = passage.fork(&until, &parent).await?;
+        // What providers have said of windows is true of the fork as well.
+        let learned = passage.accounting().await;
         drop(passage);
         let outline = outline.measured(&session);
-        self.begin(session, outline, words, asked).await
+        self.begin(session, outline, Some(learned), words, asked).await
+    }
+
+    /// Goes on in the same session from behind some units: what followed stays in the file, as a branch that was
+    /// left.
+    async fn go_back(
+        &self,
+        thread: Arc<Thread>,
+        passage: Passage,
+        units: usize,
+        words: &Words<'_>,
+        asked: &mut Asked<'_>,
+    ) -> Result<Heard, HearError> {
+        let look =
+            |conversation: &Conversation| thread.state().outline.cut(units, conversation.session());
+        let (mut outline, back_to) = match passage.look(look).await {
+            Some((outline, Until::Record(id))) => (outline, Some(BackTo::Record(id))),
+            Some((outline, _)) => (outline, None),
+            None => (Outline::default(), Some(BackTo::Start)),
+        };
+        let known = outline.len();
+        let new = asked.items().get(known..).unwrap_or_default();
+        outline.summarised(client_side::summary_among(new).map(|at| known + at));
+        let outline = passage.look(|it| outline.measured(it.session())).await;
+        let news = News::behind(&outline, words.speech, asked.items())?;
+        let amendment = Amendment { back_to, edits: Vec::new() };
+        let amended = Amended { outline, amendment, replaced: Vec::new(), said: Vec::new(), news };
+        self.amend(amended, thread, passage, words, asked).await
+    }
+
+    /// Goes on with a conversation of which something was taken back or replaced.
+    async fn amend(
+        &self,
+        amended: Amended,
+        thread: Arc<Thread>,
+        passage: Passage,
+        words: &Words<'_>,
+        asked: &mut Asked<'_>,
+    ) -> Result<Heard, HearError> {
+        let Amended { mut outline, amendment, replaced, said, news } = amended;
+        outline.replace(asked, &replaced, said);
+        let amending = Amending { outline, amendment, replaced };
+        let heard = self.say(thread.clone(), passage, news, Some(amending), words, asked).await;
+        // What stands in the file is not known: whoever opens that again knows what to make of it.
+        let heard = heard.inspect_err(|_| self.close(self.threads.lost(&thread)))?;
+        let is_compacted = heard.passage.look(|it| has_compactions(it.session())).await;
+        heard.thread.state().is_compacted = is_compacted;
+        self.keep(&heard).await;
+        Ok(heard)
     }
 
     /// A conversation in a session of its own, in memory.
@@ -128,6 +243,7 @@ impl Desk {
         &self,
         session: Session,
         mut outline: Outline,
+        learned: Option<Accounting>,
         words: &Words<'_>,
         asked: &mut Asked<'_>,
     ) -> Result<Heard, HearError> {
@@ -135,6 +251,9 @@ impl Desk {
         let id = self.runtime.adopt_guest(session)?;
         let mut adopted = Adopted { desk: self, id: Some(id.clone()) };
         let passage = self.runtime.enter(&id).await?;
+        if let Some(learned) = learned {
+            passage.inherit(learned).await;
+        }
         let known = outline.len();
         let new = asked.items().get(known..).unwrap_or_default();
         outline.summarised(client_side::summary_among(new).map(|at| known + at));
@@ -143,7 +262,7 @@ impl Desk {
         }
         let news = News::behind(&outline, words.speech, asked.items())?;
         let thread = Arc::new(Thread::new(words.key, id, outline, is_compacted));
-        let heard = self.say(thread, passage, news, words, asked).await?;
+        let heard = self.say(thread, passage, news, None, words, asked).await?;
         adopted.id = None;
         self.threads.add(heard.thread.clone(), self.runtime.now_ms());
         self.tidy();
@@ -172,20 +291,21 @@ impl Desk {
         asked: &mut Asked<'_>,
     ) -> Result<Heard, HearError> {
         let known = thread.state().outline.len();
-        let said = self.say(thread.clone(), passage, news, words, asked).await;
+        let said = self.say(thread.clone(), passage, news, None, words, asked).await;
         // What stands in the file is not known: whoever opens that again knows what to make of it.
         let heard = said.inspect_err(|_| self.close(self.threads.lost(&thread)))?;
         if asked.len() > known {
-            self.keep(&heard, words.key).await;
+            self.keep(&heard).await;
         }
         Ok(heard)
     }
 
     /// Puts a conversation into a file, where it is in none. It goes on in memory where that fails.
-    pub(super) async fn keep(&self, heard: &Heard, key: Digest) {
+    pub(super) async fn keep(&self, heard: &Heard) {
         if heard.thread.state().is_kept {
             return;
         }
+        let key = heard.thread.key();
         let made = SessionFolder::at(&self.threads.folder(key)).make();
         let kept = match made {
             Ok(()) => heard.passage.keep_in(&self.threads.path(key, &heard.session)).await,
@@ -204,6 +324,7 @@ impl Desk {
         thread: Arc<Thread>,
         passage: Passage,
         news: News,
+        amending: Option<Amending>,
         words: &Words<'_>,
         asked: &mut Asked<'_>,
     ) -> Result<Heard, HearError> {
@@ -211,23 +332,126 @@ impl Desk {
         let first_of_person = news.first_of_person();
         let News { units, mut bodies } = news;
         let entries = bodies.len();
-        if !units.is_empty() {
-            bodies.push(thread.state().outline.record_of(asked, &units));
-        }
-        // Who is dropped while it waits has said nothing; from the first record on nothing waits.
-        let (ids, view) = passage.append(bodies).await?;
+        let is_new = !units.is_empty() || amending.is_some();
+        let (view, ids, amended) = match amending {
+            None => {
+                if !units.is_empty() {
+                    bodies.push(thread.state().outline.record_of(asked, &units, &[]));
+                }
+                // Who is dropped while it waits has said nothing; from the first record on nothing waits.
+                let (ids, view) = passage.append(bodies).await?;
+                (view, ids, None)
+            }
+            Some(Amending { outline, amendment, replaced }) => {
+                bodies.push(outline.record_of(asked, &units, &replaced));
+                let (ids, view) = passage.amend(amendment, bodies).await?;
+                (view, ids, Some(outline))
+            }
+        };
         let mut state = thread.state();
+        if let Some(outline) = amended {
+            state.outline = outline;
+        }
         let before = state.outline.spoke().map(str::to_owned);
         state.outline.extend(asked, &units, ids.get(..entries).unwrap_or_default());
         state.outline.seen(asked);
         state.outline.count(&view, entries);
+        let asks = client_side::asks_for_summary(words.headers, asked.items());
+        state.is_asked_to_summarise = (state.is_asked_to_summarise || asks)
+            && client_side::summary_among(asked.items()).is_none();
+        state.scope = asked.scope();
         let client_compacts = client_compacts(&state.outline, words, asked);
-        let is_again = state.take_opened() || units.is_empty();
+        let is_again = state.take_opened() || !is_new;
         drop(state);
         let spoke = first_of_person.and_then(|at| ids.get(at)).cloned();
         let ended = before.zip(spoke);
         Ok(Heard { thread, passage, session, ended, client_compacts, is_again })
     }
+}
+
+/// What a client has changed of a conversation, and what it says behind that.
+struct Amended {
+    /// What is left of what was known.
+    outline: Outline,
+    amendment: Amendment,
+    /// The items that say something else now.
+    replaced: Vec<usize>,
+    /// Their entries, and a name of what each says now.
+    said: Vec<(String, u64)>,
+    news: News,
+}
+
+/// The same without what comes behind.
+struct Amending {
+    outline: Outline,
+    amendment: Amendment,
+    replaced: Vec<usize>,
+}
+
+/// What a client has changed; `None` where its items became other entries than before.
+fn amended(
+    thread: &Thread,
+    speech: &dyn Speech,
+    rewrite: &Rewrite,
+    asked: &Asked<'_>,
+) -> Result<Option<Amended>, HearError> {
+    let mut outline = thread.state().outline.clone();
+    let mut edits = Vec::new();
+    let mut said = Vec::new();
+    let mut seen = 0;
+    for at in &rewrite.replaced {
+        if *at < seen {
+            continue;
+        }
+        let Some((items, ids)) = outline.unit_at(*at) else { return Ok(None) };
+        seen = items.end;
+        let Some(told) = told_again(&outline, speech, items, asked)? else { return Ok(None) };
+        if told.len() != ids.len() {
+            return Ok(None);
+        }
+        for (id, content) in ids.iter().zip(told) {
+            said.push((id.clone(), text_name(&text_of_content(&content))));
+            edits.push(RecordBody::context_edit(id, Some(&content)));
+        }
+    }
+    let gone = outline.truncate(rewrite.kept);
+    edits.extend(gone.iter().map(|id| RecordBody::context_edit(id, None)));
+    let news = News::behind(&outline, speech, asked.items())?;
+    let amendment = Amendment { back_to: None, edits };
+    let replaced = rewrite.replaced.clone();
+    Ok(Some(Amended { outline, amendment, replaced, said, news }))
+}
+
+/// The contents of the entries that the items of one unit are now.
+fn told_again(
+    outline: &Outline,
+    speech: &dyn Speech,
+    items: Range<usize>,
+    asked: &Asked<'_>,
+) -> Result<Option<Vec<String>>, HearError> {
+    let before = Before {
+        is_begin: items.start == 0,
+        items: items.start,
+        last: items.start.checked_sub(1).and_then(|at| asked.items().get(at)).copied(),
+        tool_of: &|id| outline.tool_of(id),
+    };
+    let units = speech.units(asked.items().get(items).unwrap_or_default(), before)?;
+    let [unit] = units.as_slice() else { return Ok(None) };
+    let content = |said: &Said| match said {
+        Said::Message(message) => {
+            let message = serde_json::to_value(message).ok()?;
+            Some(message.get("content")?.to_string())
+        }
+        Said::Note(text) => serde_json::to_string(text).ok(),
+    };
+    Ok(unit.said.iter().map(content).collect())
+}
+
+/// What the person asked first, as text.
+fn first_task(session: &Session) -> Option<String> {
+    let entries = session.branch().into_iter().filter_map(|record| record.to_entry());
+    let mut asked = entries.filter(|it| it.role == Role::User && it.kind == Kind::Message);
+    asked.next().map(|entry| injected::words_of_person(&entry.text))
 }
 
 /// A session that nobody could find again, until its request is heard: it is closed where it never is.
@@ -248,3 +472,6 @@ pub(super) fn client_compacts(outline: &Outline, words: &Words<'_>, asked: &Aske
         || client_side::has_compacted(words.headers)
         || client_side::asks_for_summary(words.headers, asked.items())
 }
+
+#[cfg(test)]
+mod tests;

@@ -15,7 +15,7 @@ use super::windows::{self, Window};
 use super::{Afterwards, Forward, Incoming, Taken, Ticket, Truth, passed};
 use crate::aside;
 use crate::speech::Body;
-use crate::thread::{Asked, Thread, scope};
+use crate::thread::{Asked, Pending, Thread, scope};
 use ctxhost_law::CannotFit;
 use ctxhost_provider::message::Usage;
 use ctxhost_runtime::accounting::LearnedWindow;
@@ -28,10 +28,12 @@ pub(super) struct Journey {
     pub(super) incoming: Incoming,
     pub(super) thread: Arc<Thread>,
     pub(super) guest: Guest,
-    /// What was sent.
+    /// What was sent, with the answer that its client asks for.
     pub(super) sent: Bytes,
     /// What it had of the conversation, as entries count.
     pub(super) sent_tokens: u64,
+    /// The longest answer that may still be asked for, in provider tokens, where that was refused.
+    pub(super) output_cap_tokens: Option<u64>,
     /// How often it was too large.
     pub(super) refusals: u32,
     /// Whether it is asked without thinking, because its history was not accepted.
@@ -88,7 +90,7 @@ impl Desk {
             return taken;
         }
         match self.hear(&words, &mut asked).await {
-            Ok(heard) => self.send(incoming, came, heard, &words).await,
+            Ok(heard) => self.send(incoming, came, heard).await,
             Err(HearError::Body(error)) => {
                 tracing::debug!(%error, "a body is passed on unread");
                 passed(incoming)
@@ -100,25 +102,19 @@ impl Desk {
         }
     }
 
-    async fn send(
-        self: &Arc<Self>,
-        incoming: &Incoming,
-        came: Came<'_>,
-        heard: Heard,
-        words: &Words<'_>,
-    ) -> Taken {
+    async fn send(self: &Arc<Self>, incoming: &Incoming, came: Came<'_>, heard: Heard) -> Taken {
         let (guest, window) =
             self.guest(incoming, came.body, &heard.passage, heard.only_fits()).await;
         let journey = self.journey(incoming, came, &heard.thread, guest.clone(), window);
         let journey = Journey { client_compacts: heard.client_compacts, ..journey };
-        let taken = match self.shape(&heard, came, &journey.guest).await {
+        let taken = match self.shape_and_lower(&heard, came, &journey).await {
             Ok(sent) => {
                 if sent.truth.compaction == "applied" {
-                    self.keep(&heard, words.key).await;
+                    self.keep(&heard).await;
                 }
                 forward(sent, journey)
             }
-            Err(error) => self.failed(error, &heard, came, journey).await,
+            Err(error) => self.failed(error, &heard, journey).await,
         };
         taken.leaving(self.leave(heard, guest))
     }
@@ -144,6 +140,7 @@ impl Desk {
             guest,
             sent: Bytes::new(),
             sent_tokens: 0,
+            output_cap_tokens: None,
             refusals: 0,
             is_plain: false,
             window,
@@ -167,15 +164,19 @@ impl Desk {
         let model = ModelName::new(provider, model);
         let window = match passage.learned_window(&model).await {
             Some(LearnedWindow { tokens, is_said }) if tokens < window.tokens => {
-                Window { tokens, is_certain: is_said }
+                Window { tokens, is_certain: is_said, ..window }
             }
             _ => window,
         };
-        let most = (window.tokens as f64 * self.settings.reserve_max_share) as u64;
+        let reserve = |asked_tokens| self.reserve_tokens(asked_tokens, window.tokens);
         let guest = Guest {
             model,
             window_tokens: window.tokens,
-            reserve_tokens: body.max_output_tokens.map(|tokens| tokens.min(most)),
+            reserve_tokens: body.max_output_tokens.map(reserve),
+            output_tokens: match window.is_prompt_only {
+                true => 0,
+                false => body.max_output_tokens.unwrap_or_default(),
+            },
             overhead_tokens: self.overhead_tokens(body),
             cap_tokens: None,
             trigger: Trigger::Threshold,
@@ -187,18 +188,12 @@ impl Desk {
 
     /// No request came of it: what cannot fit is refused where somebody said what fits, an engine's failure
     /// ends the request where the config says so, and anything else goes on as it came.
-    async fn failed(
-        &self,
-        error: TurnError,
-        heard: &Heard,
-        came: Came<'_>,
-        mut journey: Journey,
-    ) -> Taken {
+    async fn failed(&self, error: TurnError, heard: &Heard, journey: Journey) -> Taken {
         let error = match error {
             TurnError::Shape(RuntimeError::CannotFit(error)) if journey.window.is_certain => {
-                match self.tightly(error, heard, came, &mut journey).await {
-                    Ok(taken) => return taken,
-                    Err(error) => error,
+                match self.refusal_of(&error, heard, &journey).await {
+                    Some(refusal) => return refusal,
+                    None => TurnError::Shape(error.into()),
                 }
             }
             error => error,
@@ -216,35 +211,28 @@ impl Desk {
         };
         let body = journey.incoming.body.clone();
         let tokens = heard.thread.state().outline.said_tokens();
-        forward(Sent { body, truth, tokens }, journey)
+        forward(Sent { body, lowered: None, truth, tokens }, journey)
     }
 
-    /// What has no place beside a whole answer and a margin may have one without: who refuses it is the
-    /// upstream, unless it cannot fit by any count.
-    async fn tightly(
+    /// The refusal of a request that fits no plan, not even with nothing held free for its answer; `None`
+    /// where it may fit all the same, by a middle estimate: its provider counts then.
+    async fn refusal_of(
         &self,
-        error: CannotFit,
+        error: &CannotFit,
         heard: &Heard,
-        came: Came<'_>,
-        journey: &mut Journey,
-    ) -> Result<Taken, TurnError> {
-        let window_tokens = journey.window.tokens;
+        journey: &Journey,
+    ) -> Option<Taken> {
         let overhead_tokens = journey.guest.overhead_tokens;
         let said_tokens = heard.thread.state().outline.said_tokens();
         let needed_tokens = overhead_tokens.saturating_add(error.needed_tokens);
-        if heard.passage.expected_tokens(needed_tokens).await > window_tokens {
-            tracing::info!(%error, session = heard.session, "a request cannot be made to fit");
-            let all_tokens = overhead_tokens.saturating_add(said_tokens);
-            let tokens = heard.passage.expected_tokens(all_tokens).await;
-            let count = Count { said_tokens, tokens };
-            return Ok(refused(journey.clone(), heard.session.clone(), count));
+        if heard.passage.expected_tokens(needed_tokens).await <= journey.window.tokens {
+            return None;
         }
-        journey.guest.reserve_tokens = Some(0);
-        let sent = self.shape(heard, came, &journey.guest).await?;
-        if sent.truth.compaction == "applied" {
-            self.keep(heard, heard.thread.key()).await;
-        }
-        Ok(forward(sent, journey.clone()))
+        tracing::info!(%error, session = heard.session, "a request cannot be made to fit");
+        let all_tokens = overhead_tokens.saturating_add(said_tokens);
+        let tokens = heard.passage.expected_tokens(all_tokens).await;
+        let count = Count { said_tokens, tokens };
+        Some(refused(journey.clone(), heard.session.clone(), count))
     }
 
     /// Learns from what the upstream counted, while nobody waits.
@@ -265,15 +253,20 @@ impl Desk {
 }
 
 pub(super) fn forward(sent: Sent, journey: Journey) -> Taken {
-    let Sent { body, mut truth, tokens } = sent;
+    let Sent { body, lowered, mut truth, tokens } = sent;
     let is_compacted = journey.is_compacted || truth.compaction == "applied";
     if is_compacted {
         // What an earlier form of the request was compacted for is told of the one that is answered.
         truth.compaction = "applied";
     }
+    let mut journey = journey;
+    if let Some(max_tokens) = truth.max_tokens {
+        journey.guest.output_tokens = max_tokens;
+    }
     let journey = Journey { sent: body.clone(), sent_tokens: tokens, is_compacted, ..journey };
-    let ticket = Ticket { journey: Some(Box::new(journey)), ..Ticket::default() };
-    Taken::Forward(Forward { body, truth, ticket })
+    let pending = Pending::of(&journey.thread);
+    let ticket = Ticket { journey: Some(Box::new(journey)), pending, ..Ticket::default() };
+    Taken::Forward(Forward { body: lowered.unwrap_or(body), truth, ticket })
 }
 
 /// Whether tools have run since the person spoke last.

@@ -45,6 +45,11 @@ impl Marks {
         marks
     }
 
+    /// No mark at any of so many items.
+    pub(super) fn none(items: usize) -> Marks {
+        Marks { told: vec![None; items], originals: Vec::new() }
+    }
+
     /// The items with their marks.
     pub(super) fn on<'a>(&'a self, items: &[Item<'a>]) -> Vec<Item<'a>> {
         let with = |(item, told): (&Item<'a>, &'a Option<String>)| {

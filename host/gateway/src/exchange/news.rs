@@ -5,7 +5,7 @@ use ctxhost_engine_api::{Block, Message};
 
 use super::hearing::HearError;
 use crate::speech::{Before, Said, Speech, Unit};
-use crate::thread::Outline;
+use crate::thread::{Outline, is_request};
 use ctxhost_provider::ChatMessage;
 use ctxhost_session::{RecordBody, SessionError};
 
@@ -52,7 +52,9 @@ impl News {
     /// Which record of theirs, by its number, the person spoke first with.
     pub(super) fn first_of_person(&self) -> Option<usize> {
         let mut said = self.units.iter().flat_map(|unit| &unit.said);
-        said.position(|said| matches!(said, Said::Message(ChatMessage::User(_))))
+        said.position(
+            |said| matches!(said, Said::Message(ChatMessage::User(user)) if is_request(user)),
+        )
     }
 }
 

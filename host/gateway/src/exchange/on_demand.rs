@@ -83,10 +83,11 @@ impl Desk {
             before_tokens: Some(heard.thread.state().outline.said_tokens()),
             compaction: compaction(&outcomes, false),
             session: heard.session.clone(),
+            max_tokens: None,
         };
         if truth.compaction == "applied" {
             heard.thread.state().is_compacted = true;
-            self.keep(&heard, words.key).await;
+            self.keep(&heard).await;
         }
         let item = json!({
             "type": "compaction",

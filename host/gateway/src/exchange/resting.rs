@@ -52,7 +52,7 @@ impl Desk {
         let passage = self.enter(&thread).await?;
         let (rest, news, tokens) = {
             let state = thread.state();
-            let Fit::GoesOn { new: 1.. } = state.outline.fit(asked) else { return None };
+            let Fit::GoesOn { new: 1.. } = state.fit(asked) else { return None };
             if state.is_compacted || client_compacts(&state.outline, words, asked) {
                 return None;
             }
@@ -73,10 +73,12 @@ impl Desk {
             before_tokens: Some(tokens),
             compaction: "none",
             session,
+            max_tokens: None,
         };
         let unheard = Unheard::of(incoming, came.json, asked, words.key, news);
         let journey = self.journey(incoming, came, &thread, guest.clone(), window);
-        let sent = Sent { body: incoming.body.clone(), truth, tokens };
+        let sent = Sent { body: incoming.body.clone(), lowered: None, truth, tokens };
+        let sent = self.lower_output(sent, came, &passage, &journey).await;
         Some(forward(sent, journey).leaving(self.catch_up(unheard, thread, passage, guest)))
     }
 

@@ -18,8 +18,10 @@ use ctxhost_runtime::{
 /// A request as it goes out.
 #[derive(Debug)]
 pub(super) struct Sent {
-    /// Its body.
+    /// Its body, asking for the answer that its client asks for.
     pub(super) body: Bytes,
+    /// Its body asking for a shorter one, where that goes out.
+    pub(super) lowered: Option<Bytes>,
     /// The truth about it.
     pub(super) truth: Truth,
     /// What it has of the conversation, as entries count.
@@ -53,17 +55,18 @@ impl Desk {
             before_tokens: Some(heard.thread.state().outline.said_tokens()),
             compaction: compaction(&shaped.compactions, heard.client_compacts),
             session: heard.session.clone(),
+            max_tokens: None,
         };
         if is_as_it_came {
             let body = came.bytes.clone();
-            return Ok(Sent { body, truth, tokens: lawful.tokens });
+            return Ok(Sent { body, lowered: None, truth, tokens: lawful.tokens });
         }
         let surroundings = self.surroundings(&heard.thread, &heard.passage, came.speech).await;
         let state = heard.thread.state();
         let lawful = with_last_answer(lawful, view, *budget_tokens, &self.config.law);
         let body = written(came, &state.outline, &lawful, view, &surroundings);
         let truth = Truth { tokens: Some(lawful.tokens), ..truth };
-        Ok(Sent { body: body.into(), truth, tokens: lawful.tokens })
+        Ok(Sent { body: body.into(), lowered: None, truth, tokens: lawful.tokens })
     }
 
     /// What a body is written with.
@@ -113,7 +116,7 @@ pub(super) fn written(
         }
         false => Thinking::default(),
     };
-    let items: Vec<Item<'_>> = items.into_iter().map(as_written).collect();
+    let items: Vec<Item<'_>> = items.into_iter().map(|item| as_written(item, outline)).collect();
     let body = rendered(came, outline, &items, images, &thinking);
     if thinking.is_off { came.speech.asking_no_thinking(body) } else { body }
 }
@@ -134,9 +137,10 @@ pub(super) fn rendered(
     render(came.speech, written, items, &place, &message)
 }
 
-/// What a compaction made another entry of is not what the client wrote.
-pub(super) fn as_written(item: Item<'_>) -> Item<'_> {
+/// What a compaction made another entry of is not what the client wrote. What the client has replaced itself is.
+pub(super) fn as_written<'a>(item: Item<'a>, outline: &Outline) -> Item<'a> {
     match item {
+        Item::Kept(entry) if outline.mirrors(entry.id(), entry.text()) => Item::Kept(entry),
         Item::Kept(entry) if entry.has(Flags::REPLACED) => match entry.kind() {
             Kind::Message => Item::Rewritten { entry, raw: entry.raw() },
             _ => Item::Retold { entry, text: entry.text() },
@@ -156,8 +160,11 @@ pub(super) fn is_untouched(lawful: &Lawful, view: &Transcript, outline: &Outline
 /// Whether what is live is what the client said: nothing is folded. A result that some agent has made up
 /// is no entry.
 fn has_all(view: &Transcript, outline: &Outline) -> bool {
-    let is_said =
-        |entry: Entry<'_>| outline.place(entry.id()).is_some() && !entry.has(Flags::REPLACED);
+    let is_said = |entry: Entry<'_>| {
+        let is_as_written =
+            !entry.has(Flags::REPLACED) || outline.mirrors(entry.id(), entry.text());
+        outline.place(entry.id()).is_some() && is_as_written
+    };
     view.len() == outline.entry_count() || view.iter().all(is_said)
 }
 

@@ -4,6 +4,7 @@ use std::num::NonZeroU64;
 
 use ctxhost_engine_api::transcript::tokens;
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 
 use crate::exchange::Wish;
@@ -22,8 +23,7 @@ pub(super) struct Wanted<'a> {
 impl<'a> Wanted<'a> {
     /// Of a body; what is wrong with it otherwise, and what it should be.
     pub(super) fn of(body: &'a [u8]) -> Result<Wanted<'a>, String> {
-        const WANTED: &str =
-            "send an object with `messages`, a list of at least one message of chat completions";
+        const WANTED: &str = "send an object with `messages`, a list of at least one message of OpenAI chat completions";
         if !body.trim_ascii_start().starts_with(b"{") {
             return Err(format!("the body is no JSON object; {WANTED}"));
         }
@@ -34,8 +34,13 @@ impl<'a> Wanted<'a> {
         if messages.is_empty() {
             return Err(format!("`messages` is empty; {WANTED}"));
         }
-        match messages.iter().position(|message| !message.get().starts_with('{')) {
-            Some(number) => Err(format!("message {number} is no object; {WANTED}")),
+        if let Some(number) = messages.iter().position(|it| !it.get().starts_with('{')) {
+            return Err(format!("message {number} is no object; {WANTED}"));
+        }
+        match messages.iter().position(|message| is_gemini(message)) {
+            Some(number) => {
+                Err(format!("message {number} has `parts`, as Gemini writes it; {WANTED}"))
+            }
             None => Ok(wanted),
         }
     }
@@ -54,6 +59,21 @@ impl<'a> Wanted<'a> {
     pub(super) fn tokens(&self) -> u64 {
         tokens::estimate(self.messages())
     }
+}
+
+/// Whether a message is a content of Gemini's: nothing in it would be counted or made smaller.
+fn is_gemini(message: &RawValue) -> bool {
+    #[derive(Deserialize)]
+    struct WireMessage {
+        #[serde(default)]
+        parts: Option<IgnoredAny>,
+        #[serde(default)]
+        content: Option<IgnoredAny>,
+    }
+    // Few messages have the word in them, so few are read.
+    message.get().contains("\"parts\"")
+        && serde_json::from_str::<WireMessage>(message.get())
+            .is_ok_and(|it| it.parts.is_some() && it.content.is_none())
 }
 
 #[cfg(test)]
@@ -76,6 +96,13 @@ mod tests {
         check(r#"{"messages":{}}"#, "`messages` is no list");
         check(r#"{"messages":[]}"#, "`messages` is empty");
         check(r#"{"messages":[{},"x"]}"#, "message 1 is no object");
+        check(r#"{"messages":[{"role":"user","parts":[{"text":"a"}]}]}"#, "message 0 has `parts`");
+        check(
+            r#"{"contents":[{"parts":[{"text":"a"}]}]}"#,
+            "the body cannot be read (missing field",
+        );
+        let quoted = br#"{"messages":[{"role":"user","content":"its \"parts\" are here"}]}"#;
+        assert!(Wanted::of(quoted).is_ok());
     }
 
     #[test]

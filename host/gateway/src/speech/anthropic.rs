@@ -9,7 +9,10 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
-use super::{BadBody, Before, Body, Fate, Said, Speech, Unit, listed, not_a_request};
+use super::{
+    BadBody, Before, Body, Fate, LoweredBody, Said, Speech, Unit, listed, not_a_request,
+    output_limit,
+};
 use ctxhost_provider::message::{AssistantMessage, ToolCall, ToolResultMessage, UserMessage};
 use ctxhost_provider::{ChatMessage, Content};
 
@@ -57,6 +60,10 @@ impl Speech for AnthropicSpeech {
             items,
             list,
         })
+    }
+
+    fn lower_output(&self, json: &str, limit_tokens: u64) -> Option<LoweredBody> {
+        output_limit::lower_anthropic(json, limit_tokens)
     }
 
     fn units(&self, items: &[&str], before: Before<'_>) -> Result<Vec<Unit>, BadBody> {

@@ -7,7 +7,10 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
-use super::{BadBody, Before, Body, Fate, Said, Speech, Unit, instructed, not_a_request};
+use super::{
+    BadBody, Before, Body, Fate, LoweredBody, Said, Speech, Unit, instructed, not_a_request,
+    output_limit,
+};
 use ctxhost_provider::message::{AssistantMessage, ToolCall, ToolResultMessage, UserMessage};
 use ctxhost_provider::{ChatMessage, Content};
 
@@ -62,6 +65,17 @@ impl Speech for ChatSpeech {
             items,
             list,
         })
+    }
+
+    /// The last two are those of llama.cpp and Ollama, whose servers read them beside OpenAI's own.
+    fn lower_output(&self, json: &str, limit_tokens: u64) -> Option<LoweredBody> {
+        const PATHS: [&[&str]; 4] = [
+            &["max_completion_tokens"],
+            &["max_tokens"],
+            &["n_predict"],
+            &["options", "num_predict"],
+        ];
+        output_limit::lower(json, &PATHS, limit_tokens)
     }
 
     fn units(&self, items: &[&str], before: Before<'_>) -> Result<Vec<Unit>, BadBody> {

@@ -5,6 +5,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 use xxhash_rust::xxh3::xxh3_128_with_seed;
 
+use super::traits::Traits;
 use crate::secret::SecretFile;
 use ctxhost_session::SessionError;
 
@@ -22,12 +23,7 @@ impl Digest {
     /// Of what an item says: marks for a cache do not count, nor the order of fields, nor whether one
     /// text stands alone or in a block.
     pub fn of_meaning(seed: u64, item: &str) -> Digest {
-        let Ok(mut value) = serde_json::from_str::<Value>(item) else {
-            return Digest::of(seed, item);
-        };
-        settle(&mut value);
-        value.sort_all_objects();
-        Digest::of(seed, &value.to_string())
+        Meaning::of(seed, item).name
     }
 
     /// As 32 hex digits.
@@ -39,6 +35,28 @@ impl Digest {
     pub fn from_hex(hex: &str) -> Option<Digest> {
         let is_hex = hex.len() == 32 && hex.bytes().all(|byte| byte.is_ascii_hexdigit());
         is_hex.then(|| u128::from_str_radix(hex, 16).ok()).flatten().map(Digest)
+    }
+}
+
+/// What an item means, as far as conversations are told apart by it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Meaning {
+    /// The name of what it says.
+    pub name: Digest,
+    /// What stays the same of it; `None` where that is not known.
+    pub traits: Option<Traits>,
+}
+
+impl Meaning {
+    /// Of an item.
+    pub fn of(seed: u64, item: &str) -> Meaning {
+        let Ok(mut value) = serde_json::from_str::<Value>(item) else {
+            return Meaning { name: Digest::of(seed, item), traits: None };
+        };
+        let traits = Traits::of(seed, &value, item.len());
+        settle(&mut value);
+        value.sort_all_objects();
+        Meaning { name: Digest::of(seed, &value.to_string()), traits: Some(traits) }
     }
 }
 
@@ -67,6 +85,16 @@ fn settle(value: &mut Value) {
 pub struct Asked<'a> {
     items: &'a [&'a str],
     names: Names,
+    scope: Scope,
+}
+
+/// Among whose conversations that of a request is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Scope {
+    /// A name of what the client says of its session; `None` where it says nothing.
+    pub name: Option<Digest>,
+    /// Whether it has given that name itself, in our own header.
+    pub is_named: bool,
 }
 
 /// The names of a request's items, as far as they are worked out.
@@ -74,19 +102,30 @@ pub struct Asked<'a> {
 pub struct Names {
     seed: u64,
     raw: Vec<Digest>,
-    meaning: Vec<Option<Digest>>,
+    meaning: Vec<Option<Meaning>>,
 }
 
 impl<'a> Asked<'a> {
     /// Of a request.
     pub fn new(seed: u64, items: &'a [&'a str]) -> Asked<'a> {
         let raw = items.iter().map(|item| Digest::of(seed, item)).collect();
-        Asked { items, names: Names { seed, raw, meaning: vec![None; items.len()] } }
+        let names = Names { seed, raw, meaning: vec![None; items.len()] };
+        Asked { items, names, scope: Scope::default() }
     }
 
     /// Of items that have these names.
     pub fn named(items: &'a [&'a str], names: Names) -> Asked<'a> {
-        Asked { items, names }
+        Asked { items, names, scope: Scope::default() }
+    }
+
+    /// Among whose conversations it is.
+    pub fn scope(&self) -> Scope {
+        self.scope
+    }
+
+    /// It is among the conversations of this scope.
+    pub fn set_scope(&mut self, scope: Scope) {
+        self.scope = scope;
     }
 
     /// The names. None are left: whoever asks for one from now on gets none.
@@ -116,8 +155,13 @@ impl<'a> Asked<'a> {
 
     /// The name of what one says.
     pub fn meaning(&mut self, at: usize) -> Option<Digest> {
+        Some(self.read(at)?.name)
+    }
+
+    /// What one means.
+    pub fn read(&mut self, at: usize) -> Option<Meaning> {
         let (item, known) = (self.items.get(at)?, self.names.meaning.get_mut(at)?);
-        Some(*known.get_or_insert_with(|| Digest::of_meaning(self.names.seed, item)))
+        Some(*known.get_or_insert_with(|| Meaning::of(self.names.seed, item)))
     }
 }
 

@@ -5,6 +5,9 @@ use axum::http::HeaderMap;
 /// The header by which a client names its session.
 pub const SESSION_HEADER: &str = "x-ctxhost-session";
 
+/// How a scope begins that a client has named.
+const NAMED: &str = "named ";
+
 /// The longest id of a session, in characters.
 const MAX_ID_CHARS: usize = 128;
 
@@ -37,7 +40,7 @@ pub struct BadSessionId;
 pub fn scope(headers: &HeaderMap, in_body: Option<&str>) -> Result<Option<String>, BadSessionId> {
     if let Some(named) = headers.get(SESSION_HEADER) {
         let id = named.to_str().ok().filter(|id| is_id(id)).ok_or(BadSessionId)?;
-        return Ok(Some(format!("named {id}")));
+        return Ok(Some(format!("{NAMED}{id}")));
     }
     let of_client = |names: &&[&str]| {
         let values = names.iter().filter_map(|name| headers.get(*name)?.to_str().ok());
@@ -47,6 +50,11 @@ pub fn scope(headers: &HeaderMap, in_body: Option<&str>) -> Result<Option<String
     };
     let in_body = || in_body.filter(|said| !said.is_empty()).map(|said| format!("body {said}"));
     Ok(CLIENTS.iter().find_map(of_client).or_else(in_body))
+}
+
+/// Whether a scope is a name that a client has given, and not what it sends anyway.
+pub fn is_named(scope: &str) -> bool {
+    scope.starts_with(NAMED)
 }
 
 fn is_id(id: &str) -> bool {

@@ -3,14 +3,18 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
-use ctxhost_engine_api::{Kind, Role, Transcript};
+use ctxhost_engine_api::{Kind, Message, Role, Transcript};
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use xxhash_rust::xxh3::xxh3_64;
 
-use super::digest::{Asked, Digest};
+use super::digest::{Asked, Digest, Meaning};
+use super::traits::Traits;
 use crate::speech::{Place, Said, Unit};
 use ctxhost_history::Until;
+use ctxhost_provider::message::UserMessage;
 use ctxhost_provider::{ChatMessage, Content};
-use ctxhost_session::{Record, RecordBody, RecordKind, Session};
+use ctxhost_session::{Record, RecordBody, RecordKind, Session, injected};
 
 /// The custom type of the records that say what is known of items.
 pub const RECORD: &str = "ctxhost.thread";
@@ -19,33 +23,18 @@ pub const RECORD: &str = "ctxhost.thread";
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Known {
     /// The name of its bytes as they came last; `None` behind a restart.
-    raw: Option<Digest>,
-    /// The name of what it says.
-    meaning: Digest,
-}
-
-/// How a request stands to a conversation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fit {
-    /// All that is known, and so many items behind it; none for the same request once more.
-    GoesOn {
-        /// How many.
-        new: usize,
-    },
-    /// It leaves the conversation behind so many units.
-    Forks {
-        /// How many.
-        units: usize,
-    },
-    /// They have nothing in common.
-    Nothing,
+    pub(super) raw: Option<Digest>,
+    /// What it says.
+    pub(super) meaning: Meaning,
+    /// The name of what it said at first, where its client has replaced it since.
+    pub(super) original: Option<Digest>,
 }
 
 /// The items of a conversation and the entries of its session.
 #[derive(Clone, Debug, Default)]
 pub struct Outline {
-    items: Vec<Known>,
-    units: Vec<(Range<usize>, usize)>,
+    pub(super) items: Vec<Known>,
+    pub(super) units: Vec<(Range<usize>, usize)>,
     /// The records that the items became, in order.
     entries: Vec<String>,
     places: HashMap<String, Place>,
@@ -57,6 +46,8 @@ pub struct Outline {
     spoke: Option<String>,
     /// The item that is a summary of the client's own, from which it goes on.
     summary: Option<usize>,
+    /// The entries that say something else now because their client does, and a name of what.
+    mirrored: HashMap<String, u64>,
 }
 
 #[derive(Deserialize, Serialize)]
@@ -65,6 +56,12 @@ struct WireOutline {
     from: usize,
     /// The meanings of the items behind those.
     items: Vec<String>,
+    /// What stays the same of them, one word each; none in records of before December 2026.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    traits: Vec<String>,
+    /// Known items that their client has replaced: which, their meaning now, and what stays the same of them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    replaced: Vec<(usize, String, String)>,
     /// Of each unit, how many items it is made of, and how many entries it became.
     units: Vec<(usize, usize)>,
     /// Which item is a summary of the client's own.
@@ -73,28 +70,6 @@ struct WireOutline {
 }
 
 impl Outline {
-    /// How a request stands to it.
-    pub fn fit(&self, asked: &mut Asked<'_>) -> Fit {
-        let common = self.common(asked);
-        if common == self.items.len() && common > 0 {
-            return Fit::GoesOn { new: asked.len() - common };
-        }
-        let units = self.units.iter().take_while(|(items, _)| items.end <= common).count();
-        match self.entries_of(units) {
-            0 => Fit::Nothing,
-            _ => Fit::Forks { units },
-        }
-    }
-
-    /// How many items a request begins with that it begins with, too.
-    pub fn common(&self, asked: &mut Asked<'_>) -> usize {
-        let is_same = |(at, known): &(usize, &Known)| {
-            let raw = asked.raw(*at);
-            raw.is_some() && (known.raw == raw || asked.meaning(*at) == Some(known.meaning))
-        };
-        self.items.iter().enumerate().take_while(is_same).count()
-    }
-
     /// Whether nothing is known yet.
     pub fn is_empty(&self) -> bool {
         self.items.is_empty()
@@ -164,8 +139,8 @@ impl Outline {
             let from = self.items.len();
             let place = self.units.len();
             for at in from..from + unit.items {
-                let Some(meaning) = asked.meaning(at) else { return };
-                self.items.push(Known { raw: asked.raw(at), meaning });
+                let Some(meaning) = asked.read(at) else { return };
+                self.items.push(Known { raw: asked.raw(at), meaning, original: None });
             }
             for (entry, (said, id)) in unit.said.iter().zip(&mut ids).enumerate() {
                 self.hear(said, id);
@@ -196,6 +171,7 @@ impl Outline {
             said_tokens: 0,
             spoke: None,
             summary: self.summary.filter(|item| *item < items),
+            mirrored: self.mirrored.clone(),
         };
         Some((cut, self.end_of(entries, session)?))
     }
@@ -222,38 +198,99 @@ impl Outline {
 
     /// The record of all that is known.
     pub fn record(&self) -> RecordBody {
-        let names = self.items.iter().map(|known| known.meaning);
+        let meanings = self.items.iter().map(|known| known.meaning);
         let units = self.units.iter().map(|(items, entries)| (items.len(), *entries));
-        record(0, names, units, self.summary)
+        record(0, meanings, units, self.summary, Vec::new())
     }
 
-    /// The record of units that come behind what is known.
-    pub fn record_of(&self, asked: &mut Asked<'_>, units: &[Unit]) -> RecordBody {
+    /// The record of units that come behind what is known, and of known items that were replaced.
+    pub fn record_of(
+        &self,
+        asked: &mut Asked<'_>,
+        units: &[Unit],
+        replaced: &[usize],
+    ) -> RecordBody {
         let from = self.items.len();
         let items: usize = units.iter().map(|unit| unit.items).sum();
-        let names: Vec<Digest> = (from..from + items).filter_map(|at| asked.meaning(at)).collect();
+        let meanings: Vec<Meaning> = (from..from + items).filter_map(|at| asked.read(at)).collect();
         let units = units.iter().map(|unit| (unit.items, unit.said.len()));
-        record(from, names, units, self.summary)
+        let word = |at: &usize| {
+            let meaning = self.items.get(*at)?.meaning;
+            Some((*at, meaning.name.to_hex(), meaning.traits.map(Traits::to_word)?))
+        };
+        let replaced = replaced.iter().filter_map(word).collect();
+        record(from, meanings, units, self.summary, replaced)
+    }
+
+    /// The entries of the unit that an item belongs to: the items of it, and their ids.
+    pub fn unit_at(&self, item: usize) -> Option<(Range<usize>, &[String])> {
+        let unit = self.units.iter().position(|(items, _)| items.contains(&item))?;
+        let from = self.entries_of(unit);
+        let (items, count) = self.units.get(unit)?;
+        Some((items.clone(), self.entries.get(from..from + count)?))
+    }
+
+    /// Takes in that a client has replaced items, and what their entries say now.
+    pub fn replace(&mut self, asked: &mut Asked<'_>, items: &[usize], said: Vec<(String, u64)>) {
+        for at in items {
+            let (Some(known), Some(meaning)) = (self.items.get_mut(*at), asked.read(*at)) else {
+                continue;
+            };
+            known.original = known.original.or(Some(known.meaning.name));
+            (known.raw, known.meaning) = (asked.raw(*at), meaning);
+        }
+        self.mirrored.extend(said);
+    }
+
+    /// Leaves only the items before `kept`, where a unit ends; answers the ids of the entries that go.
+    pub fn truncate(&mut self, kept: usize) -> Vec<String> {
+        self.items.truncate(kept);
+        self.units.retain(|(items, _)| items.end <= kept);
+        let gone =
+            self.entries.split_off(self.entries_of(self.units.len()).min(self.entries.len()));
+        for id in &gone {
+            self.places.remove(id);
+        }
+        self.summary = self.summary.filter(|item| *item < kept);
+        gone
+    }
+
+    /// Whether an entry says what its client says now, though that is not what it said at first.
+    pub fn mirrors(&self, id: &str, text: &str) -> bool {
+        self.mirrored.get(id) == Some(&text_name(text))
     }
 
     /// What the records of a session say, and the last record before such as nobody knows of: those of a
     /// request that a process died over. `None` for a session that is no conversation of a gateway.
     pub fn read(session: &Session) -> Option<(Outline, String)> {
         let mut outline = Outline::default();
-        let (mut entries, mut written, mut last) = (Vec::new(), 0, None);
+        let (mut entries, mut written, mut last) = (Vec::<&Record>::new(), 0, None);
+        // What a client took back is only known with the record that follows.
+        let mut is_amended = false;
         for record in session.branch() {
             match record.kind() {
                 RecordKind::Message | RecordKind::CustomMessage => entries.push(record),
+                RecordKind::ContextEdit => {
+                    is_amended = true;
+                    match edit_of(record) {
+                        Some((target, Some(text))) => {
+                            outline.mirrored.insert(target, text_name(&text));
+                        }
+                        Some((target, None)) => entries.retain(|entry| entry.id() != target),
+                        None => {}
+                    }
+                }
                 RecordKind::Custom => {
                     if let Some(data) = record.custom_data(RECORD) {
                         outline.take_in(serde_json::from_value(data).ok()?)?;
                         written = entries.len();
+                        is_amended = false;
                         last = Some(record.id().to_owned());
                     }
                 }
                 _ => {}
             }
-            if last.is_some() && entries.len() == written {
+            if last.is_some() && entries.len() == written && !is_amended {
                 last = Some(record.id().to_owned());
             }
         }
@@ -284,8 +321,16 @@ impl Outline {
         self.items.truncate(wire.from);
         self.summary = wire.summary.or(self.summary.filter(|item| *item < wire.from));
         self.units.retain(|(items, _)| items.end <= wire.from);
-        for hex in &wire.items {
-            self.items.push(Known { raw: None, meaning: Digest::from_hex(hex)? });
+        for (at, hex) in wire.items.iter().enumerate() {
+            let traits = wire.traits.get(at).and_then(|word| Traits::from_word(word));
+            let meaning = Meaning { name: Digest::from_hex(hex)?, traits };
+            self.items.push(Known { raw: None, meaning, original: None });
+        }
+        for (at, hex, word) in &wire.replaced {
+            let known = self.items.get_mut(*at)?;
+            known.original = known.original.or(Some(known.meaning.name));
+            known.meaning =
+                Meaning { name: Digest::from_hex(hex)?, traits: Traits::from_word(word) };
         }
         let mut from = self.units.last().map_or(0, |(items, _)| items.end);
         for (items, entries) in wire.units {
@@ -297,7 +342,9 @@ impl Outline {
 
     fn hear(&mut self, said: &Said, id: &str) {
         match said {
-            Said::Message(ChatMessage::User(_)) => self.spoke = Some(id.to_owned()),
+            Said::Message(ChatMessage::User(user)) if is_request(user) => {
+                self.spoke = Some(id.to_owned());
+            }
             Said::Message(ChatMessage::Assistant(answer)) => {
                 let calls = answer.content.iter().filter_map(|block| match block {
                     Content::ToolCall(call) => Some((call.id.clone(), call.name.clone())),
@@ -305,22 +352,67 @@ impl Outline {
                 });
                 self.tools.extend(calls);
             }
-            Said::Message(ChatMessage::ToolResult(_)) | Said::Note(_) => {}
+            Said::Message(ChatMessage::User(_) | ChatMessage::ToolResult(_)) | Said::Note(_) => {}
         }
     }
 
-    fn entries_of(&self, units: usize) -> usize {
+    pub(super) fn entries_of(&self, units: usize) -> usize {
         self.units.iter().take(units).map(|(_, entries)| entries).sum()
     }
 }
 
+/// Whether a person asks for something in a message of the person's role.
+pub fn is_request(user: &UserMessage) -> bool {
+    let is_injected = |block: &Content| match block {
+        Content::Text { text, .. } => injected::is_injected(text),
+        _ => false,
+    };
+    user.content.is_empty() || !user.content.iter().all(is_injected)
+}
+
+/// A name for what an entry says.
+pub fn text_name(text: &str) -> u64 {
+    xxh3_64(text.as_bytes())
+}
+
+/// The record that a record of an edit names, and what it says now; no text where it is left out.
+fn edit_of(record: &Record) -> Option<(String, Option<String>)> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct WireEdit<'a> {
+        target_id: String,
+        #[serde(borrow)]
+        replacement: Option<WireReplacement<'a>>,
+    }
+    #[derive(Deserialize)]
+    struct WireReplacement<'a> {
+        #[serde(borrow)]
+        content: &'a RawValue,
+    }
+    let wire: WireEdit<'_> = serde_json::from_str(record.line()).ok()?;
+    let text = |it: WireReplacement<'_>| text_of_content(it.content.get());
+    Some((wire.target_id, wire.replacement.map(text)))
+}
+
+/// The text in the content of a message.
+pub fn text_of_content(content: &str) -> String {
+    let message = format!(r#"{{"role":"user","content":{content}}}"#);
+    Message::parse(&message, "").text()
+}
+
 fn record(
     from: usize,
-    names: impl IntoIterator<Item = Digest>,
+    meanings: impl IntoIterator<Item = Meaning>,
     units: impl Iterator<Item = (usize, usize)>,
     summary: Option<usize>,
+    replaced: Vec<(usize, String, String)>,
 ) -> RecordBody {
-    let items = names.into_iter().map(Digest::to_hex).collect();
+    let meanings: Vec<Meaning> = meanings.into_iter().collect();
+    let items = meanings.iter().map(|meaning| meaning.name.to_hex()).collect();
+    // All or none: a word belongs to the item of its number.
+    let traits = meanings.iter().map(|meaning| meaning.traits.map(Traits::to_word));
+    let traits = traits.collect::<Option<Vec<_>>>().unwrap_or_default();
     let units = units.collect();
-    RecordBody::custom_of(RECORD, &WireOutline { from, items, units, summary })
+    let wire = WireOutline { from, items, traits, replaced, units, summary };
+    RecordBody::custom_of(RECORD, &wire)
 }

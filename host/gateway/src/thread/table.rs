@@ -4,8 +4,9 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::digest::{Asked, Digest};
-use super::outline::{Fit, Outline};
+use super::digest::{Asked, Digest, Scope};
+use super::matching::Fit;
+use super::outline::Outline;
 use ctxhost_runtime::model_name::ModelName;
 use ctxhost_runtime::{Runtime, SessionId, TurnError};
 use ctxhost_session::{RecordKind, Session, SessionError, SessionFolder};
@@ -35,6 +36,12 @@ pub struct State {
     pub is_kept: bool,
     /// Whether a compaction was applied to it.
     pub is_compacted: bool,
+    /// What became of its last request.
+    pub last: Last,
+    /// Whether its client has asked for a summary of it, and has not gone on from one yet.
+    pub is_asked_to_summarise: bool,
+    /// Among whose conversations it was found last.
+    pub scope: Scope,
     /// How long its engine has nothing to do; `None` where it has to be asked.
     pub rest: Option<Rest>,
     /// Whether its session was opened from a file, and no request has come since.
@@ -55,7 +62,53 @@ pub struct Rest {
     pub window_tokens: u64,
 }
 
+/// What became of the last request of a conversation.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Last {
+    /// Nobody knows: it was before this process.
+    #[default]
+    Unknown,
+    /// It is out.
+    Asked,
+    /// It was answered to the end.
+    Answered,
+    /// It was refused, or broken off before its end.
+    Unanswered,
+}
+
+/// A request of a conversation that is out. Dropped before it is answered, it got no answer.
+#[derive(Debug, Default)]
+pub struct Pending(Option<Arc<Thread>>);
+
+impl Pending {
+    /// Of a request that goes out now.
+    pub fn of(thread: &Arc<Thread>) -> Pending {
+        thread.state().last = Last::Asked;
+        Pending(Some(thread.clone()))
+    }
+
+    /// It was answered to the end.
+    pub fn answered(&mut self) {
+        if let Some(thread) = self.0.take() {
+            thread.state().last = Last::Answered;
+        }
+    }
+}
+
+impl Drop for Pending {
+    fn drop(&mut self) {
+        if let Some(thread) = self.0.take() {
+            thread.state().last = Last::Unanswered;
+        }
+    }
+}
+
 impl State {
+    /// How a request stands to it.
+    pub fn fit(&self, asked: &mut Asked<'_>) -> Fit {
+        self.outline.fit(asked, self.last == Last::Unanswered)
+    }
+
     /// Whether no request has come since the session was opened from a file; one comes now.
     pub fn take_opened(&mut self) -> bool {
         std::mem::take(&mut self.is_opened)
@@ -79,6 +132,9 @@ impl Thread {
             outline,
             is_kept: false,
             is_compacted,
+            last: Last::default(),
+            is_asked_to_summarise: false,
+            scope: Scope::default(),
             rest: None,
             is_opened: false,
             place: SessionPlace::Open(session),
@@ -94,6 +150,9 @@ impl Thread {
             outline,
             is_kept: true,
             is_compacted: has_compactions(&session),
+            last: Last::default(),
+            is_asked_to_summarise: false,
+            scope: Scope::default(),
             rest: None,
             is_opened: false,
             place: SessionPlace::File(path.to_owned()),
@@ -237,22 +296,7 @@ impl Threads {
             // Whoever is slow to say what it has in common keeps nobody else's requests waiting.
             group.threads.clone()
         };
-        let rank = |thread: &Arc<Thread>, asked: &mut Asked<'_>| {
-            let state = thread.state();
-            match state.outline.fit(asked) {
-                Fit::Nothing => None,
-                // Of two that begin alike, the one that says nothing else is the one to go on with.
-                fit => Some((state.outline.common(asked), matches!(fit, Fit::GoesOn { .. }))),
-            }
-        };
-        let mut best = None;
-        for thread in &known {
-            let Some(rank) = rank(thread, asked) else { continue };
-            if best.as_ref().is_none_or(|(most, _)| rank > *most) {
-                best = Some((rank, thread.clone()));
-            }
-        }
-        let (_, thread) = best?;
+        let thread = best_of(&known, asked)?;
         drop(known);
         // The one that was asked for last stays longest.
         if let Some(group) = self.keys().get_mut(&key) {
@@ -262,6 +306,55 @@ impl Threads {
             }
         }
         Some(thread)
+    }
+
+    /// The conversation that a client has put a summary, or nothing, in the place of most of; `None` where
+    /// none is, or several are alike.
+    pub fn summarised(&self, asked: &mut Asked<'_>, has_summary: bool) -> Option<Arc<Thread>> {
+        let mut best: Option<(usize, Arc<Thread>)> = None;
+        let mut is_single = true;
+        for thread in self.of_scope(asked.scope()) {
+            let same = thread.state().outline.summarised_by(asked, has_summary);
+            let Some(same) = same else { continue };
+            let most = best.as_ref().map_or(0, |(most, _)| *most);
+            if same > most {
+                (best, is_single) = (Some((same, thread)), true);
+            } else if same == most {
+                is_single = false;
+            }
+        }
+        best.filter(|_| is_single).map(|(_, thread)| thread)
+    }
+
+    /// The conversations of a scope whose client has asked for a summary of them, and has not gone on yet.
+    pub fn asked_to_summarise(&self, scope: Scope) -> Vec<Arc<Thread>> {
+        let mut threads = self.of_scope(scope);
+        threads.retain(|thread| thread.state().is_asked_to_summarise);
+        threads
+    }
+
+    /// All conversations in memory of one scope, each once.
+    fn of_scope(&self, scope: Scope) -> Vec<Arc<Thread>> {
+        let all: Vec<Arc<Thread>> =
+            self.keys().values().flat_map(|group| group.threads.iter().cloned()).collect();
+        let mut known: Vec<Arc<Thread>> = Vec::new();
+        for thread in all {
+            let is_its = thread.state().scope == scope;
+            if is_its && !known.iter().any(|known| Arc::ptr_eq(known, &thread)) {
+                known.push(thread);
+            }
+        }
+        known
+    }
+
+    /// A conversation is found under another key as well from now on: its first words have changed.
+    pub fn add_under(&self, key: Digest, thread: &Arc<Thread>, now_ms: i64) {
+        let mut keys = self.keys();
+        let group = keys.entry(key).or_default();
+        group.used_ms = group.used_ms.max(now_ms);
+        if !group.threads.iter().any(|known| Arc::ptr_eq(known, thread)) {
+            group.threads.insert(0, thread.clone());
+        }
     }
 
     /// Puts a conversation before all others of its key.
@@ -340,4 +433,47 @@ impl Threads {
     fn keys(&self) -> MutexGuard<'_, HashMap<Digest, Group>> {
         self.keys.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// The conversation among these that a request is of, or leaves last.
+fn best_of(known: &[Arc<Thread>], asked: &mut Asked<'_>) -> Option<Arc<Thread>> {
+    let (mut exact, mut rewritten, mut left) = (None, None, None);
+    let take = |best: &mut Option<Found>, found: Found| {
+        if best.as_ref().is_none_or(|best| found.items > best.items) {
+            *best = Some(found);
+        }
+    };
+    for thread in known {
+        let state = thread.state();
+        let found = |items: usize, is_sure: bool| Found { items, is_sure, thread: thread.clone() };
+        match state.fit(asked) {
+            Fit::GoesOn { .. } => {
+                take(&mut exact, found(state.outline.len(), state.outline.has_answer()));
+            }
+            Fit::Rewritten(rewrite) => take(&mut rewritten, found(rewrite.kept, true)),
+            Fit::Forks { .. } => take(&mut left, found(state.outline.common(asked), true)),
+            Fit::Within { .. } => take(&mut left, found(state.outline.common(asked), false)),
+            Fit::Nothing => {}
+        }
+    }
+    // What says the very same is it, unless that is no more than how many conversations begin.
+    let on = match (exact, rewritten) {
+        (Some(exact), _) if exact.is_sure => Some(exact),
+        (exact, None) => exact,
+        (_, rewritten) => rewritten,
+    };
+    match (on, left) {
+        // One that is sent again from its beginning is within the first one all the time: it goes on by itself.
+        (Some(on), Some(left)) if !left.is_sure || left.items <= on.items => Some(on.thread),
+        (_, Some(left)) => Some(left.thread),
+        (on, None) => on.map(|on| on.thread),
+    }
+}
+
+/// A conversation that a request may be of.
+struct Found {
+    thread: Arc<Thread>,
+    /// How many items they have in common.
+    items: usize,
+    is_sure: bool,
 }

@@ -13,6 +13,7 @@ use axum::response::Response;
 use hyper::body::{Frame, SizeHint};
 use tracing::{Instrument as _, Span};
 
+use super::access_line::AccessLine;
 use super::board::Board;
 use super::now_ms;
 use crate::door::door;
@@ -34,8 +35,13 @@ struct Look {
 impl Look {
     async fn on(self, request: Request, next: Next) -> Response {
         let door = door(request.method(), request.uri().path());
+        let mut line = AccessLine::begin(&request);
         let Some(door) = door.filter(Door::is_answered_by_a_model) else {
-            return next.run(request).await;
+            let response = next.run(request).await;
+            if let Some(line) = &mut line {
+                line.headed(&response);
+            }
+            return response;
         };
         let dialect = word(&door);
         let span = tracing::info_span!(
@@ -47,7 +53,7 @@ impl Look {
             tokens = tracing::field::Empty,
             compaction = tracing::field::Empty,
         );
-        let mut watched = Watched::begin(self.metrics.clone(), dialect, span.clone());
+        let mut watched = Watched::begin(self.metrics.clone(), dialect, span.clone(), line);
         let response = next.run(request).instrument(span).await;
         watched.headed(&response);
         if let Some(truth) = response.extensions().get::<Truth>() {
@@ -71,15 +77,24 @@ struct Watched {
     began: Instant,
     to_its_end: bool,
     span: Span,
+    line: Option<AccessLine>,
 }
 
 impl Watched {
-    fn begin(metrics: Arc<Metrics>, dialect: &'static str, span: Span) -> Watched {
+    fn begin(
+        metrics: Arc<Metrics>,
+        dialect: &'static str,
+        span: Span,
+        line: Option<AccessLine>,
+    ) -> Watched {
         metrics.began();
-        Watched { metrics, dialect, began: Instant::now(), to_its_end: false, span }
+        Watched { metrics, dialect, began: Instant::now(), to_its_end: false, span, line }
     }
 
-    fn headed(&self, response: &Response) {
+    fn headed(&mut self, response: &Response) {
+        if let Some(line) = &mut self.line {
+            line.headed(response);
+        }
         let status = response.status().as_u16();
         self.metrics.headed(self.dialect, status, self.began.elapsed());
         self.span.record("status", status);

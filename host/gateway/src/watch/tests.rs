@@ -210,3 +210,47 @@ async fn until(watch: &Watch, line: &str) -> String {
     };
     tokio::time::timeout(Duration::from_secs(60), wait).await.expect("it is noticed in the end")
 }
+
+/// What a log has taken.
+#[derive(Clone, Default)]
+struct Lines(Arc<std::sync::Mutex<Vec<u8>>>);
+
+impl std::io::Write for Lines {
+    fn write(&mut self, event: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(event);
+        Ok(event.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn a_request_leaves_one_line_without_its_query() {
+    let lines = Lines::default();
+    let writer = lines.clone();
+    let subscriber =
+        tracing_subscriber::fmt().with_ansi(false).with_max_level(tracing::Level::INFO);
+    let subscriber = subscriber.with_writer(move || writer.clone()).finish();
+    // The test's own thread serves, too.
+    let _guard = tracing::subscriber::set_default(subscriber);
+    let watch = watch(&TelemetrySettings::default());
+    let doors = Router::new().route("/v1/messages", post(streamed));
+    let url = served(watch.around(doors)).await;
+    let client = reqwest::Client::new();
+    let answer = client.post(format!("{url}/v1/messages?key=secret")).send().await.unwrap();
+    answer.text().await.unwrap();
+    client.get(format!("{url}/nothing?key=secret")).send().await.unwrap();
+    until(&watch, "ctxhost_in_flight 0").await;
+    let text = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
+    let all: Vec<&str> = text.lines().filter(|line| line.contains("method=")).collect();
+    assert_eq!(all.len(), 2, "{text}");
+    let line = |method: &str| *all.iter().find(|line| line.contains(method)).unwrap();
+    let (post, get) = (line("method=POST"), line("method=GET"));
+    for part in ["path=\"/v1/messages\"", "status=200", "conversation=\"s1\"", "ms="] {
+        assert!(post.contains(part), "{part} is missing in {post}");
+    }
+    assert!(get.contains("status=404"), "{get}");
+    assert!(!text.contains("secret"), "{text}");
+}

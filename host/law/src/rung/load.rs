@@ -17,6 +17,8 @@ const NO_TEXT: &str = "[ctxhost: content left out to fit]";
 /// The cost of one item, as it is and in pieces.
 #[derive(Debug)]
 pub(super) struct Load {
+    /// The entry; `None` for a result that the host adds.
+    pub(super) seq: Option<u64>,
     whole_tokens: u64,
     /// `None` where there is nothing to shorten.
     pieces: Option<Pieces>,
@@ -62,6 +64,7 @@ impl Pieces {
 pub(super) fn of(view: &Transcript, range: Range<u64>) -> Vec<Load> {
     let items = pairing::settle(view.range(range).map(Item::Kept).collect()).items;
     let load = |item: &Item<'_>| Load {
+        seq: item.entry().map(|entry| entry.seq()),
         whole_tokens: item.tokens(),
         pieces: item.entry().map(|entry| Pieces::of(&entry)),
     };

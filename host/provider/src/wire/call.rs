@@ -32,6 +32,7 @@ pub(super) struct Call {
     pub(super) model: String,
     pub(super) path: String,
     pub(super) headers: Vec<(&'static str, String)>,
+    /// JSON; a call without one is a GET.
     pub(super) body: String,
 }
 
@@ -151,7 +152,10 @@ impl HttpClient {
         }
         headers.extend(self.headers.clone());
         let url = build::join(&self.base_url, &call.path);
-        Ok(self.http.post(url).headers(headers).body(call.body.clone()))
+        Ok(match call.body.is_empty() {
+            true => self.http.get(url).headers(headers),
+            false => self.http.post(url).headers(headers).body(call.body.clone()),
+        })
     }
 
     async fn refused(&self, accepted: Accepted<'_>) -> ProviderError {

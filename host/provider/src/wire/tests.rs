@@ -18,6 +18,7 @@ use crate::settings::DialectName;
 mod counting;
 mod keys;
 mod server;
+mod windows;
 
 use server::{Asked, Server, Step, end, event, plain, stream_of, text, whole};
 

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use ctxhost_config::AccountingSettings;
 
 /// The factors of the newest counts, oldest first.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Factor {
     seen: VecDeque<f64>,
 }

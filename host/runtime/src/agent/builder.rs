@@ -2,6 +2,7 @@
 
 mod error;
 mod shadows;
+mod windows;
 
 use futures_util::future::BoxFuture;
 use std::collections::{BTreeMap, HashMap};
@@ -42,6 +43,7 @@ pub struct RuntimeBuilder {
     config: Config,
     models: Option<Vec<String>>,
     window_tokens: Option<u64>,
+    asks_windows: bool,
     engine: Option<String>,
     spec: Option<EngineSpec>,
     clients: BTreeMap<String, Arc<dyn Client>>,
@@ -67,6 +69,7 @@ impl RuntimeBuilder {
             config: config.clone(),
             models: None,
             window_tokens: None,
+            asks_windows: false,
             engine: None,
             spec: None,
             clients: BTreeMap::new(),
@@ -90,6 +93,14 @@ impl RuntimeBuilder {
     #[must_use]
     pub fn model(mut self, name: &str) -> Self {
         self.models = Some(vec![name.to_owned()]);
+        self
+    }
+
+    /// Asks providers for the windows of their models when the runtime is built, for
+    /// `model.window_query_ms` at the most, where the config does not say them.
+    #[must_use]
+    pub fn ask_windows(mut self) -> Self {
+        self.asks_windows = true;
         self
     }
 
@@ -226,11 +237,7 @@ impl RuntimeBuilder {
             let config = &self.config;
             let chain = self.chain()?;
             let clients = self.clients(&chain)?;
-            let window = |model: &ModelName| {
-                let known = || config.window_for(&model.provider, &model.id).0;
-                (model.clone(), self.window_tokens.unwrap_or_else(known))
-            };
-            let windows: HashMap<ModelName, u64> = chain.iter().map(window).collect();
+            let windows = self.windows(&chain, &clients).await;
             let prefixes = Arc::new(LivePrefixes::default());
             let setup = self.setup(&chain, &windows, &prefixes)?;
             let known = Arc::new(KnownSessions::new(self.media.clone()));

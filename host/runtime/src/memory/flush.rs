@@ -7,6 +7,7 @@ use ctxhost_engine_api::transcript::tokens;
 
 use crate::event::What;
 use crate::projection::Projection;
+use crate::request::trimmed;
 use crate::turn::Turn;
 use ctxhost_law as law;
 use ctxhost_provider::message::Usage;
@@ -98,7 +99,9 @@ impl Turn<'_> {
         let room_tokens = self.room_tokens(free_tokens).saturating_sub(beside_tokens);
         let plan = match view.total_tokens() <= room_tokens {
             true => Plan::keep_all(view.len()),
-            false => law::last_rung(&view, room_tokens).map_err(|error| error.to_string())?,
+            false => {
+                trimmed(&view, room_tokens, &self.shared.law).map_err(|error| error.to_string())?
+            }
         };
         let lawful = law::enforce(&view, plan, room_tokens, &self.shared.law)
             .map_err(|violation| violation.to_string())?;

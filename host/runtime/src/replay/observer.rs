@@ -21,6 +21,9 @@ const EXCERPT_CHARS: usize = 80;
 /// Collects the facts of one run.
 pub(super) struct Observer {
     budget_tokens: u64,
+    /// What a compaction leaves in use at least.
+    floor_tokens: u64,
+    fallback_reasons: BTreeMap<String, u64>,
     turns: Vec<TurnRow>,
     compactions: Vec<CompactionRow>,
     dropped: Vec<DroppedRow>,
@@ -44,9 +47,11 @@ struct Gone {
 }
 
 impl Observer {
-    pub(super) fn new(budget_tokens: u64) -> Self {
+    pub(super) fn new(budget_tokens: u64, floor_tokens: u64) -> Self {
         Observer {
             budget_tokens,
+            floor_tokens,
+            fallback_reasons: BTreeMap::new(),
             turns: Vec::new(),
             compactions: Vec::new(),
             dropped: Vec::new(),
@@ -92,6 +97,9 @@ impl Observer {
         for outcome in &shaped.compactions {
             self.compaction(outcome);
         }
+        if let Some(why) = &shaped.fallback {
+            *self.fallback_reasons.entry(why.clone()).or_default() += 1;
+        }
         let layers = self.layers(shaped);
         let items = shaped.items();
         let breaches = self.auditor.audit(&shaped.view, &items, self.budget_tokens);
@@ -135,6 +143,7 @@ impl Observer {
             peak_tokens: self.curve.iter().map(|point| point.tokens).max().unwrap_or(0),
             compactions: self.turns.iter().map(|turn| turn.compactions).sum(),
             rejected: self.rejected,
+            below_floor: self.compactions.iter().filter(|row| row.is_below_floor).count() as u64,
             fallbacks: self.turns.iter().map(|turn| turn.fallbacks).sum(),
             repairs: self.turns.iter().map(|turn| turn.repairs).sum(),
             violations: self.turns.iter().map(|turn| turn.violations).sum(),
@@ -159,6 +168,7 @@ impl Observer {
             compactions: self.compactions,
             dropped: self.dropped,
             curve: self.curve,
+            fallback_reasons: self.fallback_reasons,
             totals,
         }
     }
@@ -191,6 +201,9 @@ impl Observer {
             reason,
             before_tokens: outcome.before_tokens,
             after_tokens: outcome.after_tokens,
+            room_used_percent: percent(outcome.after_tokens, self.budget_tokens),
+            is_below_floor: applied
+                && outcome.after_tokens < self.floor_tokens.min(outcome.before_tokens),
             folded_entries: outcome.folded.len() as u64,
             survival: outcome.survival,
             summary: outcome.summary.chars().take(SUMMARY_CHARS).collect(),

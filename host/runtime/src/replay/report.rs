@@ -71,6 +71,9 @@ pub struct Run {
     pub dropped: Vec<DroppedRow>,
     /// The occupancy curve: one point for each request.
     pub curve: Vec<Point>,
+    /// Why another engine than the configured one shaped requests, and how many it were each.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub fallback_reasons: BTreeMap<String, u64>,
     /// Sums.
     pub totals: Totals,
 }
@@ -136,6 +139,13 @@ pub struct CompactionRow {
     pub before_tokens: u64,
     /// Size after; equal to before where it was not applied.
     pub after_tokens: u64,
+    /// The size after as a share of the budget in force.
+    #[serde(default)]
+    pub room_used_percent: f64,
+    /// Whether that is below the floor (`law.room_floor_share`, `law.room_floor_tokens`) although the
+    /// session had more to give: a defect of the engine.
+    #[serde(default)]
+    pub is_below_floor: bool,
     /// Entries that are no longer in the live transcript word for word.
     pub folded_entries: u64,
     /// How much of what was said is still said; none where there was nothing to hold against it.
@@ -193,6 +203,9 @@ pub struct Totals {
     pub compactions: u64,
     /// Compactions rejected by the progress law or failed.
     pub rejected: u64,
+    /// Compactions that left less in use than the floor although there was more to keep.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub below_floor: u64,
     /// Requests that another engine shaped.
     pub fallbacks: u64,
     /// Plans that broke a law and were mended.
@@ -219,6 +232,10 @@ pub struct Totals {
     pub engine_p50_us: u64,
     /// Time inside the engine for one request, 99th of a hundred.
     pub engine_p99_us: u64,
+}
+
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 impl Report {

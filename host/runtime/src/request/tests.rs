@@ -94,6 +94,7 @@ async fn an_engine_that_packs_to_the_last_token_is_never_replaced() {
                 law: &law,
                 budget_tokens,
                 reserve_tokens: 0,
+                spare_tokens: 0,
                 model: &model,
                 gate: &gate,
                 hooks: &[],

@@ -51,6 +51,7 @@ impl Stage {
         let plan = Plan::keep_all(view.len());
         let lawful = law::enforce(&view, plan, budget, &LawSettings::default()).unwrap();
         let shaped = Shaped {
+            budget_tokens: budget,
             idle_within_tokens: None,
             view,
             lawful,

@@ -160,7 +160,16 @@ impl Stack {
         if instead_of.is_none() {
             let QuarantineRecord { id, operation, reason, .. } = &lost.record;
             let serving = lost.before.configured();
-            tracing::error!(engine = id, operation, reason, serving, "engine rolled back");
+            // The plain slot: what a row of engines serves with needs this trial to be settled.
+            let version = lost.before.slot.effective().info().version.clone();
+            tracing::error!(
+                engine = id,
+                operation,
+                reason,
+                serving,
+                serving_version = version,
+                "engine rolled back"
+            );
             *instead_of = Some(lost.record.clone());
         }
         Some(lost)

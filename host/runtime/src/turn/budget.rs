@@ -19,6 +19,8 @@ pub(crate) struct Budget {
     pub(crate) tokens: u64,
     /// What is held free for the answer, in provider tokens.
     pub(crate) reserve_tokens: u64,
+    /// What the conversation may take more where nothing is held free, as entries count.
+    pub(crate) spare_tokens: u64,
 }
 
 impl Turn<'_> {
@@ -36,10 +38,15 @@ impl Turn<'_> {
         let window_tokens = self.window_tokens();
         let own_tokens = || self.shared.budget.budget(window_tokens, 0).0;
         let reserve_tokens = self.guest.and_then(|it| it.reserve_tokens).unwrap_or_else(own_tokens);
-        let free_tokens = window_tokens.saturating_sub(reserve_tokens);
-        let tokens = self.room_tokens(free_tokens).saturating_sub(overhead_tokens);
         let cap_tokens = self.pressure.cap_tokens.unwrap_or(u64::MAX);
-        Budget { tokens: tokens.min(cap_tokens), reserve_tokens }
+        let beside = |reserve_tokens| {
+            let free_tokens = window_tokens.saturating_sub(reserve_tokens);
+            self.room_tokens(free_tokens).saturating_sub(overhead_tokens).min(cap_tokens)
+        };
+        let tokens = beside(reserve_tokens);
+        // A turn of our own asks for no answer longer than its reserve, so it keeps one.
+        let spare_tokens = self.guest.map_or(0, |_| beside(0).saturating_sub(tokens));
+        Budget { tokens, reserve_tokens, spare_tokens }
     }
 
     /// What fits into so many provider tokens, as entries count; a sub-agent may have a share of it.
@@ -134,7 +141,9 @@ impl Turn<'_> {
         self.tell(What::SilentTruncation { message: verdict.to_string() });
     }
 
-    /// What a refusal teaches: the provider may have named the size and the limit.
+    /// What a refusal teaches: the provider may have named the size and the limit. Where it named no limit,
+    /// the size that it refused is one, as far as we can estimate it; that is learned for the model where a
+    /// code says that the size was why, else for a guest's session alone.
     pub(crate) fn learn_of_overflow(&mut self, prompt: &Prompt, failure: &ProviderError) {
         if let Some(prompt_tokens) = failure.prompt_tokens {
             self.accounting.counted(self.walk.model(), prompt, prompt_tokens);
@@ -143,8 +152,23 @@ impl Turn<'_> {
             // What a key may use in a minute is no window.
             return;
         }
-        let tokens = failure.limit_tokens.unwrap_or_default();
-        self.learn_window(LearnedWindow { tokens, is_said: true });
+        let window = match failure.limit_tokens.filter(|tokens| *tokens > 0) {
+            Some(tokens) => LearnedWindow { tokens, is_said: true },
+            None if self.guest.is_some() || failure.has_overflow_code() => {
+                LearnedWindow { tokens: self.refused_tokens(prompt, failure), is_said: false }
+            }
+            None => return,
+        };
+        self.learn_window(window);
+    }
+
+    /// The size of a refused request, in provider tokens, less one: the prompt as its provider counted it, or
+    /// as it is estimated, and the answer that a guest asked for, which shares its window.
+    pub(super) fn refused_tokens(&self, prompt: &Prompt, failure: &ProviderError) -> u64 {
+        let estimated = || self.accounting.expected(self.accounting.count(prompt));
+        let prompt_tokens = failure.observed_tokens.unwrap_or_else(estimated);
+        let output_tokens = self.guest.map_or(0, |guest| guest.output_tokens);
+        prompt_tokens.saturating_add(output_tokens).saturating_sub(1)
     }
 
     /// The provider knows its window; the config may not. Only a smaller one is believed; of a guest in

@@ -126,7 +126,7 @@ impl Turn<'_> {
         self.show_shadows(ask, budget, &shaped);
         self.count_shaped(&shaped);
         self.compacted(&shaped.compactions);
-        self.tell(What::assembled(&shaped, budget.tokens, self.walk.model().to_string()));
+        self.tell(What::assembled(&shaped, shaped.budget_tokens, self.walk.model().to_string()));
         self.engine.clone_from(&shaped.engine);
         shared.known.touched(&self.conversation.reference().id, ask.now_ms);
         Ok(shaped)

@@ -5,7 +5,7 @@ use std::ops::Range;
 use ctxhost_engine_api::transcript::tokens;
 use ctxhost_engine_api::{Flags, Role, Transcript, Trigger};
 
-use super::{Budget, Turn, TurnError};
+use super::{Turn, TurnError};
 use crate::accounting::{Part, Prompt};
 use crate::agent::{OpenSession, Shared};
 use crate::event::What;
@@ -26,6 +26,8 @@ pub struct Guest {
     pub window_tokens: u64,
     /// Held free for the answer, in provider tokens; `None` for what `[budget]` says.
     pub reserve_tokens: Option<u64>,
+    /// The answer that is asked for, in provider tokens; 0 where it takes no room in the window.
+    pub output_tokens: u64,
     /// What system prompt and tools take, as entries count.
     pub overhead_tokens: u64,
     /// What the conversation may take at the most after an overflow, as entries count.
@@ -53,11 +55,8 @@ impl<'a> Turn<'a> {
         turn
     }
 
-    /// Has the next request shaped; answers what it may take, too.
-    pub(crate) async fn shape_for_guest(
-        &mut self,
-        guest: &Guest,
-    ) -> Result<(Shaped, Budget), TurnError> {
+    /// Has the next request shaped.
+    pub(crate) async fn shape_for_guest(&mut self, guest: &Guest) -> Result<Shaped, TurnError> {
         let budget = self.budget().await;
         // Nobody can compact the conversation of a guest by hand.
         let compacting = match on_the_way(&self.shared.compaction, guest.is_mid_turn) {
@@ -72,8 +71,7 @@ impl<'a> Turn<'a> {
             trigger: guest.trigger,
             compacting,
         };
-        let shaped = self.shape_for(&ask, budget).await?;
-        Ok((shaped, budget))
+        self.shape_for(&ask, budget).await
     }
 
     /// A guest was answered: what was sent of the conversation took `sent_tokens`, as entries count.
@@ -94,11 +92,14 @@ impl<'a> Turn<'a> {
         failure: &ProviderError,
     ) {
         let prompt = self.prompt_of(guest, sent_tokens);
-        self.learn_of_overflow(&prompt, failure);
+        let expected_tokens = self.accounting.expected(self.accounting.count(&prompt));
+        let of_prompt = without_answer(failure, expected_tokens, guest.output_tokens);
+        let refused_tokens = self.refused_tokens(&prompt, &of_prompt);
+        self.learn_of_overflow(&prompt, &of_prompt);
         let session = &self.conversation.reference().id;
         let told = (&guest.model, guest.window_tokens);
         if !failure.is_ceiling {
-            self.shared.guest_windows.refused(told, session, failure);
+            self.shared.guest_windows.refused(told, session, failure, refused_tokens);
         }
         self.tell(What::recovering(failure, "made smaller"));
     }
@@ -127,6 +128,22 @@ impl<'a> Turn<'a> {
         let parts = [guest.overhead_tokens, sent_tokens].map(part);
         self.accounting.prompt(parts)
     }
+}
+
+/// The refusal with the size of the prompt alone. Some providers count prompt and answer together, and a
+/// factor that was learned from the sum would make every later request far too small.
+fn without_answer(
+    failure: &ProviderError,
+    expected_tokens: u64,
+    output_tokens: u64,
+) -> ProviderError {
+    let prompt_of = |observed_tokens: u64| {
+        let rest_tokens = observed_tokens.saturating_sub(output_tokens);
+        let is_nearer =
+            rest_tokens.abs_diff(expected_tokens) < observed_tokens.abs_diff(expected_tokens);
+        if is_nearer && rest_tokens > 0 { rest_tokens } else { observed_tokens }
+    };
+    ProviderError { observed_tokens: failure.observed_tokens.map(prompt_of), ..failure.clone() }
 }
 
 /// What a guest was answered, and to what.

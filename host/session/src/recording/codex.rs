@@ -125,9 +125,21 @@ impl Reader {
     fn add_event(&mut self, line: u64, event: &Value) {
         match kind(event) {
             "user_message" => self.turns.add_event(),
-            "token_count" => self.add_usage(event),
+            "token_count" => {
+                self.add_usage(event);
+                self.add_window(event.get("info"));
+            }
+            "task_started" => self.add_window(Some(event)),
             "thread_rolled_back" => self.roll_back(line, event),
             _ => {}
+        }
+    }
+
+    /// What a prompt may take, as Codex reckons it from its own list of models.
+    fn add_window(&mut self, from: Option<&Value>) {
+        let window = from.and_then(|from| from.get("model_context_window")?.as_u64());
+        if let Some(tokens) = window {
+            self.draft.set_window(tokens);
         }
     }
 

@@ -216,6 +216,11 @@ impl Draft {
     }
 
     /// The import, with everything worked out that needs the whole of it.
+    /// The recording names the window of its model, in provider tokens.
+    pub(super) fn set_window(&mut self, tokens: u64) {
+        self.imported.window_tokens = Some(tokens).filter(|tokens| *tokens > 0);
+    }
+
     pub(super) fn finish(mut self) -> Result<Imported, RecordingError> {
         self.imported.problems.sort_by_key(|problem| problem.line);
         if !self.has_conversation() {

@@ -12,6 +12,8 @@ pub struct Recorded {
     pub session: Session,
     /// The format it was found in, with the version of a Pi session: `pi-v3`, `claude-code`, …
     pub format: String,
+    /// The window that the recording names for its model, in provider tokens.
+    pub window_tokens: Option<u64>,
     /// The lines that could not be read.
     pub problems: Vec<Problem>,
 }
@@ -70,13 +72,15 @@ fn read_pi(name: &str, bytes: &[u8]) -> Result<Recorded, SessionError> {
     let problems = session.problems().iter();
     let problems = problems.map(|p| Problem { line: p.line as u64, message: p.message.clone() });
     let problems = problems.collect();
-    Ok(Recorded { session, format: format!("pi-v{version}"), problems })
+    let format = format!("pi-v{version}");
+    Ok(Recorded { session, format, window_tokens: None, problems })
 }
 
 fn opened(format: Format, imported: Imported) -> Result<Recorded, SessionError> {
     let problems = imported.problems.clone();
+    let window_tokens = imported.window_tokens;
     let session = in_memory(imported)?;
-    Ok(Recorded { session, format: format.name().to_owned(), problems })
+    Ok(Recorded { session, format: format.name().to_owned(), window_tokens, problems })
 }
 
 fn in_memory(imported: Imported) -> Result<Session, SessionError> {

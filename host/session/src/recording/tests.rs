@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use ctxhost_engine_api::Message;
+use ctxhost_engine_api::{Flags, Message, Role};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -310,4 +310,37 @@ proptest! {
         prop_assert_eq!(imported.problems.len(), 1);
         prop_assert_eq!(imported.problems[0].line, at.min(4) as u64 + 1);
     }
+}
+
+/// What is pinned of a recording, as its text.
+fn pinned(recording: &str) -> Vec<String> {
+    let recorded = super::open("a recording", recording.as_bytes()).unwrap();
+    let live = recorded.session.live(0).snapshot();
+    let pinned = live.iter().filter(|entry| entry.role() == Role::User && entry.has(Flags::PINNED));
+    pinned.map(|entry| entry.text().to_owned()).collect()
+}
+
+#[test]
+fn what_the_person_asked_is_pinned_and_not_what_the_client_put_in() {
+    let codex = |texts: &[&str]| {
+        let content: Vec<Value> =
+            texts.iter().map(|text| json!({ "type": "input_text", "text": text })).collect();
+        let item = json!({ "type": "message", "role": "user", "content": content });
+        json!({ "type": "response_item", "payload": item }).to_string()
+    };
+    let environment = "<environment_context>\n<cwd>/w</cwd>\n</environment_context>";
+    let rules = "# AGENTS.md instructions for /w\n\n<INSTRUCTIONS>\nTabs.\n</INSTRUCTIONS>";
+    let items = [codex(&[rules, environment]), codex(&[environment]), codex(&["Mend the parser."])];
+    assert_eq!(pinned(&items.join("\n")), ["Mend the parser."]);
+    let both = [codex(&[environment, "Mend the parser."]), codex(&["And the lexer."])];
+    assert!(pinned(&both.join("\n")).concat().ends_with("Mend the parser."));
+    let claude = |uuid: &str, parent: Value, text: &str| {
+        let message = json!({ "role": "user", "content": text });
+        json!({ "type": "user", "uuid": uuid, "parentUuid": parent, "sessionId": "s", "cwd": "/w",
+                "version": "2.1", "timestamp": "2026-01-01T00:00:00Z", "message": message })
+        .to_string()
+    };
+    let reminder = "<system-reminder>\nToday is Sunday.\n</system-reminder>";
+    let lines = [claude("a", Value::Null, reminder), claude("b", json!("a"), "Mend the parser.")];
+    assert_eq!(pinned(&lines.join("\n")), ["Mend the parser."]);
 }

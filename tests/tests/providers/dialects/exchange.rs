@@ -244,7 +244,8 @@ async fn an_upstream_with_a_smaller_window_is_believed() {
         assert!(size <= WINDOW_TOKENS - MAX_OUTPUT_TOKENS, "{wire:?}: {size}");
         assert_eq!(smaller.truth.compaction, "applied", "{wire:?}");
         let window = gateway.exchange.window(client.door().provider(), client.model());
-        assert_eq!(window, Some(Window { tokens: WINDOW_TOKENS, is_certain: true }));
+        let known = Window { tokens: WINDOW_TOKENS, is_certain: true, is_prompt_only: false };
+        assert_eq!(window, Some(known));
         // Nobody has to be told twice.
         client.answer("Much.");
         client.say("And then?");

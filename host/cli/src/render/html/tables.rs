@@ -22,7 +22,7 @@ pub(super) fn compactions(page: &mut Markup, runs: &[Run]) {
     };
     open(page, title, lead, rows);
     if rows > 0 {
-        const COLUMNS: [Column; 12] = [
+        const COLUMNS: [Column; 13] = [
             ("Run", false),
             ("Turn", true),
             ("Request", true),
@@ -31,6 +31,7 @@ pub(super) fn compactions(page: &mut Markup, runs: &[Run]) {
             ("Before", true),
             ("After", true),
             ("Saved", true),
+            ("Room used", true),
             ("Folded", true),
             ("Survival", true),
             ("ms", true),
@@ -46,7 +47,8 @@ pub(super) fn compactions(page: &mut Markup, runs: &[Run]) {
 }
 
 fn compaction(page: &mut Markup, index: usize, run: &Run, row: &CompactionRow) {
-    page.raw(if row.applied { "<tr>" } else { "<tr class=\"warn\">" });
+    let is_good = row.applied && !row.is_below_floor;
+    page.raw(if is_good { "<tr>" } else { "<tr class=\"warn\">" });
     run_cell(page, index, run);
     number(page, row.turn);
     number(page, row.request);
@@ -55,6 +57,8 @@ fn compaction(page: &mut Markup, index: usize, run: &Run, row: &CompactionRow) {
     number(page, row.before_tokens);
     number(page, row.after_tokens);
     number(page, row.before_tokens.saturating_sub(row.after_tokens));
+    page.raw("<td class=\"n\" data-value=\"").text(row.room_used_percent).raw("\">");
+    page.text(percent(row.room_used_percent)).raw("</td>");
     number(page, row.folded_entries);
     survived(page, row);
     page.raw("<td class=\"n\" data-value=\"").text(row.engine_us).raw("\">");

@@ -272,3 +272,19 @@ fn what_is_wrong_is_noted_with_its_line() {
     let lines: Vec<u64> = imported.problems.iter().map(|problem| problem.line).collect();
     assert_eq!((texts(&imported), lines), (vec!["go".to_owned()], vec![2, 3, 4, 5, 6, 8]));
 }
+
+#[test]
+fn the_newest_window_of_the_model_is_kept() {
+    let started = |tokens: u64| {
+        event(json!({ "type": "task_started", "turn_id": "1", "model_context_window": tokens }))
+    };
+    let counted =
+        event(json!({ "type": "token_count", "info": { "model_context_window": 96_000 } }));
+    let [asked, echo] = turn("go on");
+    let told = [asked, echo, said("assistant", "done")];
+    let with = |events: &[Value]| of(&[events, &told].concat()).window_tokens;
+    assert_eq!(with(&[]), None);
+    assert_eq!(with(&[started(272_000)]), Some(272_000));
+    assert_eq!(with(&[started(272_000), counted.clone()]), Some(96_000));
+    assert_eq!(with(&[counted, started(0)]), None, "0 is no window");
+}

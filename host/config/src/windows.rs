@@ -1,0 +1,301 @@
+//! The window of a model, looked up in one place for every face of the program.
+//!
+//! ```text
+//! [models] ─► [model] default_window_tokens, if written ─► provider ─► refusal ─► recording ─► table ─► default
+//! ```
+//!
+//! A refused size is smaller than what the steps before it say, or it is ignored: a provider that refuses a
+//! prompt knows better than a config.
+
+use std::borrow::Cow;
+
+use serde::Serialize;
+
+use super::Config;
+
+/// The windows of models by how their names begin, in provider tokens; the first row that fits counts.
+/// From the providers' own pages of models, as of November 2026: a window that is not standard (a tier, a
+/// server of one's own) belongs into `[models]`. Where a window holds the answer apart from the prompt, as
+/// that of GPT-5 does (272,000 of 400,000), it is what the prompt may take.
+const TABLE: [(&str, u64); 32] = [
+    ("claude-fable-5", LONG_TOKENS),
+    ("claude-mythos-5", LONG_TOKENS),
+    ("claude-opus-4-6", LONG_TOKENS),
+    ("claude-opus-4-7", LONG_TOKENS),
+    ("claude-opus-4-8", LONG_TOKENS),
+    ("claude-opus-5", LONG_TOKENS),
+    ("claude-sonnet-4-6", LONG_TOKENS),
+    ("claude-sonnet-5", LONG_TOKENS),
+    ("claude-", 200_000),
+    ("gpt-3.5", 16_385),
+    ("gpt-4.1", 1_047_576),
+    ("gpt-4.5", 128_000),
+    ("gpt-4o", 128_000),
+    ("gpt-4-turbo", 128_000),
+    ("gpt-4-1106", 128_000),
+    ("gpt-4-0125", 128_000),
+    ("gpt-4-vision", 128_000),
+    ("gpt-4-32k", 32_768),
+    ("gpt-4", 8_192),
+    ("gpt-5-chat", 128_000),
+    ("gpt-5", 272_000),
+    ("codex-mini", 200_000),
+    ("o1-mini", 128_000),
+    ("o1-preview", 128_000),
+    ("o1", 200_000),
+    ("o3", 200_000),
+    ("o4-mini", 200_000),
+    ("gemini-1.5-pro", 2_097_152),
+    ("gemini-", 1_048_576),
+    ("gemma-4", 256_000),
+    ("gemma-3n", 32_768),
+    ("gemma-3", 131_072),
+];
+
+/// Models whose answer takes no room in the window of the prompt, by how their names begin, each with the
+/// names among them that are an exception.
+const ANSWER_APART: [(&str, Option<&str>); 2] = [("gpt-5", Some("gpt-5-chat")), ("gemini-", None)];
+
+/// The long window of Claude models, in provider tokens.
+const LONG_TOKENS: u64 = 1_000_000;
+
+/// What stands behind the name of a model that is asked for its long window, as Claude Code writes it.
+pub const LONG_MARK: &str = "[1m]";
+
+/// Where the size of a window comes from, the weakest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum WindowSource {
+    /// `model.default_window_tokens` as it is built in.
+    Default,
+    /// The table of this module.
+    Table,
+    /// The recording of a session.
+    Recording,
+    /// A refusal of the provider: the limit that it named, or the size that it refused.
+    Refusal,
+    /// What the provider states of its model.
+    Provider,
+    /// `model.default_window_tokens`, written in the config.
+    ConfigDefault,
+    /// `models."provider/model".window_tokens`.
+    Config,
+}
+
+impl std::fmt::Display for WindowSource {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            WindowSource::Default => "default",
+            WindowSource::Table => "built-in table",
+            WindowSource::Recording => "recording",
+            WindowSource::Refusal => "refusal",
+            WindowSource::Provider => "provider",
+            WindowSource::ConfigDefault => "model.default_window_tokens",
+            WindowSource::Config => "config",
+        })
+    }
+}
+
+/// The window of a model and who says so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct ModelWindow {
+    /// In provider tokens.
+    pub tokens: u64,
+    /// Who says so.
+    pub source: WindowSource,
+    /// Whether the answer takes no room in it.
+    pub is_prompt_only: bool,
+}
+
+/// What others than the config say of a model's window. All in provider tokens.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WindowHints {
+    /// What its provider states in a list of models.
+    pub stated_tokens: Option<u64>,
+    /// The limit that a refusal named.
+    pub limit_tokens: Option<u64>,
+    /// The size that was refused without a limit: the window is smaller.
+    pub refused_tokens: Option<u64>,
+    /// What the recording of a session says.
+    pub recorded_tokens: Option<u64>,
+}
+
+impl Config {
+    /// The window of a model, by everything that is known of it.
+    pub fn window(&self, provider: &str, model: &str, hints: WindowHints) -> ModelWindow {
+        let written = self.written_window(provider, model);
+        let is_default_written = self.span_of("model.default_window_tokens").is_some();
+        let default = self.model.default_window_tokens;
+        let by_rank = [
+            (written, WindowSource::Config),
+            (is_default_written.then_some(default), WindowSource::ConfigDefault),
+            (hints.stated_tokens, WindowSource::Provider),
+            (hints.limit_tokens, WindowSource::Refusal),
+            (hints.recorded_tokens, WindowSource::Recording),
+            (table_window(model), WindowSource::Table),
+        ];
+        let known = by_rank
+            .into_iter()
+            .find_map(|(tokens, source)| Some((tokens.filter(|tokens| *tokens > 0)?, source)));
+        let (tokens, source) = known.unwrap_or((default, WindowSource::Default));
+        let refused = [hints.limit_tokens, hints.refused_tokens];
+        let refused = refused.into_iter().flatten().filter(|refused| *refused > 0).min();
+        let (tokens, source) = match refused.filter(|refused| *refused < tokens) {
+            Some(refused) => (refused, WindowSource::Refusal),
+            None => (tokens, source),
+        };
+        // What an operator writes is the whole window.
+        let is_whole = matches!(source, WindowSource::Config | WindowSource::ConfigDefault);
+        ModelWindow { tokens, source, is_prompt_only: !is_whole && has_answer_apart(model) }
+    }
+
+    /// What `[models]` says: of this provider's model, of the model, or of any provider's model of that name,
+    /// the smallest where several have one.
+    fn written_window(&self, provider: &str, name: &str) -> Option<u64> {
+        if self.models.is_empty() {
+            return None;
+        }
+        let plain = name.strip_suffix(LONG_MARK);
+        [Some(name), plain].into_iter().flatten().find_map(|name| {
+            let own = self.models.get(&format!("{provider}/{name}"));
+            let own = own.or_else(|| self.models.get(name)).map(|model| model.window_tokens);
+            let has_name = |key: &str| key.strip_suffix(name).is_some_and(|it| it.ends_with('/'));
+            let of_any = self.models.iter().filter(|(key, _)| !name.is_empty() && has_name(key));
+            own.or_else(|| of_any.map(|(_, model)| model.window_tokens).min())
+        })
+    }
+}
+
+/// The window of a model by its name, in provider tokens; `None` for one that is not in the table.
+/// Providers' prefixes (`models/`, `openai/`) do not count.
+pub fn table_window(name: &str) -> Option<u64> {
+    let name = bare_model_name(name);
+    let is_claude = name.starts_with("claude-");
+    if is_claude && name.ends_with(LONG_MARK) {
+        return Some(LONG_TOKENS);
+    }
+    // Some resellers of Claude write its versions with dots.
+    let name = if is_claude { Cow::Owned(name.replace('.', "-")) } else { Cow::Borrowed(name) };
+    TABLE.iter().find(|(begin, _)| name.starts_with(begin)).map(|(_, tokens)| *tokens)
+}
+
+/// Whether the answer of a model takes no room in the window of its prompt.
+fn has_answer_apart(name: &str) -> bool {
+    let name = bare_model_name(name);
+    ANSWER_APART.iter().any(|(begin, exception)| {
+        name.starts_with(begin) && exception.is_none_or(|it| !name.starts_with(it))
+    })
+}
+
+/// The name of a model without its providers' prefixes.
+pub fn bare_model_name(name: &str) -> &str {
+    name.rsplit('/').next().unwrap_or(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_longest_name_that_fits_stands_first() {
+        for (at, (name, _)) in TABLE.iter().enumerate() {
+            let hidden = TABLE.iter().take(at).find(|(before, _)| name.starts_with(before));
+            assert_eq!(hidden, None, "{name}");
+        }
+    }
+
+    #[test]
+    fn models_are_known_by_their_names() {
+        for (name, tokens) in [
+            ("models/gemini-2.5-pro", Some(1_048_576)),
+            ("gpt-4o-2024-08-06", Some(128_000)),
+            ("gpt-5.1-codex", Some(272_000)),
+            ("gpt-4", Some(8_192)),
+            ("gpt-4-0613", Some(8_192)),
+            ("gpt-4-0125-preview", Some(128_000)),
+            ("gpt-4-1106-vision-preview", Some(128_000)),
+            ("gpt-4.5-preview", Some(128_000)),
+            ("o1-preview", Some(128_000)),
+            ("o1-2024-12-17", Some(200_000)),
+            ("google/gemma-4-31b-it", Some(256_000)),
+            ("claude-sonnet-4-5-20250929", Some(200_000)),
+            ("claude-sonnet-4-5-20250929[1m]", Some(1_000_000)),
+            ("claude-opus-4-6", Some(1_000_000)),
+            ("anthropic/claude-sonnet-4.6", Some(1_000_000)),
+            ("llama-3", None),
+            ("llama-3[1m]", None),
+        ] {
+            assert_eq!(table_window(name), tokens, "{name}");
+        }
+    }
+
+    #[test]
+    fn answers_of_some_models_take_no_room_in_the_window() {
+        let apart =
+            |name| Config::default().window("p", name, WindowHints::default()).is_prompt_only;
+        assert!(apart("gpt-5.1-codex") && apart("models/gemini-2.5-pro"));
+        assert!(!apart("gpt-5-chat-latest") && !apart("gpt-4o") && !apart("claude-opus-4-6"));
+        let config = Config::parse("c.toml", "[models.gpt-5]\nwindow_tokens = 90000\n").unwrap();
+        assert!(!config.window("p", "gpt-5", WindowHints::default()).is_prompt_only);
+    }
+
+    #[test]
+    fn the_strongest_source_counts() {
+        let all = WindowHints {
+            stated_tokens: Some(64_000),
+            limit_tokens: None,
+            refused_tokens: None,
+            recorded_tokens: Some(48_000),
+        };
+        let check = |text: &str, model: &str, hints: WindowHints, expected: (u64, WindowSource)| {
+            let window = Config::parse("c.toml", text).unwrap().window("openai", model, hints);
+            assert_eq!((window.tokens, window.source), expected, "{text} {model} {hints:?}");
+        };
+        let models = "[models.\"openai/gpt-4\"]\nwindow_tokens = 9000\n";
+        let default = "[model]\ndefault_window_tokens = 50000\n";
+        let none = WindowHints::default();
+        check("", "gpt-4", none, (8_192, WindowSource::Table));
+        check("", "unknown", none, (200_000, WindowSource::Default));
+        check(default, "gpt-4", none, (50_000, WindowSource::ConfigDefault));
+        check(models, "gpt-4", all, (9_000, WindowSource::Config));
+        check(default, "gpt-4", all, (50_000, WindowSource::ConfigDefault));
+        check("", "gpt-4", all, (64_000, WindowSource::Provider));
+        let recorded = WindowHints { stated_tokens: None, ..all };
+        check("", "gpt-4", recorded, (48_000, WindowSource::Recording));
+        let named = WindowHints { limit_tokens: Some(32_000), ..recorded };
+        check("", "gpt-4", named, (32_000, WindowSource::Refusal));
+        check(models, "gpt-4", named, (9_000, WindowSource::Config));
+        let refused = WindowHints { refused_tokens: Some(7_000), ..named };
+        check(models, "gpt-4", refused, (7_000, WindowSource::Refusal));
+        let larger = WindowHints { refused_tokens: Some(90_000), ..none };
+        check("", "gpt-4", larger, (8_192, WindowSource::Table));
+    }
+
+    #[test]
+    fn names_are_found_with_and_without_their_provider() {
+        let config = Config::parse(
+            "c.toml",
+            "[models.\"local/qwen3\"]\nwindow_tokens = 20000\n\
+             [models.\"other/qwen3\"]\nwindow_tokens = 30000\n\
+             [models.plain]\nwindow_tokens = 40000\n\
+             [models.claude-sonnet-4-5]\nwindow_tokens = 50000\n\
+             [models.\"router/openai/gpt-4o\"]\nwindow_tokens = 60000\n",
+        );
+        let config = config.unwrap();
+        for (provider, name, tokens) in [
+            ("other", "qwen3", 30_000),
+            ("local", "qwen3", 20_000),
+            ("openai", "qwen3", 20_000),
+            ("openai", "n3", 200_000),
+            ("openai", "plain", 40_000),
+            ("anthropic", "claude-sonnet-4-5[1m]", 50_000),
+            ("router", "openai/gpt-4o", 60_000),
+            ("openai", "gpt-4o", 60_000),
+            ("openai", "gpt-4.1", 1_047_576),
+            ("", "", 200_000),
+        ] {
+            let window = config.window(provider, name, WindowHints::default());
+            assert_eq!(window.tokens, tokens, "{provider} {name}");
+        }
+    }
+}

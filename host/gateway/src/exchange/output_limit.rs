@@ -1,0 +1,105 @@
+//! The answer that a request asks for, lowered to what its window leaves beside the prompt.
+
+use axum::body::Bytes;
+use ctxhost_runtime::{Passage, TurnError};
+
+use super::desk::Desk;
+use super::hearing::Heard;
+use super::journey::Journey;
+use super::shaping::{Came, Sent};
+
+/// The share of a prompt's upper estimate, as a divisor, that is left free beside it.
+const MARGIN_DIVISOR: u64 = 32;
+
+impl Desk {
+    /// Shapes a request and lowers the answer that it asks for.
+    pub(super) async fn shape_and_lower(
+        &self,
+        heard: &Heard,
+        came: Came<'_>,
+        journey: &Journey,
+    ) -> Result<Sent, TurnError> {
+        let sent = self.shape(heard, came, &journey.guest).await?;
+        Ok(self.lower_output(sent, came, &heard.passage, journey).await)
+    }
+
+    /// Lowers the answer that a request asks for to what is left in its window.
+    pub(super) async fn lower_output(
+        &self,
+        sent: Sent,
+        came: Came<'_>,
+        passage: &Passage,
+        journey: &Journey,
+    ) -> Sent {
+        let Some(asked_tokens) = came.body.max_output_tokens else { return sent };
+        if !self.settings.lower_max_tokens || journey.window.is_prompt_only {
+            return sent;
+        }
+        let left_tokens = self.left_tokens(asked_tokens, sent.tokens, passage, journey).await;
+        let most_tokens = left_tokens.min(journey.output_cap_tokens.unwrap_or(u64::MAX));
+        let limit_tokens = most_tokens.max(self.settings.min_output_tokens);
+        if limit_tokens >= asked_tokens {
+            return sent;
+        }
+        let lowered = std::str::from_utf8(&sent.body)
+            .ok()
+            .and_then(|json| came.speech.lower_output(json, limit_tokens));
+        let Some(lowered) = lowered else { return sent };
+        tracing::debug!(
+            session = passage.session_id(),
+            asked_tokens,
+            max_tokens = lowered.max_tokens,
+            "the answer that a request asks for was lowered"
+        );
+        let mut truth = sent.truth;
+        truth.max_tokens = Some(lowered.max_tokens);
+        Sent { truth, lowered: Some(Bytes::from(lowered.body)), ..sent }
+    }
+
+    /// What the window leaves for the answer beside a prompt with `said_tokens` of the conversation, in
+    /// provider tokens.
+    ///
+    /// By the upper estimate and a margin, so that strict providers accept it: one prompt in ten is larger than
+    /// that estimate, if only by a few tokens, and a refusal costs an upload. Where the reserve had to be used
+    /// for the prompt, that leaves next to nothing; then the middle estimate counts, up to half of the reserve.
+    async fn left_tokens(
+        &self,
+        asked_tokens: u64,
+        said_tokens: u64,
+        passage: &Passage,
+        journey: &Journey,
+    ) -> u64 {
+        let window_tokens = journey.window.tokens;
+        let prompt_tokens = said_tokens.saturating_add(journey.guest.overhead_tokens);
+        let upper_tokens = passage.upper_tokens(prompt_tokens).await;
+        let margin_tokens = upper_tokens / MARGIN_DIVISOR;
+        let left_tokens = window_tokens.saturating_sub(upper_tokens.saturating_add(margin_tokens));
+        let half_tokens = self.reserve_tokens(asked_tokens, window_tokens) / 2;
+        if left_tokens >= half_tokens {
+            return left_tokens;
+        }
+        let expected_tokens = passage.expected_tokens(prompt_tokens).await;
+        window_tokens.saturating_sub(expected_tokens).min(half_tokens)
+    }
+
+    /// Whether a refused request was too large for the answer that it asked for: its prompt alone leaves
+    /// room for half of the reserve.
+    pub(super) async fn is_answer_too_long(&self, passage: &Passage, journey: &Journey) -> bool {
+        let output_tokens = journey.guest.output_tokens;
+        if !self.settings.lower_max_tokens || output_tokens <= self.settings.min_output_tokens {
+            return false;
+        }
+        let window_tokens = journey.window.tokens;
+        let said_tokens = journey.sent_tokens;
+        let prompt_tokens = said_tokens.saturating_add(journey.guest.overhead_tokens);
+        let upper_tokens = passage.upper_tokens(prompt_tokens).await;
+        let half_tokens = self.reserve_tokens(output_tokens, window_tokens) / 2;
+        upper_tokens.saturating_add(output_tokens) > window_tokens
+            && upper_tokens.saturating_add(half_tokens) <= window_tokens
+    }
+
+    /// What is held free for an answer of `asked_tokens`, in provider tokens.
+    pub(super) fn reserve_tokens(&self, asked_tokens: u64, window_tokens: u64) -> u64 {
+        asked_tokens.min((window_tokens as f64 * self.settings.reserve_max_share) as u64)
+    }
+}

@@ -1,0 +1,81 @@
+//! How clients word the requests by which they compact a conversation themselves, and what they go on from.
+
+/// How a client's own request for a summary is worded, with the client. Each is a phrase of the client's that no
+/// person writes; seen in request bodies recorded in November 2026, or in the client's published source.
+const ASKS_FOR_SUMMARY: [(&str, &str); 17] = [
+    ("Claude Code", "Your task is to create a detailed summary of the conversation so far"),
+    ("Claude Code", "CRITICAL: Respond with TEXT ONLY. Do NOT call any tools."),
+    // Where its provider does not compact for it.
+    ("Codex", "You are performing a CONTEXT CHECKPOINT COMPACTION"),
+    ("opencode", "Provide a detailed prompt for continuing our conversation above"),
+    ("opencode", "Create a new anchored summary from the conversation history"),
+    ("Copilot", "Please create a detailed summary of the conversation so far"),
+    ("Hermes", "You are a summarization agent creating a context checkpoint"),
+    ("Qwen Code", "You are the component that summarizes a conversation when its context window"),
+    (
+        "Qwen Code",
+        "First, reason in your <analysis> block. Then, produce the <state_snapshot> XML.",
+    ),
+    ("Gemini CLI", "First, reason in your scratchpad. Then, generate the <state_snapshot>."),
+    (
+        "Gemini CLI",
+        "You are a specialized system component responsible for distilling chat history",
+    ),
+    ("Cline", "Summarize this session for continuation. Be concise and factual."),
+    ("Cline", "The current conversation is rapidly running out of context. Now, your urgent task"),
+    ("Pi, OpenClaw", "The messages above are a conversation to summarize"),
+    ("Pi, OpenClaw", "The messages above are NEW conversation messages to incorporate"),
+    ("Pi, OpenClaw", "This is the PREFIX of a turn that was too large to keep"),
+    ("Crush", "Provide a detailed summary of our conversation above."),
+];
+
+/// How a conversation begins that a client has compacted, with the client.
+const GOES_ON_AFTER_SUMMARY: [(&str, &str); 7] = [
+    ("Claude Code, Cline", "This session is being continued from a previous conversation"),
+    ("Codex", "Another language model started to solve this problem and produced a summary"),
+    (
+        "Pi, OpenClaw",
+        "The conversation history before this point was compacted into the following summary",
+    ),
+    ("Gemini CLI, Qwen Code", "<state_snapshot>"),
+    ("Copilot", "Some of the conversation history has been summarized to free up context."),
+    ("Hermes", "Earlier turns were compacted into the summary below"),
+    // Short enough to be anybody's, where it does not stand first.
+    ("Cline", "^Context summary:"),
+];
+
+/// Whether such a phrase can stand in the JSON of an item, which costs less than to read it.
+pub(crate) fn may_ask_for_summary(json: &str) -> bool {
+    ASKS_FOR_SUMMARY.iter().any(|(_, phrase)| json.contains(phrase.trim_start_matches('^')))
+}
+
+/// The same for what a client's own compaction left.
+pub(crate) fn may_go_on_after_summary(json: &str) -> bool {
+    GOES_ON_AFTER_SUMMARY.iter().any(|(_, phrase)| json.contains(phrase.trim_start_matches('^')))
+}
+
+/// Whether a client's own request for a summary stands in a text of the person's role.
+pub(crate) fn asks_for_summary(text: &str) -> bool {
+    ASKS_FOR_SUMMARY.iter().any(|(_, phrase)| is_in(text, phrase))
+}
+
+/// Whether what a client's own compaction left stands in such a text.
+pub(crate) fn goes_on_after_summary(text: &str) -> bool {
+    GOES_ON_AFTER_SUMMARY.iter().any(|(_, phrase)| is_in(text, phrase))
+}
+
+fn is_in(text: &str, phrase: &str) -> bool {
+    match phrase.strip_prefix('^') {
+        Some(opening) => text.trim_start().starts_with(opening),
+        None => text.contains(phrase),
+    }
+}
+
+#[cfg(test)]
+pub(crate) fn phrases() -> (Vec<&'static str>, Vec<&'static str>) {
+    let phrase = |(_, phrase): &(&str, &'static str)| phrase.trim_start_matches('^');
+    (
+        ASKS_FOR_SUMMARY.iter().map(phrase).collect(),
+        GOES_ON_AFTER_SUMMARY.iter().map(phrase).collect(),
+    )
+}
