@@ -35,7 +35,7 @@ impl Turn<'_> {
 
     /// What the conversation may cost beside system prompt and tools, as entries count.
     pub(super) fn budget_beside(&self, overhead_tokens: u64) -> Budget {
-        let window_tokens = self.window_tokens();
+        let window_tokens = self.window_tokens().min(self.refused_window_tokens());
         let own_tokens = || self.shared.budget.budget(window_tokens, 0).0;
         let reserve_tokens = self.guest.and_then(|it| it.reserve_tokens).unwrap_or_else(own_tokens);
         let cap_tokens = self.pressure.cap_tokens.unwrap_or(u64::MAX);
@@ -81,6 +81,13 @@ impl Turn<'_> {
         let Some(guest) = self.guest else { return self.shared.window_tokens(model) };
         let learned = self.accounting.learned_window(model).map(|window| window.tokens);
         guest.window_tokens.min(learned.unwrap_or(u64::MAX))
+    }
+
+    /// The size that the model refused last in this session without naming its limit. It bounds a request, not
+    /// the window that engines are told: those refuse to work in a small one, and this is an estimate.
+    fn refused_window_tokens(&self) -> u64 {
+        let learned = self.accounting.learned_window(self.walk.model());
+        learned.map_or(u64::MAX, |window| window.tokens)
     }
 
     /// The model that answers now, as engines know it.
@@ -152,14 +159,18 @@ impl Turn<'_> {
             // What a key may use in a minute is no window.
             return;
         }
-        let window = match failure.limit_tokens.filter(|tokens| *tokens > 0) {
-            Some(tokens) => LearnedWindow { tokens, is_said: true },
-            None if self.guest.is_some() || failure.has_overflow_code() => {
-                LearnedWindow { tokens: self.refused_tokens(prompt, failure), is_said: false }
-            }
-            None => return,
-        };
-        self.learn_window(window);
+        if let Some(tokens) = failure.limit_tokens.filter(|tokens| *tokens > 0) {
+            return self.learn_window(LearnedWindow { tokens, is_said: true });
+        }
+        let tokens = self.refused_tokens(prompt, failure);
+        let window = LearnedWindow { tokens, is_said: false };
+        if self.guest.is_some() {
+            self.learn_window(window);
+        } else if failure.has_overflow_code() && tokens >= self.shared.guest_windows.least_tokens() {
+            let known_tokens = self.refused_window_tokens();
+            let window = LearnedWindow { tokens: tokens.min(known_tokens), ..window };
+            self.accounting.learn_window(&self.walk.model().clone(), window);
+        }
     }
 
     /// The size of a refused request, in provider tokens, less one: the prompt as its provider counted it, or
