@@ -71,7 +71,7 @@ fn write(path: &Path, secret: &[u8]) -> io::Result<()> {
 /// Bytes that nobody has.
 pub(super) fn fresh<const N: usize>() -> [u8; N] {
     let mut secret = [0; N];
-    let random = rustls::crypto::aws_lc_rs::default_provider().secure_random;
+    let random = rustls::crypto::ring::default_provider().secure_random;
     if random.fill(&mut secret).is_err() {
         // A system without randomness: whoever could guess this could do anything here.
         tracing::error!("the system has no random numbers; a secret of the gateway is a guess");

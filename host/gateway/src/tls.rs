@@ -13,7 +13,7 @@ use tokio_rustls::TlsAcceptor;
 use super::error::GatewayError;
 
 fn provider() -> Arc<CryptoProvider> {
-    Arc::new(rustls::crypto::aws_lc_rs::default_provider())
+    Arc::new(rustls::crypto::ring::default_provider())
 }
 
 /// What speaks TLS with clients.

@@ -52,6 +52,8 @@ impl Traces {
 }
 
 fn provider(endpoint: &str, settings: &TelemetrySettings) -> Result<SdkTracerProvider, Failure> {
+    // The exporter's client takes the cryptography of the process.
+    _ = rustls::crypto::ring::default_provider().install_default();
     let exporter = SpanExporter::builder()
         .with_http()
         .with_endpoint(endpoint)

@@ -26,7 +26,7 @@ fn fits_a_path(token: &str) -> bool {
 
 fn fresh() -> Result<SecretString, Failure> {
     let mut bytes = [0; BYTES];
-    let random = rustls::crypto::aws_lc_rs::default_provider().secure_random;
+    let random = rustls::crypto::ring::default_provider().secure_random;
     if random.fill(&mut bytes).is_err() {
         return Err(Failure::internal("the system has no random numbers for a token"));
     }

@@ -73,7 +73,7 @@ fn digest(text: &str) -> [u8; 32] {
 /// Random bytes in hex; `None` where the system has none, and then nobody is let in.
 fn random() -> Option<String> {
     let mut bytes = [0; TOKEN_BYTES];
-    let source = rustls::crypto::aws_lc_rs::default_provider().secure_random;
+    let source = rustls::crypto::ring::default_provider().secure_random;
     source.fill(&mut bytes).ok()?;
     Some(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }

@@ -42,6 +42,8 @@ impl Builder<'_> {
     }
 
     pub(super) fn http(&self, base_url: &Url) -> Result<reqwest::Client, ConnectError> {
+        // The client takes the cryptography of the process; an embedder may have chosen another one before.
+        _ = rustls::crypto::ring::default_provider().install_default();
         let settings = self.settings;
         let builder = reqwest::Client::builder()
             .user_agent(concat!("ctxhost/", env!("CARGO_PKG_VERSION")))

@@ -81,7 +81,7 @@ fn is_this_machine(config: &tokio_postgres::Config) -> bool {
 }
 
 fn tls() -> Result<MakeRustlsConnect, OpenError> {
-    let provider = std::sync::Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let provider = std::sync::Arc::new(rustls::crypto::ring::default_provider());
     let failed = |error: rustls::Error| OpenError::Tls { reason: error.to_string() };
     let config = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()

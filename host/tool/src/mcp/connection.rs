@@ -81,6 +81,8 @@ impl Connection {
                 (timeout(connect_timeout, client().serve(pipes)).await, Some(process))
             }
             McpWire::Http { url, headers } => {
+                // The client takes the cryptography of the process; an embedder may have chosen another one before.
+                _ = rustls::crypto::ring::default_provider().install_default();
                 let transport =
                     StreamableHttpClientTransport::from_config(http(server, url, headers)?);
                 (timeout(connect_timeout, client().serve(transport)).await, None)
