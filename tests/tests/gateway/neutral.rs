@@ -186,6 +186,48 @@ async fn a_wanted_size_is_kept_and_an_impossible_one_changes_nothing() {
     assert_eq!((&answer["engine"], &answer["messages"]), (&json!("none"), &strange["messages"]));
 }
 
+/// An agent with many small results, as large as their marks would be.
+fn of_small_results(turns: usize) -> Vec<Value> {
+    let mut messages = vec![json!({ "role": "user", "content": "Look at every port." })];
+    for turn in 0..turns {
+        let id = format!("call_{turn}");
+        let arguments = json!({ "port": 4_000 + turn }).to_string();
+        let function = json!({ "name": "probe", "arguments": arguments });
+        let call = json!({ "id": id, "type": "function", "function": function });
+        let result = format!("port {} answers\n", 4_000 + turn).repeat(1 + turn % 40);
+        messages.extend([
+            json!({ "role": "assistant", "content": null, "tool_calls": [call] }),
+            json!({ "role": "tool", "tool_call_id": id, "content": result }),
+        ]);
+    }
+    messages.push(json!({ "role": "user", "content": "Which of them answer?" }));
+    messages
+}
+
+#[tokio::test]
+async fn no_engine_answers_above_the_wanted_size() {
+    let upstream = Upstream::start(|_| plain(500, "text/plain", "asked")).await;
+    let long = [conversation(8), of_small_results(400)].concat();
+    let engines =
+        ["'legacy'", "'mask'", "'head-tail'", "'window'", "'boundary'", "['mask', 'legacy']"];
+    for engine in engines {
+        let slot = format!("[plugins.slots]\ncontext_engine = {engine}\n");
+        let gate = Gate::before(&upstream.url, &slot).await;
+        for (messages, target) in [
+            (conversation(12), 16_000),
+            (of_small_results(500), 8_000),
+            (of_small_results(500), 1_500),
+            (long.clone(), 4_000),
+        ] {
+            let wanted = json!({ "model": "gpt-5", "messages": messages, "target_tokens": target });
+            let answer = compressed(&gate, &wanted).await;
+            let (before, after) = (&answer["tokens_before"], &answer["tokens_after"]);
+            assert_ne!(answer["engine"], "none", "{engine} {target}: {before} -> {after}");
+            assert!(after.as_u64().unwrap() <= target, "{engine} {target}: {before} -> {after}");
+        }
+    }
+}
+
 #[tokio::test]
 async fn what_cannot_be_meant_is_refused() {
     let (_upstream, gate) = stage().await;

@@ -18,6 +18,9 @@ use ctxhost_runtime::{Guest, Passage, TurnError};
 /// Share of a request that was too large which the next one may have, as in a turn of our own.
 const SMALLER: f64 = 0.85;
 
+/// Share of what an upstream leaves for an answer that is asked for: the next count may be a little higher.
+const ROOM_SHARE: f64 = 0.95;
+
 /// A request that could not be shaped once more.
 struct Stuck {
     error: TurnError,
@@ -33,10 +36,24 @@ impl Desk {
         failure: &ProviderError,
     ) -> Option<Taken> {
         match failure.reason {
+            Reason::ContextOverflow if !self.is_believed(&journey, failure).await => None,
             Reason::ContextOverflow => self.too_large(journey, failure).await,
             Reason::MalformedHistory => self.not_accepted(journey, failure).await,
             _ => None,
         }
+    }
+
+    /// Whether a request can have been too large: no part of a conversation is left out for a sentence that was
+    /// misread.
+    async fn is_believed(&self, journey: &Journey, failure: &ProviderError) -> bool {
+        let Some(passage) = self.enter(&journey.thread).await else { return true };
+        let tokens = journey.sent_tokens.saturating_add(journey.guest.overhead_tokens);
+        let own_tokens = passage.expected_tokens(tokens).await;
+        let is_plausible = failure.is_plausible_overflow(own_tokens, journey.window.tokens);
+        if !is_plausible {
+            tracing::info!(%failure, own_tokens, "far below the window, so not taken for too large");
+        }
+        is_plausible
     }
 
     /// The upstream found a request too large.
@@ -52,25 +69,32 @@ impl Desk {
         if let Some(limit) = failure.limit_tokens.filter(|it| *it > 0) {
             let tokens = limit.min(journey.window.tokens);
             journey.window = Window { tokens, is_certain: true, ..journey.window };
+            if failure.is_ceiling {
+                // It holds for this request and is no window, so nothing has learned it.
+                journey.guest.window_tokens = journey.guest.window_tokens.min(limit);
+            }
         }
         journey.refusals += 1;
         if journey.refusals > self.settings.too_large_tries {
             let session = passage.as_ref().map(|it| it.session_id().to_owned()).unwrap_or_default();
-            let count = Count::of(&journey, failure);
-            return Some(refused(journey, session, count));
+            return given_up(journey, session, failure);
         }
         let cap_tokens = (journey.sent_tokens as f64 * SMALLER) as u64;
         let window_tokens = journey.window.tokens;
         // A shorter answer comes before a shorter conversation.
-        let is_answer_too_long = match &passage {
-            Some(passage) => self.is_answer_too_long(passage, &journey).await,
-            None => false,
+        let output_cap_tokens = match (&passage, answer_room_tokens(&journey, failure)) {
+            (_, Some(room_tokens)) => Some(room_tokens),
+            (Some(passage), None) if self.is_answer_too_long(passage, &journey).await => {
+                Some(journey.guest.output_tokens / 2)
+            }
+            _ => None,
         };
         let guest = &mut journey.guest;
-        if is_answer_too_long {
-            journey.output_cap_tokens = Some(guest.output_tokens / 2);
-        } else {
-        guest.cap_tokens = Some(guest.cap_tokens.unwrap_or(u64::MAX).min(cap_tokens));
+        match output_cap_tokens {
+            Some(tokens) => journey.output_cap_tokens = Some(tokens),
+            None => {
+                guest.cap_tokens = Some(guest.cap_tokens.unwrap_or(u64::MAX).min(cap_tokens));
+            }
         }
         guest.reserve_tokens =
             guest.reserve_tokens.map(|tokens| self.reserve_tokens(tokens, window_tokens));
@@ -82,8 +106,7 @@ impl Desk {
             }
             Err(Stuck { error, journey, session }) => {
                 tracing::warn!(%error, session, "a request stays too large");
-                let count = Count::of(&journey, failure);
-                Some(refused(journey, session, count))
+                given_up(journey, session, failure)
             }
         }
     }
@@ -164,6 +187,22 @@ impl Desk {
             }
         })
     }
+}
+
+/// What the upstream leaves for the answer, in provider tokens, where that is all that was too much.
+fn answer_room_tokens(journey: &Journey, failure: &ProviderError) -> Option<u64> {
+    let room_tokens = (failure.answer_room_tokens()? as f64 * ROOM_SHARE) as u64;
+    Some(room_tokens).filter(|tokens| *tokens < journey.guest.output_tokens)
+}
+
+/// The end of a request that stays too large: in words that its client knows where the upstream has shown that
+/// it is, else in the upstream's own.
+fn given_up(journey: Journey, session: String, failure: &ProviderError) -> Option<Taken> {
+    if !failure.shows_overflow() {
+        return None;
+    }
+    let count = Count::of(&journey, failure);
+    Some(refused(journey, session, count))
 }
 
 /// How large a request is that is refused.

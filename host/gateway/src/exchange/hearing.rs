@@ -91,7 +91,9 @@ impl Desk {
                 }
                 Fit::Forks { units } | Fit::Within { units } => {
                     let is_out = thread.state().last == Last::Asked;
-                    if asked.scope().is_named && !is_out {
+                    let is_its_name = asked.scope().is_named
+                        && !thread.state().outline.is_answered_otherwise(asked);
+                    if is_its_name && !is_out {
                         return self.go_back(thread, passage, units, words, asked).await;
                     }
                     drop(passage);

@@ -73,6 +73,16 @@ impl Outline {
         (0..self.items.len()).take_while(|at| self.is_same(asked, *at, *at)).count()
     }
 
+    /// Whether a request shows another first answer of the model than it has: programs give one name to all of
+    /// their conversations, and many of those begin with the same greeting.
+    pub fn is_answered_otherwise(&self, asked: &mut Asked<'_>) -> bool {
+        let common = self.common(asked);
+        let is_answer = |at: usize| self.items.get(at).is_some_and(|it| it.is_by(Author::Model));
+        let read = asked.read(common).and_then(|meaning| meaning.traits);
+        let is_answered = read.is_some_and(|traits| traits.author == Author::Model);
+        is_answered && is_answer(common) && !(0..common).any(is_answer)
+    }
+
     /// Whether the model has said anything in it.
     pub fn has_answer(&self) -> bool {
         self.answered() > 0

@@ -1,7 +1,7 @@
 //! Requests that are too large, in every provider's own words: made smaller, at most three times.
 
 use ctxhost::provider::Reason;
-use ctxhost::runtime::TurnError;
+use ctxhost::runtime::{CompactionOutcome, TurnError, Verdict};
 use ctxhost_tests::rules::Wire;
 use ctxhost_tests::scripted::{Answered, Fault, Model, OverflowForm};
 use ctxhost_tests::stage::Stage;
@@ -128,8 +128,12 @@ async fn overflows_for_ever_stay_within_the_hourly_budget() {
             "{error}"
         );
     }
-    let tried = stage.compactions().len();
-    assert!((1..=5).contains(&tried), "{tried} compactions in an hour");
+    let compactions = stage.compactions();
+    let is_applied = |it: &&CompactionOutcome| it.verdict == Verdict::Applied;
+    let (applied, tried) = (compactions.iter().filter(is_applied).count(), compactions.len());
+    // One that made room is no loop, however often; ten refused turns have little to give.
+    assert!((1..=10).contains(&applied), "{applied} of {tried} compactions applied");
+    assert!(tried - applied <= 5, "{tried} compactions in an hour, {applied} of them applied");
     assert_eq!(server.broken(), []);
 }
 

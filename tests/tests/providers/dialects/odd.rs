@@ -318,7 +318,7 @@ async fn codex_says_with_every_request_that_it_has_compacted() {
     gateway.close().await;
 }
 
-/// A conversation of a program that gives all of its conversations one name.
+/// A conversation of a program that gives all of its conversations one name, and greets alike in some.
 fn of_program(number: usize, is_alike: bool) -> Client {
     let mut client = Client::new(Wire::Anthropic).with_header("x-ctxhost-session", "program");
     if is_alike {

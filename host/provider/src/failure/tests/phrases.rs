@@ -131,6 +131,7 @@ const OTHERS: &[(&str, Reason)] = &[
     ("input tokens per minute exceed the limit", Reason::RateLimit),
     ("429 the prompt is too long", Reason::RateLimit),
     ("Too many requests: context window", Reason::RateLimit),
+    ("Please retry in 36.07s.", Reason::RateLimit),
     ("prompt is too long, try again in 20s", Reason::RateLimit),
     ("maximum context tokens, retry after 3 s", Reason::RateLimit),
     ("RESOURCE_EXHAUSTED: input token count exceeds the maximum", Reason::RateLimit),
