@@ -10,7 +10,7 @@ use secrecy::SecretString;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use crate::stage::{Gate, Seen, Upstream, body_for, client, plain};
+use crate::stage::{Gate, Seen, Upstream, body_for, client, client_builder, plain};
 
 fn fine(_: &Seen) -> Response<Body> {
     plain(200, "application/json", "{}")
@@ -274,7 +274,7 @@ async fn the_dashboards_cookie_stays_on_tls_where_it_was_given_there() {
         let link = format!("{}{}", gateway.url(), gateway.watch().link());
         let end = CancellationToken::new();
         let task = tokio::spawn(gateway.serve(end.clone()));
-        let client = reqwest::Client::builder().no_proxy().danger_accept_invalid_certs(true);
+        let client = client_builder().danger_accept_invalid_certs(true);
         let client = client.redirect(reqwest::redirect::Policy::none()).build().unwrap();
         let answer = client.get(link).send().await.unwrap();
         let cookie = answer.headers()["set-cookie"].to_str().unwrap().to_owned();
@@ -304,7 +304,7 @@ async fn it_speaks_tls_and_both_versions_of_http() {
     })
     .await;
     assert!(gate.url.starts_with("https://"), "{}", gate.url);
-    let trusting = || reqwest::Client::builder().no_proxy().danger_accept_invalid_certs(true);
+    let trusting = || client_builder().danger_accept_invalid_certs(true);
     for (client, version) in [
         (trusting().build().unwrap(), axum::http::Version::HTTP_2),
         (trusting().http1_only().build().unwrap(), axum::http::Version::HTTP_11),

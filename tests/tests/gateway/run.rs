@@ -18,6 +18,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::access::certificate;
+use crate::stage;
 
 /// The test below that is no test but the agent of others, and the variable that says how many turns it
 /// has.
@@ -322,7 +323,7 @@ async fn an_agent() {
     let url = std::env::var("ANTHROPIC_BASE_URL").unwrap();
     let turns: usize = std::env::var(TURNS).unwrap().parse().unwrap();
     let words: usize = std::env::var(WORDS).ok().and_then(|it| it.parse().ok()).unwrap_or(1);
-    let client = reqwest::Client::new();
+    let client = stage::client();
     let mut messages = Vec::new();
     for turn in 0..turns {
         let content = format!("Say something, {turn}.{}", " words".repeat(words));

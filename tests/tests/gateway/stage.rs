@@ -137,7 +137,14 @@ impl Gate {
 
 /// A client that asks through no proxy of this machine.
 pub(crate) fn client() -> reqwest::Client {
-    reqwest::Client::builder().no_proxy().build().unwrap()
+    client_builder().build().unwrap()
+}
+
+/// What such clients are built with.
+pub(crate) fn client_builder() -> reqwest::ClientBuilder {
+    // Whatever the process has installed before serves as well.
+    _ = rustls::crypto::ring::default_provider().install_default();
+    reqwest::Client::builder().no_proxy()
 }
 
 pub(crate) fn plain(status: u16, kind: &str, body: impl Into<Body>) -> Response<Body> {

@@ -6,7 +6,7 @@ use ctxhost_tests::scripted::{Answered, Model, ScriptedServer, Step, Steps};
 use serde_json::{Value, json};
 
 use crate::overflow::said;
-use crate::stage::{Gate, client};
+use crate::stage::{Gate, client, client_builder};
 use crate::talk::Talk;
 use crate::together::KNOWN;
 
@@ -67,7 +67,7 @@ async fn metrics(gate: &Gate, says: impl Fn(&str) -> bool) -> String {
 async fn dashboard(gate: &Gate) -> Value {
     let state = |cookie: String| client().get(gate.at("/ui/state")).header("cookie", cookie).send();
     assert_eq!(state(String::new()).await.unwrap().status(), 401);
-    let still = reqwest::Client::builder().no_proxy().redirect(reqwest::redirect::Policy::none());
+    let still = client_builder().redirect(reqwest::redirect::Policy::none());
     let still = still.build().unwrap();
     let welcome = still.get(gate.at(&gate.link)).send().await.unwrap();
     assert_eq!(welcome.status(), 303);

@@ -21,6 +21,7 @@ impl Stage {
         let url = format!("http://{}", listener.local_addr().unwrap());
         let routes = routes(board, pass.clone());
         tokio::spawn(async move { axum::serve(listener, routes).await });
+        _ = rustls::crypto::ring::default_provider().install_default();
         let client = Client::builder().redirect(Policy::none()).build().unwrap();
         Stage { url, pass, client }
     }

@@ -166,12 +166,17 @@ async fn served(router: Router) -> String {
     format!("http://{address}")
 }
 
+fn client() -> reqwest::Client {
+    _ = rustls::crypto::ring::default_provider().install_default();
+    reqwest::Client::new()
+}
+
 #[tokio::test]
 async fn a_stream_goes_through_whole_and_its_end_is_noticed() {
     let watch = watch(&TelemetrySettings::default());
     let doors = Router::new().route("/v1/messages", post(streamed));
     let url = served(watch.around(doors).merge(watch.counts())).await;
-    let client = reqwest::Client::new();
+    let client = client();
     let answer = client.post(format!("{url}/v1/messages")).send().await.unwrap();
     assert_eq!(answer.text().await.unwrap(), "data: a\n\ndata: b\n\ndata: c\n\n");
     let live = watch.board.all().sessions[0].clone();
@@ -190,7 +195,7 @@ async fn who_goes_away_in_the_middle_is_noticed_too() {
     let watch = watch(&TelemetrySettings::default());
     let doors = Router::new().route("/v1/responses", post(endless));
     let url = served(watch.around(doors)).await;
-    let client = reqwest::Client::new();
+    let client = client();
     let mut answer = client.post(format!("{url}/v1/responses")).send().await.unwrap();
     assert_eq!(answer.chunk().await.unwrap().unwrap(), "data: a\n\n");
     drop(answer);

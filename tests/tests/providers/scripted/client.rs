@@ -40,6 +40,7 @@ pub(crate) struct Heard {
 /// built; without a pool, because each test has a runtime of its own.
 pub(crate) fn client() -> &'static reqwest::Client {
     static CLIENT: OnceLock<reqwest::Client> = OnceLock::new();
+    _ = rustls::crypto::ring::default_provider().install_default();
     let build = || reqwest::Client::builder().no_proxy().pool_max_idle_per_host(0);
     CLIENT.get_or_init(|| build().timeout(Duration::from_secs(5)).build().unwrap())
 }
