@@ -200,17 +200,27 @@ fn take_between(left: &mut String, open: &str, close: &str, is_open: impl Fn(&st
 
 /// A text without the time that a client writes before it.
 fn without_stamp(text: &str) -> &str {
-    let stamp = text.strip_prefix('[').and_then(|rest| rest.split_once(']'));
-    match stamp {
-        Some((stamp, rest))
-            if stamp.len() <= STAMP_MAX_BYTES
-                && stamp.contains(':')
-                && stamp.contains(|digit: char| digit.is_ascii_digit()) =>
-        {
-            rest.trim_start()
-        }
-        _ => text,
+    let Some((stamp, rest)) = text.strip_prefix('[').and_then(|rest| rest.split_once(']')) else {
+        return text;
+    };
+    let rest = rest.trim_start();
+    let mut words = stamp.split_whitespace();
+    let is_stamp = stamp.len() <= STAMP_MAX_BYTES && !rest.is_empty();
+    if is_stamp && words.any(|word| is_written_as(word, "0000-00-00")) && words.any(is_time) {
+        rest
+    } else {
+        text
     }
+}
+
+fn is_time(word: &str) -> bool {
+    is_written_as(word, "00:00") || is_written_as(word, "00:00:00")
+}
+
+/// Whether a word has digits and signs where a form has them.
+fn is_written_as(word: &str, form: &str) -> bool {
+    let is_alike = |(byte, of): (u8, u8)| byte == of || (of == b'0' && byte.is_ascii_digit());
+    word.len() == form.len() && word.bytes().zip(form.bytes()).all(is_alike)
 }
 
 #[cfg(test)]
@@ -261,6 +271,9 @@ mod tests {
             "What did we do so far? And what is left?",
             "Explain `# File editing rules:` to me",
             "[2] is wrong",
+            "[10:30, 11:45]",
+            "[image/png of 8 bytes left out: it cannot be shown]",
+            "[Sun 2026-11-22 17:26 UTC]",
             "<task>\nMend the parser.\n</task>",
         ] {
             assert!(!is_injected(text), "{text}");

@@ -132,7 +132,6 @@ async fn the_same_messages_give_the_same_bytes_and_more_of_them_keep_the_beginni
     let first: Value = serde_json::from_slice(&first).unwrap();
     let hash = messages(&first).iter().flat_map(hashes).next().unwrap();
     let whole = original(&gate, &hash).await;
-    assert!(whole.contains("Please look at file"), "{whole}");
     let query = format!("{hash}?query=VALUE_0_17%20=");
     let some = original(&gate, &query).await;
     assert!(some.contains("let value_0_17 = compute") && some.len() * 20 < whole.len(), "{some}");

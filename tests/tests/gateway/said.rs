@@ -58,7 +58,7 @@ async fn overflows_in_other_words_are_asked_again_in_a_smaller_form() {
             true => plain(200, kind, answer()),
         });
         let upstream = upstream.await;
-        let gate = Gate::before(&upstream.url, BELIEVED).await;
+        let gate = Gate::before(&upstream.url, "[models.m]\nwindow_tokens = 100000\n").await;
         let body = request(Wire::OpenAiChat, &long_conversation(), is_stream);
         let answer = ask(&gate, Wire::OpenAiChat, &body, is_stream).await;
         let status = answer.status();

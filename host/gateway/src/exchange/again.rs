@@ -18,6 +18,12 @@ use ctxhost_runtime::{Guest, Passage, TurnError};
 /// Share of a request that was too large which the next one may have, as in a turn of our own.
 const SMALLER: f64 = 0.85;
 
+/// Share of what a key may use in a minute that a request takes: counts err.
+const CEILING_SHARE: f64 = 0.9;
+
+/// Share of it that its answer takes at the most.
+const CEILING_ANSWER_SHARE: f64 = 0.25;
+
 /// Share of what an upstream leaves for an answer that is asked for: the next count may be a little higher.
 const ROOM_SHARE: f64 = 0.95;
 
@@ -49,7 +55,10 @@ impl Desk {
         let Some(passage) = self.enter(&journey.thread).await else { return true };
         let tokens = journey.sent_tokens.saturating_add(journey.guest.overhead_tokens);
         let own_tokens = passage.expected_tokens(tokens).await;
-        let is_plausible = failure.is_plausible_overflow(own_tokens, journey.window.tokens);
+        // A size that was refused before bounds the window, too.
+        let learned = passage.learned_window(&journey.guest.model).await.map(|it| it.tokens);
+        let window_tokens = journey.window.tokens.min(learned.unwrap_or(u64::MAX));
+        let is_plausible = failure.is_plausible_overflow(own_tokens, window_tokens);
         if !is_plausible {
             tracing::info!(%failure, own_tokens, "far below the window, so not taken for too large");
         }
@@ -66,36 +75,33 @@ impl Desk {
         if let Some(passage) = &passage {
             passage.refused(&journey.guest, journey.sent_tokens, failure).await;
         }
-        if let Some(limit) = failure.limit_tokens.filter(|it| *it > 0) {
-            let tokens = limit.min(journey.window.tokens);
+        let limit_tokens = failure.limit_tokens.filter(|it| *it > 0);
+        if let Some(limit_tokens) = limit_tokens.filter(|_| !failure.is_ceiling) {
+            let tokens = limit_tokens.min(journey.window.tokens);
             journey.window = Window { tokens, is_certain: true, ..journey.window };
-            if failure.is_ceiling {
-                // It holds for this request and is no window, so nothing has learned it.
-                journey.guest.window_tokens = journey.guest.window_tokens.min(limit);
-            }
         }
         journey.refusals += 1;
         if journey.refusals > self.settings.too_large_tries {
             let session = passage.as_ref().map(|it| it.session_id().to_owned()).unwrap_or_default();
             return given_up(journey, session, failure);
         }
-        let cap_tokens = (journey.sent_tokens as f64 * SMALLER) as u64;
         let window_tokens = journey.window.tokens;
         // A shorter answer comes before a shorter conversation.
-        let output_cap_tokens = match (&passage, answer_room_tokens(&journey, failure)) {
-            (_, Some(room_tokens)) => Some(room_tokens),
-            (Some(passage), None) if self.is_answer_too_long(passage, &journey).await => {
-                Some(journey.guest.output_tokens / 2)
+        let (output_cap_tokens, cap_tokens) = match (&passage, limit_tokens) {
+            (Some(passage), Some(limit_tokens)) if failure.is_ceiling => {
+                under_ceiling(passage, &journey, limit_tokens).await
             }
-            _ => None,
+            _ => match answer_room_tokens(&journey, failure) {
+                Some(room_tokens) => (Some(room_tokens), None),
+                None if self.has_too_long_an_answer(passage.as_ref(), &journey).await => {
+                    (Some(journey.guest.output_tokens / 2), None)
+                }
+                None => (None, Some((journey.sent_tokens as f64 * SMALLER) as u64)),
+            },
         };
+        journey.output_cap_tokens = output_cap_tokens.or(journey.output_cap_tokens);
         let guest = &mut journey.guest;
-        match output_cap_tokens {
-            Some(tokens) => journey.output_cap_tokens = Some(tokens),
-            None => {
-                guest.cap_tokens = Some(guest.cap_tokens.unwrap_or(u64::MAX).min(cap_tokens));
-            }
-        }
+        guest.cap_tokens = guest.cap_tokens.into_iter().chain(cap_tokens).min();
         guest.reserve_tokens =
             guest.reserve_tokens.map(|tokens| self.reserve_tokens(tokens, window_tokens));
         guest.trigger = Trigger::Overflow;
@@ -187,6 +193,27 @@ impl Desk {
             }
         })
     }
+}
+
+/// The longest answer, in provider tokens, and the conversation, as entries count, that a key may send under what
+/// it may use in a minute. That is no window: it holds for this request and is not learned.
+async fn under_ceiling(
+    passage: &Passage,
+    journey: &Journey,
+    limit_tokens: u64,
+) -> (Option<u64>, Option<u64>) {
+    let guest = &journey.guest;
+    let answer_tokens =
+        guest.output_tokens.min((limit_tokens as f64 * CEILING_ANSWER_SHARE) as u64);
+    let may_tokens = (limit_tokens as f64 * CEILING_SHARE) as u64 - answer_tokens;
+    let tokens = journey.sent_tokens.saturating_add(guest.overhead_tokens);
+    let expected_tokens = passage.expected_tokens(tokens).await.max(1);
+    let fitting_tokens = (tokens as f64 * may_tokens as f64 / expected_tokens as f64) as u64;
+    let smaller_tokens = (journey.sent_tokens as f64 * SMALLER) as u64;
+    let cap_tokens = fitting_tokens.saturating_sub(guest.overhead_tokens);
+    let is_answer_shorter = answer_tokens < guest.output_tokens;
+    let most_tokens = if is_answer_shorter { journey.sent_tokens } else { smaller_tokens };
+    (Some(answer_tokens).filter(|_| is_answer_shorter), Some(cap_tokens.min(most_tokens)))
 }
 
 /// What the upstream leaves for the answer, in provider tokens, where that is all that was too much.

@@ -162,8 +162,12 @@ impl Desk {
         let model = windows::name(&model, &incoming.headers);
         let window = windows::window(&self.runtime, &self.config, provider, &model);
         let model = ModelName::new(provider, model);
+        let mut window_tokens = window.tokens;
         let window = match passage.learned_window(&model).await {
             Some(LearnedWindow { tokens, is_said }) if tokens < window.tokens => {
+                if is_said {
+                    window_tokens = tokens;
+                }
                 Window { tokens, is_certain: is_said, ..window }
             }
             _ => window,
@@ -171,7 +175,8 @@ impl Desk {
         let reserve = |asked_tokens| self.reserve_tokens(asked_tokens, window.tokens);
         let guest = Guest {
             model,
-            window_tokens: window.tokens,
+            // A size that was refused without a limit bounds requests. Engines are told the window.
+            window_tokens,
             reserve_tokens: body.max_output_tokens.map(reserve),
             output_tokens: match window.is_prompt_only {
                 true => 0,

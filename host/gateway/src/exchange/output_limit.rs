@@ -84,7 +84,12 @@ impl Desk {
 
     /// Whether a refused request was too large for the answer that it asked for: its prompt alone leaves
     /// room for half of the reserve.
-    pub(super) async fn is_answer_too_long(&self, passage: &Passage, journey: &Journey) -> bool {
+    pub(super) async fn has_too_long_an_answer(
+        &self,
+        passage: Option<&Passage>,
+        journey: &Journey,
+    ) -> bool {
+        let Some(passage) = passage else { return false };
         let output_tokens = journey.guest.output_tokens;
         if !self.settings.lower_max_tokens || output_tokens <= self.settings.min_output_tokens {
             return false;

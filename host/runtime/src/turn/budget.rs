@@ -79,8 +79,8 @@ impl Turn<'_> {
     pub(crate) fn window_tokens(&self) -> u64 {
         let model = self.walk.model();
         let Some(guest) = self.guest else { return self.shared.window_tokens(model) };
-        let learned = self.accounting.learned_window(model).map(|window| window.tokens);
-        guest.window_tokens.min(learned.unwrap_or(u64::MAX))
+        let learned = self.accounting.learned_window(model).filter(|window| window.is_said);
+        guest.window_tokens.min(learned.map_or(u64::MAX, |window| window.tokens))
     }
 
     /// The size that the model refused last in this session without naming its limit. It bounds a request, not
@@ -166,7 +166,8 @@ impl Turn<'_> {
         let window = LearnedWindow { tokens, is_said: false };
         if self.guest.is_some() {
             self.learn_window(window);
-        } else if failure.has_overflow_code() && tokens >= self.shared.guest_windows.least_tokens() {
+        } else if failure.has_overflow_code() && tokens >= self.shared.guest_windows.least_tokens()
+        {
             let known_tokens = self.refused_window_tokens();
             let window = LearnedWindow { tokens: tokens.min(known_tokens), ..window };
             self.accounting.learn_window(&self.walk.model().clone(), window);

@@ -8,7 +8,7 @@ use ctxhost_tests::rules::Wire;
 use serde_json::{Value, json};
 
 use super::client::Client;
-use super::exchange::{Gateway, WINDOW_TOKENS, text, work};
+use super::exchange::{Gateway, WINDOW_TOKENS, long_answer, text, work};
 
 fn incoming(door: Door, body: &Value) -> Incoming {
     let provider = door.provider().into();
@@ -99,16 +99,16 @@ async fn a_call_of_a_kind_that_nobody_knows_gets_no_result_of_another_kind() {
     let call =
         |kind: &str, id: &str| json!({ "type": kind, "call_id": id, "name": "run", "input": "ls" });
     let mut client = Client::new(Wire::Responses);
-    for turn in 0..8 {
+    for turn in 0..20 {
         work(&mut client, turn, 12_000);
-        client.answer("Done.");
+        client.answer(&long_answer(turn));
     }
     client.say("Go on.");
     client.items.push(call("custom_tool_call", "custom"));
     client.items.push(call("dream_call", "dream"));
     client.say("Without these.");
     let forward = gateway.ask(&client).await;
-    assert_eq!(forward.truth.compaction, "applied");
+    assert_eq!(forward.truth.compaction, "applied", "{:?} {}", forward.truth, forward.body.len());
     let body: Value = serde_json::from_slice(&forward.body).unwrap();
     let results = |id: &str| -> Vec<String> {
         let items = body["input"].as_array().unwrap().iter();
@@ -169,14 +169,14 @@ async fn a_result_without_its_call_stays_where_others_are_folded() {
     let state = tempfile::tempdir().unwrap();
     let gateway = Gateway::open(state.path(), WINDOW_TOKENS).await;
     let mut client = Client::new(Wire::OpenAiChat);
-    for turn in 0..8 {
+    for turn in 0..20 {
         work(&mut client, turn, 12_000);
-        client.answer("Done.");
+        client.answer(&long_answer(turn));
     }
     client.items.push(json!({ "role": "tool", "tool_call_id": "lost", "content": "pelican" }));
     client.say("Which bird?");
     let forward = gateway.ask(&client).await;
-    assert_eq!(forward.truth.compaction, "applied");
+    assert_eq!(forward.truth.compaction, "applied", "{:?} {}", forward.truth, forward.body.len());
     assert!(text(&forward.body).contains("\"tool_call_id\":\"lost\""));
     assert!(text(&forward.body).contains("pelican"));
     gateway.close().await;
@@ -234,7 +234,11 @@ async fn what_may_fit_is_asked_and_not_refused_by_an_estimate() {
     for system_tokens in [28_000, 45_000] {
         let request = claude(&words_of(system_tokens), 32_000, &[says("user", "hi")]);
         let forward = gateway.forward(&request).await;
-        assert_eq!(text(&forward.body), text(&request.body), "{system_tokens}");
+        // What its provider would refuse, it refuses in its own words.
+        let max_tokens = forward.truth.max_tokens.unwrap_or(32_000);
+        assert_eq!(max_tokens < 32_000, system_tokens < 40_000, "{system_tokens}: {max_tokens}");
+        let lowered = text(&request.body).replace("32000", &max_tokens.to_string());
+        assert_eq!(text(&forward.body), lowered, "{system_tokens}");
     }
     // A long conversation beside it is made as small as it may have to be.
     let mut items = vec![says("user", "Begin.")];
