@@ -211,7 +211,7 @@ async fn what_is_asked_again_is_known_to_be_in_the_middle_of_a_turn() {
         provider: "anthropic".into(),
         model: "m".into(),
         status: Some(400),
-        code: String::new(),
+        code: "context_length_exceeded".into(),
         message: "prompt is too long".into(),
         retry_after_ms: None,
         observed_tokens: None,
