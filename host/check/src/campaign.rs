@@ -133,8 +133,15 @@ impl Campaign<'_> {
             0 => String::new(),
             steps => format!("prefix moved in {moved} of {steps} steps"),
         };
+        let rooms = found.passed.iter().map(|(_, passed)| passed.room);
+        let (compactions, below) =
+            rooms.fold((0, 0), |(all, below), room| (all + room.0, below + room.1));
+        let room = match compactions {
+            0 => String::new(),
+            all => format!("less than the floor in use after {below} of {all} compactions"),
+        };
         let notes = found.passed.iter().map(|(_, passed)| passed.note.as_str());
-        let notes = notes.chain([prefix.as_str()]);
+        let notes = notes.chain([prefix.as_str(), room.as_str()]);
         Ok(Some(GroupReport {
             name: group,
             ok: failures.is_empty(),

@@ -43,6 +43,8 @@ pub(super) struct Passed {
     pub(super) digest: String,
     /// Steps in which the prefix of a request could have moved, and those in which it did.
     pub(super) prefix: (u64, u64),
+    /// Compactions that had enough to keep, and those that left less than the floor in use.
+    pub(super) room: (u64, u64),
     /// How long single calls took.
     pub(super) times: Vec<super::report::MethodTime>,
     /// The largest memory of the process, in bytes; 0 where it was not measured.

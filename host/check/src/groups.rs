@@ -129,7 +129,10 @@ impl Group {
                 super::settings::HISTORIES,
                 super::provider::Family::ALL.map(super::provider::Family::name).join(", ")
             ),
-            Group::Progress => "never larger; a no-op is reported as a no-op".into(),
+            Group::Progress => {
+                let sound = "never larger; a no-op is reported as a no-op";
+                [sound].into_iter().chain(told).collect::<Vec<_>>().join("; ")
+            }
             Group::Determinism => {
                 format!("same input, same bytes; stable prefix between turns: {}", all())
             }

@@ -189,13 +189,19 @@ impl Slot {
             Ok(value) => return Ok(self.served(engine, value, began.elapsed())),
             Err(error) => error,
         };
-        if is_breakage(error.kind) && !self.is_bundled(engine) {
-            self.troubles.failure();
-            if !engine.lost_one_call("compact", &error) {
-                self.put_in_quarantine("compact", &error.message);
-            }
-        }
+        self.blame(engine, "compact", &error);
         Err(SlotError::engine(engine.id(), "compact", error))
+    }
+
+    /// An engine failed a call whose error goes to the caller: the next call goes to the bundled one.
+    fn blame(&self, engine: &LiveEngine, operation: &'static str, error: &EngineError) {
+        if !is_breakage(error.kind) || self.is_bundled(engine) {
+            return;
+        }
+        self.troubles.failure();
+        if !engine.lost_one_call(operation, error) {
+            self.put_in_quarantine(operation, &error.message);
+        }
     }
 
     /// The law refused what the configured engine answered: the same as if it had failed.
@@ -314,10 +320,15 @@ pub fn is_answer(kind: ErrorKind) -> bool {
     matches!(kind, ErrorKind::WindowTooSmall | ErrorKind::CannotFit | ErrorKind::Cancelled)
 }
 
-/// Whether a failed compaction says that the engine is broken, not merely that it could not.
+/// Whether a call whose error goes to the caller, a compaction or the start of a sub-agent, failed by the
+/// engine's own doing. That its model answered nothing, or that it does not offer the call, is not.
 pub fn is_breakage(kind: ErrorKind) -> bool {
     matches!(
         kind,
-        ErrorKind::Panicked | ErrorKind::Deadline | ErrorKind::Protocol | ErrorKind::Dead
+        ErrorKind::Failed
+            | ErrorKind::Panicked
+            | ErrorKind::Deadline
+            | ErrorKind::Protocol
+            | ErrorKind::Dead
     )
 }

@@ -7,7 +7,7 @@ use ctxhost::engine::{Clock, EngineSpec, Environment, OnEngineError, Slot, SlotE
 use ctxhost_engine_api::testing::Conversation;
 use ctxhost_engine_api::{
     AssembleRequest, CompactRequest, Compaction, ContextEngine, EngineError, ErrorKind, Host, Info,
-    ModelRef, Plan, Result as EngineResult, Transcript,
+    ModelRef, Plan, Result as EngineResult, SpawnPrepared, SubagentSpawnRequest, Transcript,
 };
 use ctxhost_tests::chaos_library;
 use serde_json::json;
@@ -73,6 +73,56 @@ async fn case_99_a_compaction_that_breaks_is_told_and_the_next_call_is_legacy_s(
     assert!(error.to_string().contains("panic in compact"), "{error}");
     assert_eq!(slot.compact(&transcript(), request).await.unwrap().engine, "legacy");
     assert_eq!(served_by(&slot).await, ("legacy".into(), true));
+}
+
+/// An engine that keeps everything, and fails where its config says so: by its own doing or by its model's.
+struct Unable(ErrorKind);
+
+impl ContextEngine for Unable {
+    const INFO: Info = Info::new("unable", "Unable", "1.0.0");
+
+    fn create(_: Host, config: serde_json::Value) -> EngineResult<Self> {
+        let kinds = [ErrorKind::Failed, ErrorKind::ModelEmpty, ErrorKind::Unsupported];
+        Ok(Unable(kinds[config["kind"].as_u64().unwrap() as usize]))
+    }
+
+    async fn assemble(&self, view: Transcript, _: AssembleRequest) -> EngineResult<Plan> {
+        Ok(Plan::keep_all(view.len()))
+    }
+
+    async fn compact(&self, _: Transcript, _: CompactRequest) -> EngineResult<Compaction> {
+        Err(EngineError::new(self.0, "cannot compact"))
+    }
+
+    async fn prepare_subagent_spawn(
+        &self,
+        _: Transcript,
+        _: SubagentSpawnRequest,
+    ) -> EngineResult<SpawnPrepared> {
+        Err(EngineError::new(self.0, "cannot spawn"))
+    }
+}
+
+#[tokio::test]
+async fn an_engine_that_cannot_compact_or_spawn_by_its_own_doing_serves_no_more() {
+    for (kind, is_its_own) in [(0, true), (1, false), (2, false)] {
+        let spec = EngineSpec::linked::<Unable>(json!({ "kind": kind }));
+        let opened = || open(&spec, OnEngineError::Fallback).unwrap();
+        let slot = opened();
+        let request =
+            CompactRequest { budget: 40_000, model: model(), ..CompactRequest::default() };
+        let error = slot.compact(&transcript(), request).await.expect_err("it cannot");
+        assert!(error.to_string().contains("cannot compact"), "{kind}: {error}");
+        assert_eq!(slot.quarantined().is_some(), is_its_own, "{kind}");
+        assert_eq!(served_by(&slot).await.1, is_its_own, "{kind}");
+        let slot = opened();
+        let request = SubagentSpawnRequest::default();
+        let error =
+            slot.prepare_subagent_spawn(&transcript(), request).await.expect_err("it cannot");
+        assert_eq!(error.message, "cannot spawn", "{kind}");
+        let operation = slot.quarantined().map(|record| record.operation);
+        assert_eq!(operation, is_its_own.then(|| "prepare_subagent_spawn".to_owned()), "{kind}");
+    }
 }
 
 /// An engine whose compaction never ends.

@@ -101,13 +101,16 @@ impl Slot {
         self.effective().call_tool(view.clone(), request).await
     }
 
-    /// A sub-agent is about to start. An error stops the spawn.
+    /// A sub-agent is about to start. An error stops the spawn, and one of the engine's own doing puts it in
+    /// quarantine for the next call.
     pub async fn prepare_subagent_spawn(
         &self,
         view: &Transcript,
         request: SubagentSpawnRequest,
     ) -> Result<SpawnPrepared> {
-        self.effective().prepare_subagent_spawn(view.clone(), request).await
+        let engine = self.at_work();
+        let prepared = engine.prepare_subagent_spawn(view.clone(), request).await;
+        prepared.inspect_err(|error| self.blame(engine, "prepare_subagent_spawn", error))
     }
 
     /// A spawn that was prepared failed.

@@ -246,13 +246,19 @@ impl Stack {
         operation: &'static str,
         error: EngineError,
     ) -> SlotError {
-        if is_breakage(error.kind) {
-            self.troubles.failure();
-            if !working.engine.lost_one_call(operation, &error) {
-                self.put_in_quarantine(&working.stage.id, operation, &error.message);
-            }
-        }
+        self.blame(working, operation, &error);
         SlotError::engine(&working.stage.id, operation, error)
+    }
+
+    /// A stage failed a call whose error goes to the caller: it is left out from then on.
+    pub(super) fn blame(&self, working: Working<'_>, operation: &'static str, error: &EngineError) {
+        if !is_breakage(error.kind) {
+            return;
+        }
+        self.troubles.failure();
+        if !working.engine.lost_one_call(operation, error) {
+            self.put_in_quarantine(&working.stage.id, operation, &error.message);
+        }
     }
 
     /// Tells or asks every stage that serves; `None` where none is left.

@@ -38,6 +38,7 @@ impl Stack {
                 Ok(prepared) => _ = tokens.insert(working.stage.id.clone(), prepared.token),
                 Err(error) => {
                     self.take_back(tokens).await;
+                    self.blame(working, "prepare_subagent_spawn", &error);
                     return Err(error);
                 }
             }
