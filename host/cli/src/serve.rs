@@ -10,10 +10,11 @@ use super::failure::Failure;
 use super::log;
 use super::output::Output;
 use super::setup;
-use ctxhost_config::is_address;
+use ctxhost_config::{Config, is_address};
 use ctxhost_engine::state_folder;
 use ctxhost_gateway::{Gateway, GatewayError, GatewayOptions};
 use ctxhost_provider::DialectName;
+use ctxhost_store::StoreKind;
 
 /// Let agents of others send their requests through the engine of the slot.
 ///
@@ -72,6 +73,7 @@ impl Serve {
             let end = told_to_end()?;
             let gateway = Gateway::bind(options).await?;
             output.remark(&greeting(&gateway, asks_for_token));
+            say_where_sessions_are(&config, output);
             gateway.serve(end).await;
             Ok(ExitCode::SUCCESS)
         })
@@ -91,6 +93,16 @@ impl Serve {
             is_exposed: self.i_know_this_is_exposed,
             ..options
         }
+    }
+}
+
+/// The conversations of clients are in files of this machine, whatever `[store]` says.
+fn say_where_sessions_are(config: &Config, output: &mut Output) {
+    if config.store.kind != StoreKind::Files {
+        output.remark(
+            "ctxhost: [store] kind = \"postgres\" holds the sessions of chat and of programs; the gateway keeps the \
+             conversations of its clients in files of this machine, so let one gateway serve one client",
+        );
     }
 }
 

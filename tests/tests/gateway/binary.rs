@@ -73,6 +73,17 @@ async fn it_says_where_it_is_and_ends_when_told() {
 }
 
 #[tokio::test]
+async fn that_a_database_does_not_hold_its_conversations_is_said_at_once() {
+    let upstream = Upstream::start(|_| plain(200, "application/json", "{}")).await;
+    let state = tempfile::tempdir().unwrap();
+    let config = "[store]\nkind = \"postgres\"\nurl_env = \"CTXHOST_NO_SUCH_STORE\"\n";
+    std::fs::write(state.path().join("ctxhost.toml"), config).unwrap();
+    let served = served(state.path(), &["--upstream", &upstream.url]);
+    let line = served.logged("postgres").await;
+    assert!(line.contains("in files of this machine"), "{line}");
+}
+
+#[tokio::test]
 async fn what_goes_on_without_the_engine_is_said_unasked() {
     let upstream = Upstream::start(|_| plain(200, "application/json", "{}")).await;
     let state = tempfile::tempdir().unwrap();

@@ -18,6 +18,18 @@ const DEEPSEEK_OUTPUT: &str = r#"{"error":{"message":"Invalid max_tokens value, 
 
 const LITELLM: &str = r#"{"error":{"message":"litellm.ContextWindowExceededError: litellm.BadRequestError: ContextWindowExceededError: OpenAIException - This model's maximum context length is 64000 tokens. However, your messages resulted in 70107 tokens. Please reduce the length of the messages.. Received Model Group=m\nAvailable Model Group Fallbacks=None","type":null,"param":null,"code":"400"}}"#;
 
+#[tokio::test]
+async fn an_overflow_without_numbers_keeps_what_there_is_room_for() {
+    let (mut stage, server, before) = told(8, 400, NO_NUMBERS).await;
+    stage.say("And the end?").await.unwrap();
+    assert_eq!(stage.recoveries(), [Reason::ContextOverflow]);
+    let sizes: Vec<u64> = since(&server, before).iter().map(|seen| seen.prompt_tokens).collect();
+    let [first, second] = sizes[..] else { panic!("{sizes:?}") };
+    assert!(second < first && second * 2 > first, "{sizes:?}");
+}
+
+const NO_NUMBERS: &str = r#"{"error":{"message":"The input is too long.","type":"invalid_request_error","code":"context_length_exceeded"}}"#;
+
 const GROQ_CEILING: &str = r#"{"error":{"message":"Request too large for model `m` in organization `org_01` service tier `on_demand` on tokens per minute (TPM): Limit 12000, Requested 17210, please reduce your message size and try again. Need more tokens? Upgrade to Dev Tier today at https://console.groq.com/settings/billing","type":"tokens","code":"rate_limit_exceeded"}}"#;
 
 const VLLM_OUTPUT: &str = r#"{"object":"error","message":"'max_tokens' or 'max_completion_tokens' is too large: 8192. This model's maximum context length is 64000 tokens and your request has 59000 input tokens (8192 > 64000 - 59000).","type":"BadRequestError","param":null,"code":400}"#;
