@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use axum::http::header::{HOST, ORIGIN};
 use axum::http::uri::{Authority, PathAndQuery};
-use axum::http::{HeaderMap, HeaderValue, Request, StatusCode, Uri};
+use axum::http::{HeaderMap, HeaderValue, Method, Request, StatusCode, Uri};
 use secrecy::{ExposeSecret as _, SecretString};
 use sha2::{Digest as _, Sha256};
 
@@ -69,6 +69,24 @@ impl Access {
                 status: StatusCode::FORBIDDEN,
                 message: "pages of that origin may not ask here; add it to gateway.origins if they should".into(),
             }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether a request is one that may go further: it names one host (RFC 9112, 3.2), asks for no tunnel, and
+    /// does not have its own headers, keys among them, echoed.
+    pub(super) fn check_form<B>(request: &Request<B>) -> Result<(), Denied> {
+        let denied = |status, message: &str| Err(Denied { status, message: message.into() });
+        if request.headers().get_all(HOST).iter().count() > 1 {
+            let message = "there are several Host headers; send one";
+            return denied(StatusCode::BAD_REQUEST, message);
+        }
+        match *request.method() {
+            Method::CONNECT | Method::TRACE => {
+                let message =
+                    "this gateway opens no tunnels and echoes no requests; ask with GET or POST";
+                denied(StatusCode::NOT_IMPLEMENTED, message)
+            }
             _ => Ok(()),
         }
     }

@@ -1,7 +1,9 @@
 //! Whose headers are whose: those of one connection and our own go no further.
 
 use axum::body::Body;
-use axum::http::header::{ACCEPT_ENCODING, CONNECTION, CONTENT_LENGTH, COOKIE, EXPECT};
+use axum::http::header::{
+    ACCEPT_ENCODING, CONNECTION, CONTENT_LENGTH, COOKIE, EXPECT, TRANSFER_ENCODING,
+};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Request};
 
 use super::house::House;
@@ -82,6 +84,10 @@ pub(super) fn forget_ours(headers: &mut HeaderMap) {
 
 /// Takes out what speaks of the connection, and what the connection's own headers name.
 pub(super) fn forget_connection(headers: &mut HeaderMap) {
+    if headers.contains_key(TRANSFER_ENCODING) {
+        // Chunks say where the body ends; a length beside them is wrong or an attack (RFC 9112, 6.3).
+        headers.remove(CONTENT_LENGTH);
+    }
     let named = headers.get_all(CONNECTION).iter().filter_map(|value| value.to_str().ok());
     let named = named.flat_map(|value| value.split(',')).map(|name| name.trim().to_owned());
     let named: Vec<String> = named.collect();

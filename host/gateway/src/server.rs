@@ -313,7 +313,8 @@ async fn look_at_caller(
         let status = StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE;
         return sent_away(&request, Denied { status, message });
     }
-    if let Err(denied) = house.access.check_caller(&request) {
+    let is_sound = Access::check_form(&request);
+    if let Err(denied) = is_sound.and_then(|()| house.access.check_caller(&request)) {
         return sent_away(&request, denied);
     }
     match house.access.named_page(request.headers()) {

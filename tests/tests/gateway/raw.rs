@@ -6,7 +6,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
 
-use crate::stage::Gate;
+use crate::stage::{Gate, client};
 
 /// Longer than anything here takes, however busy the machine is.
 const LONG: Duration = Duration::from_secs(30);
@@ -26,8 +26,10 @@ async fn whoever_connects_and_says_nothing_holds_no_place_for_ever() {
     }
 }
 
-/// An upstream that answers as soon as it has a head, as many do with GET; the heads it got.
-async fn hasty() -> (String, tokio::sync::mpsc::UnboundedReceiver<String>) {
+const SHORT: &str = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}";
+
+/// An upstream that answers so as soon as it has a head, as many do with GET; the heads it got.
+async fn hasty(answer: &'static str) -> (String, tokio::sync::mpsc::UnboundedReceiver<String>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     let (heads, seen) = tokio::sync::mpsc::unbounded_channel();
@@ -41,8 +43,7 @@ async fn hasty() -> (String, tokio::sync::mpsc::UnboundedReceiver<String>) {
                     if head.ends_with(b"\r\n\r\n") {
                         let told = String::from_utf8(std::mem::take(&mut head)).unwrap();
                         heads.send(told.to_ascii_lowercase()).unwrap();
-                        let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}";
-                        stream.write_all(answer).await.unwrap();
+                        stream.write_all(answer.as_bytes()).await.unwrap();
                     }
                 }
             });
@@ -53,7 +54,7 @@ async fn hasty() -> (String, tokio::sync::mpsc::UnboundedReceiver<String>) {
 
 #[tokio::test]
 async fn a_body_that_is_not_passed_on_is_not_announced() {
-    let (upstream, mut heads) = hasty().await;
+    let (upstream, mut heads) = hasty(SHORT).await;
     let gate = Gate::before(&upstream, "").await;
     let mut client = connected(&gate).await;
     let ask = "GET /v1/models HTTP/1.1\r\nhost: localhost\r\ncontent-length: 5\r\n\r\nhello";
@@ -62,4 +63,31 @@ async fn a_body_that_is_not_passed_on_is_not_announced() {
     assert!(head.starts_with("get /v1/models "), "{head}");
     let announced = head.lines().find(|line| line.starts_with("content-length"));
     assert!(announced.is_none_or(|line| line == "content-length: 0"), "{head}");
+}
+
+#[tokio::test]
+async fn a_length_beside_chunks_cuts_nothing() {
+    let both = "HTTP/1.1 200 OK\r\ncontent-length: 5\r\ntransfer-encoding: chunked\r\n\r\n7\r\n{\"a\":1}\r\n0\r\n\r\n";
+    let (upstream, _heads) = hasty(both).await;
+    let gate = Gate::before(&upstream, "").await;
+    let answer = client().get(gate.at("/v1/files")).send().await.unwrap();
+    assert_eq!((answer.status().as_u16(), answer.text().await.unwrap()), (200, "{\"a\":1}".into()));
+}
+
+#[tokio::test]
+async fn two_hosts_tunnels_and_echoes_go_no_further() {
+    let (upstream, mut heads) = hasty(SHORT).await;
+    let gate = Gate::before(&upstream, "").await;
+    for (said, status) in [
+        ("GET /v1/files HTTP/1.1\r\nhost: localhost\r\nhost: localhost\r\n\r\n", "400"),
+        ("TRACE /v1/files HTTP/1.1\r\nhost: localhost\r\n\r\n", "501"),
+        ("CONNECT localhost:1 HTTP/1.1\r\nhost: localhost\r\n\r\n", "501"),
+    ] {
+        let mut client = connected(&gate).await;
+        client.write_all(said.as_bytes()).await.unwrap();
+        let mut answer = [0; 12];
+        timeout(LONG, client.read_exact(&mut answer)).await.unwrap().unwrap();
+        assert_eq!(&answer[9..], status.as_bytes(), "{said}");
+    }
+    assert!(heads.try_recv().is_err(), "the upstream was asked");
 }
