@@ -101,8 +101,13 @@ impl<'a> ToolResults<'a> {
 
     /// The plan that keeps everything but what was replaced.
     pub(crate) fn into_plan(self) -> Plan {
+        // A notice that is longer than a short result gains nothing, and thousands of them are words of ours.
+        let is_shorter = |seq: u64, shown: &Shown| {
+            self.transcript.get(seq).is_none_or(|entry| shown.chars() < raw_chars(&entry))
+        };
+        let shown = self.rows.into_iter().filter_map(|row| Some((row.seq, row.shown?)));
         let mut replaced = self.asides;
-        replaced.extend(self.rows.into_iter().filter_map(|row| Some((row.seq, row.shown?))));
+        replaced.extend(shown.filter(|(seq, shown)| is_shorter(*seq, shown)));
         let mut plan = Plan::default();
         let whole = 0..self.transcript.len() as u64;
         keep_with(&mut plan, whole, replaced.iter().map(|(seq, shown)| (*seq, shown)));

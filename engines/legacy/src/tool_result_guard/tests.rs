@@ -145,6 +145,17 @@ fn caps_follow_the_budget_in_force() {
 }
 
 #[test]
+fn no_notice_is_longer_than_the_result_in_whose_place_it_stands() {
+    for (window_tokens, size) in [(0, 60), (0, 120), (2, 60), (80, 200), (80, 2_500)] {
+        let mut memory = SessionMemory::default();
+        let plan = assembled(&rounds(&[size; 50]), window_tokens, &mut memory);
+        for (seq, text) in replaced(&plan) {
+            assert!(text.len() < size, "{window_tokens}, {size}: entry {seq} is {text:?}");
+        }
+    }
+}
+
+#[test]
 fn what_the_aggregate_rule_has_cut_stays_cut() {
     let mut talk = rounds(&[9_000; 6]);
     talk.assistant("done");
