@@ -25,7 +25,7 @@ use crate::redact::redact;
 use crate::room::RoomSettings;
 use crate::settings::share_of;
 use crate::summary::{IMAGE, unwrap};
-use crate::text::one_line;
+use crate::text::{one_line, prefix};
 
 use items::{Item, Items};
 
@@ -33,6 +33,9 @@ use items::{Item, Items};
 const REQUESTS: &str = "user-requests";
 const COMMANDS: &str = "commands";
 const IDENTIFIERS: &str = "identifiers";
+
+/// Of a request this much is read, in weighted characters: a tenth of no window is more, and eight million take seconds.
+const REQUEST_READ_CHARS: u64 = 400_000;
 
 /// Of one text so much is searched for names, in weighted characters; redaction costs by length.
 const READ_CHARS: u64 = 12_000;
@@ -175,7 +178,7 @@ impl Ledger {
         if !is_request(entry) {
             return;
         }
-        let mut text = redact(entry.text().trim()).into_owned();
+        let mut text = redact(prefix(entry.text().trim(), REQUEST_READ_CHARS, 1)).into_owned();
         if entry.has(Flags::IMAGES) {
             text.push_str(if text.is_empty() { IMAGE } else { " [with an image]" });
         }
