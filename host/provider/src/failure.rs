@@ -144,6 +144,24 @@ pub struct ProviderError {
 /// is below was refused for another reason.
 const PLAUSIBLE_SHARE: f64 = 0.25;
 
+/// Share of the room beside a prompt that an answer may take: some providers want it smaller than the room.
+const ROOM_SHARE: f64 = 0.95;
+
+/// Share of a limit for a minute's tokens that a request for it may take, with its answer.
+const CEILING_SHARE: f64 = 0.9;
+
+/// Share of such a limit that the answer may take.
+const CEILING_ANSWER_SHARE: f64 = 0.25;
+
+/// What a request may take, in provider tokens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RequestLimit {
+    /// Its prompt.
+    pub prompt_tokens: u64,
+    /// Its answer.
+    pub answer_tokens: u64,
+}
+
 impl ProviderError {
     /// Whether its code says that the request is too large, and not its words alone: words may be quoted
     /// from what was asked.
@@ -187,5 +205,20 @@ impl ProviderError {
     pub fn answer_room_tokens(&self) -> Option<u64> {
         let room = self.limit_tokens?.checked_sub(self.prompt_tokens?)?;
         Some(room).filter(|tokens| *tokens > 0)
+    }
+
+    /// The longest answer to ask for in that room.
+    pub fn fitting_answer_tokens(&self) -> Option<u64> {
+        Some((self.answer_room_tokens()? as f64 * ROOM_SHARE) as u64)
+    }
+}
+
+impl RequestLimit {
+    /// Under a ceiling of `limit_tokens` in a minute, for a request that asks for an answer of `asked_tokens`.
+    pub fn under_ceiling(limit_tokens: u64, asked_tokens: u64) -> RequestLimit {
+        let most_tokens = (limit_tokens as f64 * CEILING_ANSWER_SHARE) as u64;
+        let answer_tokens = most_tokens.min(asked_tokens).max(1);
+        let all_tokens = (limit_tokens as f64 * CEILING_SHARE) as u64;
+        RequestLimit { prompt_tokens: all_tokens.saturating_sub(answer_tokens), answer_tokens }
     }
 }

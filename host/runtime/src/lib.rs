@@ -65,6 +65,7 @@ pub use compaction::{CompactionOutcome, FoldedEntry, Verdict};
 pub use conversation::{Amendment, BackTo, Conversation};
 pub use listeners::Listener;
 pub use passage::{Passage, Passed};
+pub use recovery::SMALLER_SHARE;
 pub use request::{Ask, Compacting, RuntimeError, Shaped, Shaper};
 pub use setup::Setup;
 pub use stack::Stack;

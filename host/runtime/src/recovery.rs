@@ -18,7 +18,7 @@ use ctxhost_engine_api::Trigger;
 use super::event::What;
 use super::failover::{Decision, Stop};
 use super::turn::{Draft, Turn, TurnError};
-use ctxhost_provider::failure::{SilentOverflow, silent_overflow};
+use ctxhost_provider::failure::{RequestLimit, SilentOverflow, silent_overflow};
 use ctxhost_provider::{AssistantMessage, ProviderError, Reason};
 
 /// Recoveries from an overflow in one turn (DESIGN 2, overflow recovery).
@@ -26,16 +26,7 @@ const MAX_OVERFLOWS: u32 = 3;
 
 /// Share of a request that was too large which the next one may have. Each try is smaller than the one
 /// before, whatever anybody counted, so the tries end.
-pub(super) const SMALLER: f64 = 0.85;
-
-/// Share of a limit for a minute's tokens that a request for it may take, with its answer.
-const CEILING_SHARE: f64 = 0.9;
-
-/// Share of a limit that its answer may take.
-const CEILING_ANSWER_SHARE: f64 = 0.25;
-
-/// Share of the room beside a prompt that an answer may take: some providers want it smaller than the room.
-const ROOM_SHARE: f64 = 0.95;
+pub const SMALLER_SHARE: f64 = 0.85;
 
 /// The least that an answer may be shortened to, as a share of what was asked for, where leaving out a
 /// part of the conversation would help as well.
@@ -151,7 +142,7 @@ async fn ask_shorter(
 fn fitting_output_tokens(draft: &Draft, failure: &ProviderError) -> Option<u64> {
     let asked_tokens = draft.request.max_output_tokens;
     let least_tokens = MIN_OUTPUT_TOKENS.max((asked_tokens as f64 * SHORTER_SHARE) as u64);
-    let room_tokens = (failure.answer_room_tokens()? as f64 * ROOM_SHARE) as u64;
+    let room_tokens = failure.fitting_answer_tokens()?;
     (least_tokens..asked_tokens).contains(&room_tokens).then_some(room_tokens)
 }
 
@@ -177,17 +168,16 @@ async fn after_ceiling(
     turn.learn_of_overflow(&draft.prompt, &failure);
     let limit_tokens = failure.limit_tokens.unwrap_or(turn.window_tokens());
     let asked_tokens = draft.request.max_output_tokens;
-    let most = (limit_tokens as f64 * CEILING_ANSWER_SHARE) as u64;
-    let answer_tokens = most.min(asked_tokens).max(1);
+    let limit = RequestLimit::under_ceiling(limit_tokens, asked_tokens);
+    let answer_tokens = limit.answer_tokens;
     turn.pressure.max_output_tokens = Some(answer_tokens);
     // A provider may count the answer in that was asked for, and may not.
     let counted = failure.observed_tokens.unwrap_or_default().saturating_sub(asked_tokens);
     let prompt_tokens = turn.expected_tokens(draft).max(counted);
-    let may_tokens = ((limit_tokens as f64 * CEILING_SHARE) as u64).saturating_sub(answer_tokens);
-    let fitting = turn.fitting_tokens(prompt_tokens.saturating_sub(may_tokens));
+    let fitting = turn.fitting_tokens(prompt_tokens.saturating_sub(limit.prompt_tokens));
     let by_share = match answer_tokens < asked_tokens {
         true => draft.conversation_tokens,
-        false => (draft.conversation_tokens as f64 * SMALLER) as u64,
+        false => (draft.conversation_tokens as f64 * SMALLER_SHARE) as u64,
     };
     let cap_tokens = draft.conversation_tokens.saturating_sub(fitting).min(by_share);
     make_fit(turn, &failure, cap_tokens).await
@@ -204,7 +194,7 @@ async fn after_overflow(
     if let Some(tokens) = fitting_output_tokens(draft, &failure) {
         return ask_shorter(turn, &failure, tokens).await;
     }
-    let cap_tokens = (draft.conversation_tokens as f64 * SMALLER) as u64;
+    let cap_tokens = (draft.conversation_tokens as f64 * SMALLER_SHARE) as u64;
     make_fit(turn, &failure, cap_tokens).await
 }
 

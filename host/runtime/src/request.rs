@@ -390,15 +390,7 @@ impl Shaper<'_> {
                 "emergency trim: neither a plan nor a compaction fits the budget; use a larger window, or a smaller system prompt and fewer tools. Later trims of this session are logged at debug level"
             );
         } else {
-            tracing::debug!(
-                session,
-                engine = effective,
-                why,
-                tokens,
-                kept_tokens,
-                budget_tokens,
-                "emergency trim"
-            );
+            tracing::debug!(session, why, kept_tokens, "emergency trim");
         }
         Ok(Shaped {
             budget_tokens,

@@ -67,6 +67,7 @@ pub use folder::{Kept, SessionFolder};
 pub use header::{Header, SESSION_VERSION};
 pub use journal::{Holder, SyncPolicy};
 pub use keeper::{Founding, Keeper};
+pub use live::context_edit;
 pub use pending::{Intent, Recovered, pending_file};
 pub use record::{LETTER_KEY, Record, RecordKind};
 pub use undo::UNDO;

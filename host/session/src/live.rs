@@ -373,6 +373,12 @@ pub(super) fn edit_target(record: &Record) -> Option<String> {
 }
 
 fn edit_of(record: &Record) -> Option<(String, Edit)> {
+    let (target, content) = context_edit(record)?;
+    Some((target, content.map_or(Edit::Omit, Edit::Content)))
+}
+
+/// The record that a record of an edit names, and the JSON of what it says now; none where it is left out.
+pub fn context_edit(record: &Record) -> Option<(String, Option<String>)> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
     struct WireEdit<'a> {
@@ -387,7 +393,7 @@ fn edit_of(record: &Record) -> Option<(String, Edit)> {
     }
     let wire: WireEdit<'_> = record.read()?;
     let content = wire.replacement.map(|replacement| replacement.content.get().to_owned());
-    Some((wire.target_id, content.map_or(Edit::Omit, Edit::Content)))
+    Some((wire.target_id, content))
 }
 
 fn edited(record: &Record, content: &str) -> Option<NewEntry> {

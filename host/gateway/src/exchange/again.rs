@@ -12,20 +12,9 @@ use super::shaping::Came;
 use super::windows::Window;
 use super::{Taken, Truth};
 use crate::thread::Asked;
+use ctxhost_provider::failure::RequestLimit;
 use ctxhost_provider::{ProviderError, Reason};
-use ctxhost_runtime::{Guest, Passage, TurnError};
-
-/// Share of a request that was too large which the next one may have, as in a turn of our own.
-const SMALLER: f64 = 0.85;
-
-/// Share of what a key may use in a minute that a request takes: counts err.
-const CEILING_SHARE: f64 = 0.9;
-
-/// Share of it that its answer takes at the most.
-const CEILING_ANSWER_SHARE: f64 = 0.25;
-
-/// Share of what an upstream leaves for an answer that is asked for: the next count may be a little higher.
-const ROOM_SHARE: f64 = 0.95;
+use ctxhost_runtime::{Guest, Passage, SMALLER_SHARE, TurnError};
 
 /// A request that could not be shaped once more.
 struct Stuck {
@@ -96,7 +85,7 @@ impl Desk {
                 None if self.has_too_long_an_answer(passage.as_ref(), &journey).await => {
                     (Some(journey.guest.output_tokens / 2), None)
                 }
-                None => (None, Some((journey.sent_tokens as f64 * SMALLER) as u64)),
+                None => (None, Some((journey.sent_tokens as f64 * SMALLER_SHARE) as u64)),
             },
         };
         journey.output_cap_tokens = output_cap_tokens.or(journey.output_cap_tokens);
@@ -203,23 +192,22 @@ async fn under_ceiling(
     limit_tokens: u64,
 ) -> (Option<u64>, Option<u64>) {
     let guest = &journey.guest;
-    let answer_tokens =
-        guest.output_tokens.min((limit_tokens as f64 * CEILING_ANSWER_SHARE) as u64);
-    let may_tokens = (limit_tokens as f64 * CEILING_SHARE) as u64 - answer_tokens;
+    let limit = RequestLimit::under_ceiling(limit_tokens, guest.output_tokens);
     let tokens = journey.sent_tokens.saturating_add(guest.overhead_tokens);
     let expected_tokens = passage.expected_tokens(tokens).await.max(1);
-    let fitting_tokens = (tokens as f64 * may_tokens as f64 / expected_tokens as f64) as u64;
-    let smaller_tokens = (journey.sent_tokens as f64 * SMALLER) as u64;
+    let fitting_tokens =
+        (tokens as f64 * limit.prompt_tokens as f64 / expected_tokens as f64) as u64;
+    let smaller_tokens = (journey.sent_tokens as f64 * SMALLER_SHARE) as u64;
     let cap_tokens = fitting_tokens.saturating_sub(guest.overhead_tokens);
-    let is_answer_shorter = answer_tokens < guest.output_tokens;
+    let is_answer_shorter = limit.answer_tokens < guest.output_tokens;
     let most_tokens = if is_answer_shorter { journey.sent_tokens } else { smaller_tokens };
-    (Some(answer_tokens).filter(|_| is_answer_shorter), Some(cap_tokens.min(most_tokens)))
+    (Some(limit.answer_tokens).filter(|_| is_answer_shorter), Some(cap_tokens.min(most_tokens)))
 }
 
 /// What the upstream leaves for the answer, in provider tokens, where that is all that was too much.
 fn answer_room_tokens(journey: &Journey, failure: &ProviderError) -> Option<u64> {
-    let room_tokens = (failure.answer_room_tokens()? as f64 * ROOM_SHARE) as u64;
-    Some(room_tokens).filter(|tokens| *tokens < journey.guest.output_tokens)
+    let room_tokens = failure.fitting_answer_tokens();
+    room_tokens.filter(|tokens| *tokens < journey.guest.output_tokens)
 }
 
 /// The end of a request that stays too large: in words that its client knows where the upstream has shown that

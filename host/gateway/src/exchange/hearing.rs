@@ -176,9 +176,7 @@ impl Desk {
         words: &Words<'_>,
         asked: &mut Asked<'_>,
     ) -> Result<Heard, HearError> {
-        let look =
-            |conversation: &Conversation| thread.state().outline.cut(units, conversation.session());
-        let Some((outline, until)) = passage.look(look).await else {
+        let Some((outline, until)) = cut(thread, &passage, units).await else {
             let header = Header::new(None, "/", self.runtime.now_ms());
             let session = Session::in_memory(header);
             return self.begin(session, Outline::default(), None, words, asked).await;
@@ -202,9 +200,7 @@ impl Desk {
         words: &Words<'_>,
         asked: &mut Asked<'_>,
     ) -> Result<Heard, HearError> {
-        let look =
-            |conversation: &Conversation| thread.state().outline.cut(units, conversation.session());
-        let (mut outline, back_to) = match passage.look(look).await {
+        let (mut outline, back_to) = match cut(&thread, &passage, units).await {
             Some((outline, Until::Record(id))) => (outline, Some(BackTo::Record(id))),
             Some((outline, _)) => (outline, None),
             None => (Outline::default(), Some(BackTo::Start)),
@@ -388,6 +384,13 @@ struct Amending {
     outline: Outline,
     amendment: Amendment,
     replaced: Vec<usize>,
+}
+
+/// What is known of a conversation up to some units, and the place behind them in its session.
+async fn cut(thread: &Thread, passage: &Passage, units: usize) -> Option<(Outline, Until)> {
+    let look =
+        |conversation: &Conversation| thread.state().outline.cut(units, conversation.session());
+    passage.look(look).await
 }
 
 /// What a client has changed; `None` where its items became other entries than before.

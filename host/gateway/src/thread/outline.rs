@@ -5,7 +5,6 @@ use std::ops::Range;
 
 use ctxhost_engine_api::{Kind, Message, Role, Transcript};
 use serde::{Deserialize, Serialize};
-use serde_json::value::RawValue;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::digest::{Asked, Digest, Meaning};
@@ -14,7 +13,7 @@ use crate::speech::{Place, Said, Unit};
 use ctxhost_history::Until;
 use ctxhost_provider::message::UserMessage;
 use ctxhost_provider::{ChatMessage, Content};
-use ctxhost_session::{Record, RecordBody, RecordKind, Session, injected};
+use ctxhost_session::{Record, RecordBody, RecordKind, Session, context_edit, injected};
 
 /// The custom type of the records that say what is known of items.
 pub const RECORD: &str = "ctxhost.thread";
@@ -377,21 +376,8 @@ pub fn text_name(text: &str) -> u64 {
 
 /// The record that a record of an edit names, and what it says now; no text where it is left out.
 fn edit_of(record: &Record) -> Option<(String, Option<String>)> {
-    #[derive(Deserialize)]
-    #[serde(rename_all = "camelCase")]
-    struct WireEdit<'a> {
-        target_id: String,
-        #[serde(borrow)]
-        replacement: Option<WireReplacement<'a>>,
-    }
-    #[derive(Deserialize)]
-    struct WireReplacement<'a> {
-        #[serde(borrow)]
-        content: &'a RawValue,
-    }
-    let wire: WireEdit<'_> = serde_json::from_str(record.line()).ok()?;
-    let text = |it: WireReplacement<'_>| text_of_content(it.content.get());
-    Some((wire.target_id, wire.replacement.map(text)))
+    let (target, content) = context_edit(record)?;
+    Some((target, content.map(|content| text_of_content(&content))))
 }
 
 /// The text in the content of a message.
