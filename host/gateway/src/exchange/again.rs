@@ -31,27 +31,10 @@ impl Desk {
         failure: &ProviderError,
     ) -> Option<Taken> {
         match failure.reason {
-            Reason::ContextOverflow if !self.is_believed(&journey, failure).await => None,
             Reason::ContextOverflow => self.too_large(journey, failure).await,
             Reason::MalformedHistory => self.not_accepted(journey, failure).await,
             _ => None,
         }
-    }
-
-    /// Whether a request can have been too large: no part of a conversation is left out for a sentence that was
-    /// misread.
-    async fn is_believed(&self, journey: &Journey, failure: &ProviderError) -> bool {
-        let Some(passage) = self.enter(&journey.thread).await else { return true };
-        let tokens = journey.sent_tokens.saturating_add(journey.guest.overhead_tokens);
-        let own_tokens = passage.expected_tokens(tokens).await;
-        // A size that was refused before bounds the window, too.
-        let learned = passage.learned_window(&journey.guest.model).await.map(|it| it.tokens);
-        let window_tokens = journey.window.tokens.min(learned.unwrap_or(u64::MAX));
-        let is_plausible = failure.is_plausible_overflow(own_tokens, window_tokens);
-        if !is_plausible {
-            tracing::info!(%failure, own_tokens, "far below the window, so not taken for too large");
-        }
-        is_plausible
     }
 
     /// The upstream found a request too large.
@@ -62,6 +45,9 @@ impl Desk {
     ) -> Option<Taken> {
         let passage = self.enter(&journey.thread).await;
         if let Some(passage) = &passage {
+            if !is_plausible(passage, &journey, failure).await {
+                return None;
+            }
             passage.refused(&journey.guest, journey.sent_tokens, failure).await;
         }
         let limit_tokens = failure.limit_tokens.filter(|it| *it > 0);
@@ -182,6 +168,21 @@ impl Desk {
             }
         })
     }
+}
+
+/// Whether a request can have been too large: no part of a conversation is left out for a sentence that was
+/// misread.
+async fn is_plausible(passage: &Passage, journey: &Journey, failure: &ProviderError) -> bool {
+    let tokens = journey.sent_tokens.saturating_add(journey.guest.overhead_tokens);
+    let own_tokens = passage.expected_tokens(tokens).await;
+    // A size that was refused before bounds the window, too.
+    let learned = passage.learned_window(&journey.guest.model).await.map(|it| it.tokens);
+    let window_tokens = journey.window.tokens.min(learned.unwrap_or(u64::MAX));
+    let is_plausible = failure.is_plausible_overflow(own_tokens, window_tokens);
+    if !is_plausible {
+        tracing::info!(%failure, own_tokens, window_tokens, "far below the window, so not taken for too large");
+    }
+    is_plausible
 }
 
 /// The longest answer, in provider tokens, and the conversation, as entries count, that a key may send under what
