@@ -29,9 +29,7 @@ pub fn root() -> PathBuf {
 
 /// The library of a bundled engine, by its id. Built at the first call.
 pub fn bundled_library(id: &str) -> PathBuf {
-    let package = format!("ctxhost-engine-{id}-plugin");
-    build(&root(), &["-p", &package, "-p", "ctxhost-tests", "--lib"], &target_folder());
-    target_folder().join("debug").join(library_name(id))
+    product(&library_name(id))
 }
 
 /// The same, optimised: for measurements.
@@ -111,15 +109,18 @@ pub fn recorded_session() -> Vec<u8> {
     std::fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
+/// A library or a program of the workspace, by the name of its file. Built at the first call: all of them, since cargo
+/// works features out over the packages that are named, and would compile nearly everything a second time for some
+/// of those that `cargo test --workspace` names.
+pub fn product(file: &str) -> PathBuf {
+    build(&root(), &["--workspace", "--lib", "--bins"], &target_folder());
+    target_folder().join("debug").join(file)
+}
+
 /// The `ctxhost` binary, built at the first call.
 pub fn ctxhost() -> Command {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
-    let binary = BUILT.get_or_init(|| {
-        let packages = ["-p", "ctxhost", "-p", "ctxhost-tests", "--bin", "ctxhost"];
-        build(&root(), &packages, &target_folder());
-        target_folder().join("debug/ctxhost")
-    });
-    let mut command = Command::new(binary);
+    let mut command = Command::new(BUILT.get_or_init(|| product("ctxhost")));
     command.current_dir(root()).env_remove("CTXHOST_LOG").env("NO_COLOR", "1");
     command
 }
@@ -138,8 +139,7 @@ pub fn target_folder() -> PathBuf {
 }
 
 /// Builds with cargo, once for each combination, one at a time: two builds in one folder only wait
-/// for each other. What is built in debug names `ctxhost-tests` as well: cargo works features out over the packages that
-/// are named, and with others than those of the tests it would compile nearly everything a second time.
+/// for each other.
 pub fn build(folder: &Path, arguments: &[&str], target: &Path) {
     static DONE: Mutex<Vec<String>> = Mutex::new(Vec::new());
     let what = format!("{} {arguments:?} {}", folder.display(), target.display());

@@ -5,7 +5,7 @@ use std::process::Command;
 use ctxhost_tests::rules::Wire;
 use ctxhost_tests::scripted::{Model, ScriptedServer, Step, Steps};
 use ctxhost_tests::workplace::{ConfigText, words};
-use ctxhost_tests::{build, root, target_folder};
+use ctxhost_tests::product;
 use serde_json::json;
 
 #[test]
@@ -15,8 +15,7 @@ fn the_example_answers_with_an_engine_of_its_own() {
     let server = ScriptedServer::start(wire, Model::new(32_000))
         .script(Steps::new([vec![read], vec![Step::say("It is 4711.")]]));
     let place = ConfigText::new().provider("fake", wire, &server.url(), 32_000).workplace();
-    build(&root(), &["-p", "embed"], &target_folder());
-    let output = Command::new(target_folder().join("debug/embed"))
+    let output = Command::new(product("embed"))
         .arg("What is the number?")
         .current_dir(place.path())
         .output()

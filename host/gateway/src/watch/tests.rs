@@ -243,7 +243,7 @@ async fn a_request_leaves_one_line_without_its_query() {
     let watch = watch(&TelemetrySettings::default());
     let doors = Router::new().route("/v1/messages", post(streamed));
     let url = served(watch.around(doors)).await;
-    let client = reqwest::Client::new();
+    let client = client();
     let answer = client.post(format!("{url}/v1/messages?key=secret")).send().await.unwrap();
     answer.text().await.unwrap();
     client.get(format!("{url}/nothing?key=secret")).send().await.unwrap();

@@ -18,8 +18,9 @@ pub struct Demo {
     bytes: &'static [u8],
 }
 
-/// All of them. Together they are 1.1 MB, which the program carries so that replaying needs no sources.
-pub const DEMOS: [Demo; 2] = [
+/// All of them. Together they are 1.1 MB, which the program carries so that replaying needs no sources. A `const`
+/// would carry them once in each crate that names them.
+pub static DEMOS: [Demo; 2] = [
     Demo {
         name: "coding",
         about: "work on this repository: a test for engines of other versions",

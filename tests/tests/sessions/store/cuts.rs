@@ -1,5 +1,6 @@
 //! Wires that are cut, stalled or down: no line is lost, none is there twice.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ctxhost::session::{Session, SessionError};
@@ -52,14 +53,17 @@ async fn two_machines_on_wires_that_are_cut_by_chance_lose_nothing() {
     let (cutter, one, direct) = wired(server, 10_000);
     drop(one.create(header("s", "/w")).unwrap());
     cutter.cut_one_in(20);
-    let until = Instant::now() + Duration::from_secs(6);
+    let cutter = Arc::new(cutter);
+    let begun = Instant::now();
     let sides: Vec<_> = (0..2)
         .map(|side| {
-            let store = one.clone();
+            let (store, cutter) = (one.clone(), cutter.clone());
             tokio::spawn(async move {
                 let mut session = store.open("s").unwrap();
                 let (mut kept, mut unsure, mut n) = (Vec::new(), Vec::new(), 0);
-                while Instant::now() < until {
+                // Until enough was kept and cut, however slow the machine is.
+                while kept.len() < 12 || cutter.cuts() < 6 {
+                    assert!(begun.elapsed() < Duration::from_secs(120), "{} kept", kept.len());
                     n += 1;
                     let text = format!("side {side} words {n}");
                     let Ok(_hold) = session.shared_lane().unwrap().enter().await else { continue };
@@ -92,7 +96,6 @@ async fn two_machines_on_wires_that_are_cut_by_chance_lose_nothing() {
     let known = kept.len() + unsure.iter().filter(|text| count(text) == 1).count();
     assert_eq!(found.len(), known);
     eprintln!("{} lines kept, {} unsure, {} cuts", kept.len(), unsure.len(), cutter.cuts());
-    assert!(cutter.cuts() > 5 && kept.len() > 20);
 }
 
 #[tokio::test]
