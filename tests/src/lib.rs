@@ -18,6 +18,7 @@ pub mod scripted;
 pub mod stage;
 pub mod workplace;
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Mutex, OnceLock};
@@ -147,16 +148,20 @@ pub fn build(folder: &Path, arguments: &[&str], target: &Path) {
     if done.contains(&what) {
         return;
     }
-    let output = Command::new(env!("CARGO"))
-        .arg("build")
-        .arg("--quiet")
-        .args(arguments)
-        .arg("--target-dir")
-        .arg(target)
-        .current_dir(folder)
-        .env_remove("CARGO_TARGET_DIR")
-        .output()
-        .expect("cargo runs");
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.arg("build").arg("--quiet").args(arguments).arg("--target-dir").arg(target);
+    for (name, _) in std::env::vars_os().filter(|(name, _)| describes_the_test(name)) {
+        cargo.env_remove(name);
+    }
+    let output = cargo.current_dir(folder).output().expect("cargo runs");
     assert!(output.status.success(), "{what}: {}", String::from_utf8_lossy(&output.stderr));
     done.push(what);
+}
+
+/// Whether cargo set a variable for the package under test. Build scripts are run again when such a variable changes
+/// (that of ring is), and with them all that stands on their crates: nearly the whole workspace.
+fn describes_the_test(name: &OsStr) -> bool {
+    let name = name.to_string_lossy();
+    ["CARGO_MANIFEST_", "CARGO_PKG_", "CARGO_BIN_"].iter().any(|start| name.starts_with(start))
+        || ["CARGO_TARGET_DIR", "CARGO_CRATE_NAME", "CARGO_PRIMARY_PACKAGE", "OUT_DIR"].contains(&&*name)
 }
