@@ -5,6 +5,7 @@ mod confined;
 mod containment;
 mod respawn;
 mod same;
+mod system_calls;
 
 use std::path::PathBuf;
 use std::sync::Arc;

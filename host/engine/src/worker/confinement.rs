@@ -1,6 +1,7 @@
 //! What holds a worker: limits of the system, a view of the disk that can only be read, calls of the
 //! kernel that fail. A worker puts it on itself before anything of an engine runs, and never off.
 
+mod capabilities;
 mod disk;
 mod syscalls;
 
@@ -79,9 +80,24 @@ pub(super) fn confine(limits: &Limits) -> Confinement {
     confinement.note("no core files", limit(Resource::Core, 0));
     confinement.note("files of no size", limit(Resource::Fsize, 0));
     confinement.note("landlock: nothing but the system's libraries is read", disk::close(limits));
+    confinement.note("no capabilities", capabilities::give_up());
+    confinement.note("an account that is not root's", no_root());
+    // Last: it refuses the calls that the others are put on with.
+    confinement.note(
+        "seccomp: a reviewed list of system calls, no network, process, program or writing",
+        syscalls::forbid(),
+    );
     confinement
-        .note("seccomp: no network, no new process, no program, no writing", syscalls::forbid());
-    confinement
+}
+
+/// Files of root are its own even without capabilities.
+fn no_root() -> Result<(), String> {
+    match rustix::process::geteuid().is_root() || rustix::process::getuid().is_root() {
+        false => Ok(()),
+        true => {
+            Err("ctxhost runs as root, and so do its engines; start it as an ordinary user".into())
+        }
+    }
 }
 
 fn limit(resource: Resource, most: u64) -> Result<(), String> {

@@ -11,8 +11,10 @@ use super::Limits;
 /// The newest rules that are asked for; an older kernel gives what it has.
 const RULES: ABI = ABI::V6;
 
-/// Where the system keeps libraries, time zones, and what the C library asks of the kernel.
-const SYSTEM: [&str; 17] = [
+/// Where the system keeps libraries and time zones, and what the C library asks of the kernel: of a process'
+/// folder only the files that it or the Rust library opens. The rest of that folder shows the network
+/// (`net`), memory (`map_files`, `mem`) and mounts.
+const SYSTEM: [&str; 21] = [
     "/lib",
     "/lib32",
     "/lib64",
@@ -28,8 +30,16 @@ const SYSTEM: [&str; 17] = [
     "/dev/null",
     "/dev/zero",
     "/dev/urandom",
-    "/proc/self",
+    // The stack of the main thread.
+    "/proc/self/maps",
+    // How much memory and how many threads it has, for allocators.
+    "/proc/self/status",
+    "/proc/self/statm",
+    // How many processors it may use.
+    "/proc/self/cgroup",
     "/sys/devices/system/cpu",
+    // `closefrom`.
+    "/proc/self/fd",
 ];
 
 /// Closes the disk and the network for this thread and all that it starts.

@@ -1,0 +1,146 @@
+//! Which calls of the kernel a worker may make: each number is tried in a real one and held against the
+//! table in docs/engines/sandbox.md, which people read.
+
+use std::collections::BTreeMap;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::sync::Arc;
+
+use ctxhost::engine::{EngineSpec, Isolation, LiveEngine};
+use ctxhost_engine_api::serde_json::{Value, json};
+use ctxhost_tests::native::native_library;
+use ctxhost_tests::root;
+use rustix::io::Errno;
+
+use super::{open, patient, program};
+
+const ENGINE: &str = "tests/fixtures/c/system_calls.c";
+
+/// The last number that is tried; no kernel has so many.
+const LAST: u32 = 600;
+
+fn engine(config: Value) -> Arc<LiveEngine> {
+    let mut spec = EngineSpec::file("system-calls", &native_library(ENGINE, &[]), config);
+    spec.isolation = Isolation::Process;
+    spec.worker.program = Some(program());
+    open(&spec, &patient())
+}
+
+async fn tried(config: Value) -> Value {
+    engine(config).status().await.unwrap().details
+}
+
+/// Whether the filter holds the engine; says loudly where this kernel has none.
+fn is_filtered(engine: &LiveEngine) -> bool {
+    let confinement = engine.worker().unwrap().confinement;
+    let is_filtered = confinement.applied.iter().any(|it| it.contains("seccomp"));
+    if !is_filtered {
+        println!("SKIPPED: this kernel has no seccomp: {:?}", confinement.missing);
+    }
+    is_filtered
+}
+
+/// A row of the table.
+#[derive(Clone)]
+struct Row {
+    name: String,
+    answer: String,
+}
+
+fn table() -> BTreeMap<u32, Row> {
+    let page = std::fs::read_to_string(root().join("docs/engines/sandbox.md")).unwrap();
+    let cells = |line: &str| line.split('|').map(|cell| cell.trim().to_owned()).collect::<Vec<_>>();
+    let rows = page.lines().map(cells).filter_map(|cells| {
+        // One number, or the first and the last of several.
+        let (first, last) = cells.get(1)?.split_once('-').unwrap_or((&cells[1], &cells[1]));
+        let numbers = first.parse().ok()?..=last.parse().ok()?;
+        let row =
+            Row { name: cells.get(2)?.trim_matches('`').to_owned(), answer: cells.get(3)?.clone() };
+        Some(numbers.map(move |number| (number, row.clone())))
+    });
+    rows.flatten().collect()
+}
+
+#[cfg(target_arch = "x86_64")]
+#[tokio::test]
+async fn every_number_is_answered_as_the_table_says() {
+    let engine = engine(json!({ "mode": "walk" }));
+    if !is_filtered(&engine) {
+        return;
+    }
+    let answers = engine.status().await.unwrap().details;
+    let table = table();
+    let newest = *table.keys().next_back().unwrap();
+    assert!(newest >= 469, "the table ends at {newest}");
+    let mut wrong = Vec::new();
+    for number in 0..=LAST {
+        let errno = i32::try_from(answers[number.to_string()].as_i64().unwrap()).unwrap();
+        let row = table.get(&number);
+        let (name, answer) =
+            row.map_or(("?", "newer"), |row| (row.name.as_str(), row.answer.as_str()));
+        let fits = match answer {
+            // It does not come back.
+            _ if errno == -1 => answer == "allowed",
+            "allowed" => {
+                ![Errno::PERM, Errno::ACCESS].contains(&Errno::from_raw_os_error(errno.max(1)))
+            }
+            // The walk's arguments fit no rule.
+            "refused" | "by arguments" => errno == Errno::PERM.raw_os_error(),
+            "unknown" => errno == Errno::NOSYS.raw_os_error(),
+            "newer" => number > newest && errno == Errno::NOSYS.raw_os_error(),
+            _ => false,
+        };
+        if !fits {
+            wrong.push(format!("{number} {name}: {answer:?} in the table, errno {errno}"));
+        }
+        let x32 = answers[format!("x{number}")].as_i64();
+        if x32 != Some(Errno::PERM.raw_os_error().into()) {
+            wrong.push(format!("{number} of x32: {x32:?}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// What a worker must not do to a file, whoever it runs as.
+fn is_refused(tried: &Value) {
+    let tried = tried.as_object().unwrap();
+    assert!(tried.contains_key("fchmodat2") && tried.contains_key("read"), "{tried:?}");
+    for (call, errno) in tried {
+        assert_ne!(errno.as_i64(), Some(0), "{call} succeeded: {tried:?}");
+    }
+}
+
+fn unchanged(file: &Path) {
+    let after = std::fs::metadata(file).unwrap();
+    assert_eq!(after.permissions().mode() & 0o7777, 0o600);
+    assert_eq!(std::fs::read(file).unwrap(), b"private");
+}
+
+fn private_file(folder: &Path) -> std::path::PathBuf {
+    let file = folder.join("private");
+    std::fs::write(&file, "private").unwrap();
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
+    file
+}
+
+#[tokio::test]
+async fn no_file_of_the_person_is_changed_or_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = private_file(folder.path());
+    is_refused(&tried(json!({ "mode": "change", "path": file })).await);
+    unchanged(&file);
+}
+
+#[tokio::test]
+async fn a_worker_has_no_capability() {
+    let status = tried(json!({ "mode": "own-status" })).await;
+    let sets = status.as_object().unwrap();
+    for set in ["CapInh", "CapPrm", "CapEff", "CapAmb"] {
+        assert_eq!(sets[set], "0000000000000000", "{set}: {status}");
+    }
+    // An ordinary user cannot empty this one; without new privileges nothing comes of it.
+    if rustix::process::geteuid().is_root() {
+        assert_eq!(sets["CapBnd"], "0000000000000000", "{status}");
+    }
+    assert_eq!(sets["NoNewPrivs"], "1", "{status}");
+}
