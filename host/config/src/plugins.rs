@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use ctxhost_engine::{
-    Isolation, LEGACY, OnEngineError, QuarantineRules, WorkerSettings, joined, stages,
+    Isolation, LEGACY, OnEngineError, QuarantineRules, Quotas, WorkerSettings, joined, stages,
 };
 use ctxhost_trust::{Demands, Trust};
 
@@ -46,6 +46,8 @@ pub struct Plugins {
     pub isolation: Isolation,
     /// The limits of their processes.
     pub worker: WorkerSettings,
+    /// What each engine may make grow.
+    pub quotas: Quotas,
     /// Who fills which slot.
     pub slots: Slots,
     /// One table for each engine that needs one.
@@ -70,6 +72,7 @@ impl Default for Plugins {
             crashes_before_quarantine: rules.crashes,
             isolation: Isolation::Process,
             worker: WorkerSettings::default(),
+            quotas: Quotas::default(),
             slots: Slots::default(),
             entries: BTreeMap::new(),
         }

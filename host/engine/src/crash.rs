@@ -3,7 +3,9 @@
 //! Fatal signals are raised on the thread that earned them. Threads that run an engine carry the
 //! descriptor of its note, the handler writes the signal there, and what was to happen without us
 //! happens then. A process that is killed from outside writes nothing, and so is not blamed on an
-//! engine. What this does not see: an engine that crashes on a thread it made itself.
+//! engine. An engine that calls `exit` would end the host as if all were well: the same threads carry its
+//! name, so that the end is told and the code is an error's. What this does not see: an engine that
+//! crashes or exits on a thread it made itself, and `_exit`, which runs no handler.
 
 #![allow(unsafe_code)]
 
@@ -23,12 +25,46 @@ pub(super) const MARK: &str = "died:";
 const FATAL: [c_int; 6] =
     [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE, libc::SIGTRAP, libc::SIGABRT];
 
+/// The code of a host that an engine ended: `EX_SOFTWARE` of `sysexits.h`.
+const ENDED_BY_ENGINE: c_int = 70;
+
+/// The id of an engine where no memory can be had and nothing may be locked: at the end of the process.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Name {
+    bytes: [u8; Name::LONGEST],
+    length: usize,
+}
+
+impl Name {
+    /// What is longer is cut.
+    const LONGEST: usize = 64;
+
+    /// Nobody's.
+    const NONE: Name = Name { bytes: [0; Name::LONGEST], length: 0 };
+
+    pub(super) fn of(id: &str) -> Name {
+        let mut name = Name::NONE;
+        for (to, byte) in name.bytes.iter_mut().zip(id.bytes()) {
+            // It goes to a terminal as it is.
+            *to = if byte.is_ascii_graphic() { byte } else { b'?' };
+            name.length += 1;
+        }
+        name
+    }
+
+    fn bytes(&self) -> &[u8] {
+        self.bytes.get(..self.length).unwrap_or_default()
+    }
+}
+
 /// No note.
 const NONE: RawFd = -1;
 
 thread_local! {
     /// The note of the engine that runs on this thread.
     static NOTE: Cell<RawFd> = const { Cell::new(NONE) };
+    /// The engine of a file that runs on this thread, noted or not.
+    static NAME: Cell<Name> = const { Cell::new(Name::NONE) };
 }
 
 /// What was to happen at each of [`FATAL`] before us.
@@ -41,52 +77,69 @@ pub(super) fn watch() {
         for (signal, before) in FATAL.iter().zip(&BEFORE) {
             install(*signal, before);
         }
+    });
+}
+
+/// From here on an engine that ends this process does not do so in silence. The first call counts.
+pub(super) fn watch_exits() {
+    unsafe extern "C" {
+        fn at_quick_exit(handler: extern "C" fn()) -> c_int;
+    }
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
         on_new_threads(inherit);
-        // SAFETY: `on_exit` is a function of this program, which is never unloaded.
-        let _ = unsafe { libc::atexit(on_exit) };
+        // SAFETY: `on_exit` is a function of this program, which is never unloaded; both C libraries of
+        // Linux have `at_quick_exit` with this signature.
+        let _ = unsafe { (libc::atexit(on_exit), at_quick_exit(on_exit)) };
     });
 }
 
 /// While this lives, its thread runs an engine.
 #[derive(Debug)]
 pub(super) struct Inside {
-    before: RawFd,
+    before: (RawFd, Name),
     /// Keeps the descriptor from meaning another file.
-    _note: Arc<File>,
+    _note: Option<Arc<File>>,
     _of_this_thread: PhantomData<*const ()>,
 }
 
 /// This thread runs an engine from here on.
-pub(super) fn enter(note: &Arc<File>) -> Inside {
-    let before = NOTE.replace(note.as_raw_fd());
-    Inside { before, _note: note.clone(), _of_this_thread: PhantomData }
+pub(super) fn enter(name: Name, note: Option<Arc<File>>) -> Inside {
+    let descriptor = note.as_ref().map_or(NONE, |note| note.as_raw_fd());
+    let before = (NOTE.replace(descriptor), NAME.replace(name));
+    Inside { before, _note: note, _of_this_thread: PhantomData }
 }
 
 impl Drop for Inside {
     fn drop(&mut self) {
-        NOTE.set(self.before);
+        let (note, name) = self.before;
+        NOTE.set(note);
+        NAME.set(name);
     }
 }
 
 /// This thread runs nothing but an engine. The caller keeps the note open until [`leave`].
-pub(super) fn stay(note: &File) {
-    NOTE.set(note.as_raw_fd());
+pub(super) fn stay(name: Name, note: Option<&File>) {
+    NOTE.set(note.map_or(NONE, |note| note.as_raw_fd()));
+    NAME.set(name);
 }
 
 /// This thread runs no engine any more.
 pub(super) fn leave() {
     NOTE.set(NONE);
+    NAME.set(Name::NONE);
 }
 
 /// A call of a C engine runs on a thread of its own: it carries the note of the one that starts it.
 fn inherit() -> OnThread {
+    let name = NAME.get();
     let note = NOTE.get();
     // SAFETY: a descriptor that stands in NOTE is open.
     let note = (note != NONE).then(|| unsafe { BorrowedFd::borrow_raw(note) });
     // A descriptor of its own, since the call may outlive the lane.
     let own = note.and_then(|note| note.try_clone_to_owned().ok());
     let own = own.map(|own| Arc::new(File::from(own)));
-    Box::new(move || Box::new(own.as_ref().map(enter)))
+    Box::new(move || Box::new(enter(name, own.clone())))
 }
 
 fn install(signal: c_int, before: &OnceLock<libc::sigaction>) {
@@ -127,9 +180,21 @@ extern "C" fn on_signal(signal: c_int, info: *mut libc::siginfo_t, _context: *mu
     }
 }
 
-/// Runs at `exit`, on the thread that called it.
+/// Runs at `exit`, on the thread that called it. Where that runs an engine, nothing of the host comes
+/// behind this: it has locks and threads that know of no end.
 extern "C" fn on_exit() {
     say(&[b"died: a call of exit\n"]);
+    let name = NAME.get();
+    if name.bytes().is_empty() {
+        return;
+    }
+    let says = b" called exit and ended this process; run it with isolation = \"process\", or release it when it is mended\n";
+    for part in [b"ctxhost: engine ".as_slice(), name.bytes(), says] {
+        // SAFETY: the bytes live through the call; standard error may be closed, which is an error alone.
+        let _ = unsafe { libc::write(libc::STDERR_FILENO, part.as_ptr().cast(), part.len()) };
+    }
+    // SAFETY: it ends the process and runs nothing before that.
+    unsafe { libc::_exit(ENDED_BY_ENGINE) }
 }
 
 fn say(parts: &[&[u8]]) {
@@ -159,7 +224,7 @@ mod tests {
         let Some(path) = std::env::var_os(NOTE_PATH) else { return };
         watch();
         let note = File::create(path).unwrap();
-        stay(&note);
+        stay(Name::of("trap"), Some(&note));
         #[cfg(target_arch = "x86_64")]
         // SAFETY: it raises SIGTRAP on this thread, and that is what is tested.
         unsafe {

@@ -3,15 +3,17 @@
 
 use std::future::Future;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
+use ctxhost_engine_api::border::EngineHandle;
 use ctxhost_engine_api::{EngineError, ErrorKind, Result};
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
 use super::calls::CallGuard;
-use super::watch::Watch;
+use super::watch::{ThreadWatch, Watch};
 
 /// How far an engine is kept from the host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize, serde::Serialize)]
@@ -90,6 +92,37 @@ impl Lane {
                 Err(too_late())
             }
             Lane::Threads { runtime: None, .. } => Err(task_died("the lane is closed")),
+        }
+    }
+
+    /// Lets go of the engine's handle, which runs the engine's own code where it is the last one: on a
+    /// thread that may be left behind.
+    pub(super) fn let_go(
+        &self,
+        id: &str,
+        watch: ThreadWatch,
+        handle: EngineHandle,
+        limit: Duration,
+    ) {
+        if matches!(self, Lane::Inline) {
+            return drop(handle);
+        }
+        let (tell, told) = mpsc::channel::<()>();
+        let thread = std::thread::Builder::new().name(format!("drop-{id}"));
+        let dropping = move || {
+            watch.inside(|| drop(handle));
+            drop(tell);
+        };
+        if let Err(error) = thread.stack_size(LANE_STACK_BYTES).spawn(dropping) {
+            tracing::warn!(engine = id, %error, "there is no thread to drop it on");
+            return;
+        }
+        if told.recv_timeout(limit) == Err(RecvTimeoutError::Timeout) {
+            let limit_ms = limit.as_millis();
+            tracing::warn!(
+                engine = id,
+                "its drop took longer than {limit_ms} ms (timeouts.dispose_ms); its thread is left behind"
+            );
         }
     }
 

@@ -23,6 +23,7 @@ mod live;
 mod opening;
 mod quarantine;
 mod question;
+mod quotas;
 mod row;
 mod seat;
 mod sentinel;
@@ -42,6 +43,7 @@ pub use live::{LiveEngine, grouped};
 pub use opening::OpenError;
 pub use quarantine::book::{FailureBook, KeptRecord, QuarantineRules};
 pub use quarantine::{Quarantine, QuarantineRecord};
+pub use quotas::Quotas;
 pub use row::{
     JOINT, MAX_STAGES, RowError, check_row, joined, read_row, stages, versions, with_version,
 };

@@ -149,13 +149,20 @@ fn seat_near(
     }
     let lane = Lane::open(&info.id, spec.isolation, &watch)
         .map_err(|source| OpenError::Threads { id: info.id.clone(), source })?;
-    let services = Services::new(&info.id, environment, calls.clone());
+    let services = Services::new(&info.id, environment, &spec.quotas, calls.clone());
     let limit = Duration::from_millis(environment.timeouts.create_ms);
     let handle = create_within(limit, door, services, spec.config.clone(), &watch)
         .inspect_err(|error| watch.failed("create", error, environment))
         .map_err(|error| OpenError::Create { id: info.id.clone(), error: Box::new(error) })?;
     watch.begins("calls");
-    Ok((info, Seat::Near { handle, lane }, watch))
+    let seat = Seat::Near {
+        handle: Some(handle),
+        lane,
+        id: info.id.clone(),
+        watch: watch.of_thread(),
+        limit: Duration::from_millis(environment.timeouts.dispose_ms),
+    };
+    Ok((info, seat, watch))
 }
 
 /// A seat in a process of its own.

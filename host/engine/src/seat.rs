@@ -1,21 +1,30 @@
 //! Where an engine sits: in this process on a lane, or in a worker process. Nobody above knows which.
 
+use std::time::Duration;
+
 use ctxhost_engine_api::border::EngineHandle;
 use ctxhost_engine_api::*;
 
 use super::calls::CallGuard;
 use super::lane::Lane;
 use super::question::{Answer, Question};
+use super::watch::ThreadWatch;
 use super::worker::{Far, WorkerFacts};
 
 /// The place of one engine.
 pub(super) enum Seat {
     /// In this process.
     Near {
-        /// The engine.
-        handle: EngineHandle,
+        /// The engine; gone only while this is dropped.
+        handle: Option<EngineHandle>,
         /// Where its code runs.
         lane: Lane,
+        /// Its id.
+        id: String,
+        /// Who watches the thread that drops it.
+        watch: ThreadWatch,
+        /// What its drop may take, before the thread is left behind.
+        limit: Duration,
     },
     /// In a process of its own.
     Far(Box<Far>),
@@ -37,7 +46,10 @@ impl Seat {
         T: TryFrom<Answer, Error = EngineError>,
     {
         let answer = match self {
-            Seat::Near { handle, lane } => lane.run(call, question.ask(handle.clone(), view)).await,
+            Seat::Near { handle: Some(handle), lane, .. } => {
+                lane.run(call, question.ask(handle.clone(), view)).await
+            }
+            Seat::Near { handle: None, .. } => Err(EngineError::new(ErrorKind::Dead, "it is gone")),
             Seat::Far(far) => far.ask(call, view, question).await,
         };
         T::try_from(answer?)
@@ -46,7 +58,8 @@ impl Seat {
     /// Takes the host away: whatever the engine still runs, it reaches nothing of it any more.
     pub(super) fn revoke(&self) {
         match self {
-            Seat::Near { handle, .. } => handle.revoke(),
+            Seat::Near { handle: Some(handle), .. } => handle.revoke(),
+            Seat::Near { handle: None, .. } => {}
             Seat::Far(far) => far.close(),
         }
     }
@@ -79,5 +92,10 @@ impl Seat {
 impl Drop for Seat {
     fn drop(&mut self) {
         self.revoke();
+        if let Seat::Near { handle, lane, id, watch, limit } = self
+            && let Some(handle) = handle.take()
+        {
+            lane.let_go(id, watch.clone(), handle, *limit);
+        }
     }
 }

@@ -6,11 +6,12 @@ use std::time::Instant;
 use ctxhost_engine_api::border::{BoxFuture, HostServices};
 use ctxhost_engine_api::transcript::tokens;
 use ctxhost_engine_api::*;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::background::{self, Tasks};
 use super::calls::Calls;
 use super::environment::Environment;
+use super::quotas::{LogQuota, Quotas, StoreQuota, Verdict};
 use super::store::{EngineStore, StoreError};
 
 /// The services of one engine.
@@ -18,20 +19,48 @@ pub(super) struct Services {
     id: String,
     environment: Environment,
     store: Arc<dyn EngineStore>,
+    log: LogQuota,
     calls: Arc<Calls>,
     tasks: Tasks,
     born: Instant,
 }
 
 impl Services {
-    pub(super) fn new(id: &str, environment: &Environment, calls: Arc<Calls>) -> Self {
+    pub(super) fn new(
+        id: &str,
+        environment: &Environment,
+        quotas: &Quotas,
+        calls: Arc<Calls>,
+    ) -> Self {
         Services {
             id: id.into(),
             environment: environment.clone(),
-            store: environment.store(id),
+            store: Arc::new(StoreQuota::new(environment.store(id), quotas)),
+            log: LogQuota::new(quotas),
             calls,
             tasks: Tasks::default(),
             born: Instant::now(),
+        }
+    }
+
+    /// Whether a line of so many bytes may go into the log; tells of those that may not.
+    fn may_say(&self, bytes: usize) -> bool {
+        let engine = self.id.as_str();
+        match self.log.judge(bytes) {
+            Verdict::Written { left_out_before: 0 } => true,
+            Verdict::Written { left_out_before } => {
+                tracing::warn!(engine, "{left_out_before} lines of its log were left out");
+                true
+            }
+            Verdict::FirstLeftOut => {
+                let limits = "plugins.quotas.log_lines_per_minute and log_kib_per_minute";
+                tracing::warn!(
+                    engine,
+                    "it says too much: lines of its log are left out ({limits})"
+                );
+                false
+            }
+            Verdict::LeftOut => false,
         }
     }
 
@@ -41,8 +70,16 @@ impl Services {
     ) -> BoxFuture<Result<T>> {
         let store = self.store.clone();
         Box::pin(async move {
-            work(store.as_ref())
-                .map_err(|error| EngineError::new(ErrorKind::Store, error.to_string()))
+            work(store.as_ref()).map_err(|error| {
+                let said = EngineError::new(ErrorKind::Store, error.to_string());
+                match error {
+                    StoreError::Full { more, used, limit } => {
+                        let full = json!({ "more": more, "used": used, "limit": limit });
+                        said.with_detail(json!({ "full": full }))
+                    }
+                    _ => said,
+                }
+            })
         })
     }
 }
@@ -60,6 +97,10 @@ impl HostServices for Services {
         let engine = self.id.as_str();
         let has_none = fields.is_null() || fields.as_object().is_some_and(|it| it.is_empty());
         let fields = (!has_none).then(|| fields.to_string());
+        let bytes = target.len() + message.len() + fields.as_ref().map_or(0, String::len);
+        if !self.may_say(bytes) {
+            return;
+        }
         match level {
             LogLevel::Error => tracing::error!(engine, target, fields, "{message}"),
             LogLevel::Warn => tracing::warn!(engine, target, fields, "{message}"),
@@ -91,8 +132,10 @@ impl HostServices for Services {
     }
 
     fn progress(&self, call: CallId, permille: u32, note: &str) {
-        tracing::debug!(engine = self.id, permille, note, "progress");
         self.calls.progress(call);
+        if self.may_say(note.len()) {
+            tracing::debug!(engine = self.id, permille, note, "progress");
+        }
     }
 
     fn complete(&self, _call: CallId, request: CompletionRequest) -> BoxFuture<Result<Completion>> {
@@ -166,6 +209,15 @@ impl HostServices for Services {
         if !self.tasks.spawn(task) {
             let (engine, session) = (self.id.as_str(), session.id.as_str());
             tracing::warn!(engine, session, "spawn from a thread of its own was refused");
+        }
+    }
+}
+
+impl Drop for Services {
+    fn drop(&mut self) {
+        let left_out = self.log.left_out();
+        if left_out > 0 {
+            tracing::warn!(engine = self.id, "{left_out} lines of its log were left out");
         }
     }
 }

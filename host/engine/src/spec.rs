@@ -9,6 +9,7 @@ use serde_json::Value;
 use super::lane::Isolation;
 use super::library::{Inspected, LoadError, inspect_pinned, shown_digest};
 use super::opening::OpenError;
+use super::quotas::Quotas;
 use super::worker::WorkerSettings;
 
 /// Where an engine comes from.
@@ -107,6 +108,8 @@ pub struct EngineSpec {
     pub isolation: Isolation,
     /// The limits of its process, where it has one.
     pub worker: WorkerSettings,
+    /// What it may make grow on the host.
+    pub quotas: Quotas,
     /// Its own settings.
     pub config: Value,
 }
@@ -129,6 +132,7 @@ impl EngineSpec {
             distrust: None,
             isolation: Isolation::Inline,
             worker: WorkerSettings::default(),
+            quotas: Quotas::default(),
             config,
         }
     }
@@ -154,6 +158,7 @@ impl EngineSpec {
             distrust: None,
             isolation: Isolation::Lane,
             worker: WorkerSettings::default(),
+            quotas: Quotas::default(),
             config,
         }
     }

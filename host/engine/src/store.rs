@@ -12,6 +12,8 @@ use std::sync::Arc;
 
 use ctxhost_media::MediaError;
 
+use super::live::grouped;
+
 /// Why a store failed.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
@@ -29,6 +31,19 @@ pub enum StoreError {
         /// What it said.
         reason: String,
     },
+    /// It holds as much as this engine may keep.
+    #[error(
+        "{} bytes more do not fit: this engine keeps {} of {} bytes (plugins.quotas.store_mib); it has to delete values it does not need, or the limit be raised",
+        grouped(*more), grouped(*used), grouped(*limit)
+    )]
+    Full {
+        /// What was to be stored, in bytes.
+        more: u64,
+        /// What is stored, in bytes.
+        used: u64,
+        /// The limit, in bytes.
+        limit: u64,
+    },
     /// A file could not be written or read, or holds something else.
     #[error(transparent)]
     File(#[from] MediaError),
@@ -36,6 +51,15 @@ pub enum StoreError {
 
 /// The longest key: a file name takes 255 bytes, and each byte may need three.
 const MAX_KEY_BYTES: usize = 80;
+
+/// How much an engine keeps by key.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Kept {
+    /// Values.
+    pub entries: u64,
+    /// The bytes of the keys and values.
+    pub bytes: u64,
+}
 
 /// Storage of one engine.
 pub trait EngineStore: Send + Sync + std::fmt::Debug {
@@ -51,6 +75,8 @@ pub trait EngineStore: Send + Sync + std::fmt::Debug {
     fn put_blob(&self, bytes: &[u8]) -> Result<String, StoreError>;
     /// The bytes of a hash.
     fn get_blob(&self, handle: &str) -> Result<Option<Vec<u8>>, StoreError>;
+    /// How much is kept by key; counts it, which takes as long as a list of all keys.
+    fn kept(&self) -> Result<Kept, StoreError>;
 }
 
 /// Storage for engines by their ids, in one place that several machines may share.
@@ -78,6 +104,7 @@ mod tests {
         assert_eq!(store.get("a/b").unwrap().as_deref(), Some("2"));
         assert_eq!(store.list("a/").unwrap(), ["a/../c", "a/b"]);
         assert_eq!(store.list("").unwrap().len(), 3);
+        assert_eq!(store.kept().unwrap(), Kept { entries: 3, bytes: 3 + 6 + 6 + 3 });
         store.delete("a/b").unwrap();
         store.delete("a/b").unwrap();
         assert_eq!(store.get("a/b").unwrap(), None);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use ctxhost_engine_api::{EngineError, ErrorKind};
 
 use super::bundled::LEGACY;
-use super::crash;
+use super::crash::{self, Name};
 use super::environment::Environment;
 use super::library::Inspected;
 use super::opening::OpenError;
@@ -20,6 +20,8 @@ pub(super) struct Watch {
     id: String,
     bytes: Option<String>,
     sentinel: Option<Sentinel>,
+    /// Whether its code is of a file and runs in this process.
+    is_foreign: bool,
 }
 
 impl Watch {
@@ -30,7 +32,7 @@ impl Watch {
         }
         let bytes = format!("bundled {}", env!("CARGO_PKG_VERSION"));
         refuse_held(id, &bytes, environment)?;
-        Ok(Watch { id: id.into(), bytes: Some(bytes), sentinel: None })
+        Ok(Watch { id: id.into(), bytes: Some(bytes), sentinel: None, is_foreign: false })
     }
 
     /// For an engine of a file that is about to be loaded into this process.
@@ -45,14 +47,16 @@ impl Watch {
             }
         };
         let sentinel = environment.failures.as_ref().and_then(set);
-        Ok(Watch { id: id.clone(), bytes: Some(sha256.clone()), sentinel })
+        crash::watch_exits();
+        Ok(Watch { id: id.clone(), bytes: Some(sha256.clone()), sentinel, is_foreign: true })
     }
 
     /// For an engine of a file that runs in a process of its own: what it does there ends no host.
     pub(super) fn apart(file: &Inspected, environment: &Environment) -> Result<Watch, OpenError> {
         let (id, sha256) = (&file.meta.id, &file.sha256);
         refuse_held(id, sha256, environment)?;
-        Ok(Watch { id: id.clone(), bytes: Some(sha256.clone()), sentinel: None })
+        let bytes = Some(sha256.clone());
+        Ok(Watch { id: id.clone(), bytes, sentinel: None, is_foreign: false })
     }
 
     /// Which build it is.
@@ -75,7 +79,8 @@ impl Watch {
 
     /// The same for another thread, which may outlive this.
     pub(super) fn of_thread(&self) -> ThreadWatch {
-        ThreadWatch { note: self.sentinel.as_ref().map(Sentinel::file) }
+        let name = self.is_foreign.then(|| Name::of(&self.id));
+        ThreadWatch { name, note: self.sentinel.as_ref().map(Sentinel::file) }
     }
 
     /// Writes down that opening it broke. A setting that it refuses is no breakage: it is mended in
@@ -100,26 +105,28 @@ impl Watch {
 /// The watch over one thread.
 #[derive(Clone, Debug)]
 pub(super) struct ThreadWatch {
+    /// Of an engine from a file; whatever else runs is of this program.
+    name: Option<Name>,
     note: Option<Arc<File>>,
 }
 
 impl ThreadWatch {
     /// Does something inside the engine on this thread.
     pub(super) fn inside<T>(&self, work: impl FnOnce() -> T) -> T {
-        let _inside = self.note.as_ref().map(crash::enter);
+        let _inside = self.name.map(|name| crash::enter(name, self.note.clone()));
         work()
     }
 
     /// This thread runs nothing but the engine, until [`ThreadWatch::leave`].
     pub(super) fn stay(&self) {
-        if let Some(note) = &self.note {
-            crash::stay(note);
+        if let Some(name) = self.name {
+            crash::stay(name, self.note.as_deref());
         }
     }
 
     /// It runs the engine no more.
     pub(super) fn leave(&self) {
-        if self.note.is_some() {
+        if self.name.is_some() {
             crash::leave();
         }
     }

@@ -25,6 +25,7 @@ mod program;
 mod sender;
 mod served;
 mod start;
+mod usage;
 mod wire;
 
 mod child;

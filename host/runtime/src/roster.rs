@@ -205,6 +205,7 @@ fn in_file(config: &Config, id: &str, path: &Path, settings: serde_json::Value) 
     let mut spec = EngineSpec::file(id, path, settings);
     spec.isolation = config.plugins.isolation;
     spec.worker = config.plugins.worker.clone();
+    spec.quotas = config.plugins.quotas.clone();
     spec
 }
 

@@ -191,6 +191,36 @@ pub(super) const SETTINGS: &[Setting] = &[
         "the most that a process may say at once; a plan is kilobytes, and what is longer is no plan",
     ),
     setting(
+        "plugins.worker.threads",
+        "threads",
+        Allowed::Whole(16),
+        "of an engine's process, which is killed above it; one for each processor of a large machine, and far from what a machine feels",
+    ),
+    setting(
+        "plugins.worker.background_cpu_ms",
+        MS,
+        Allowed::Whole(1),
+        "processor time within a minute that an engine's process may use while no call is under way, before it is killed; what an engine does behind its answers takes milliseconds, and nobody waits for what takes more",
+    ),
+    setting(
+        "plugins.quotas.store_mib",
+        "mebibytes",
+        Allowed::Whole(1),
+        "what an engine may keep in the host's store, 4 KiB for each value beside its bytes; bytes by hash count from the start of the host on. An index of a long session takes a tenth of it",
+    ),
+    setting(
+        "plugins.quotas.log_lines_per_minute",
+        "lines",
+        Allowed::Whole(1),
+        "that an engine may write into the log; ten a second is more than a person reads, and the rest is counted",
+    ),
+    setting(
+        "plugins.quotas.log_kib_per_minute",
+        "kibibytes",
+        Allowed::Whole(1),
+        "the length of these lines together; a disk is not filled by what an engine says",
+    ),
+    setting(
         "shadow.complete",
         "",
         Allowed::Flag,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{EngineStore, StoreError};
+use super::{EngineStore, Kept, StoreError};
 use crate::calls;
 use crate::environment::SessionView;
 use ctxhost_media::Blobs;
@@ -48,6 +48,10 @@ impl EngineStore for BySession {
     fn get_blob(&self, handle: &str) -> Result<Option<Vec<u8>>, StoreError> {
         let found = self.blobs().map_or(Ok(None), |blobs| blobs.get(handle))?;
         found.map_or_else(|| self.values.get_blob(handle), |bytes| Ok(Some(bytes)))
+    }
+
+    fn kept(&self) -> Result<Kept, StoreError> {
+        self.values.kept()
     }
 }
 

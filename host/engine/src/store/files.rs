@@ -4,7 +4,7 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use super::{EngineStore, StoreError, check_key};
+use super::{EngineStore, Kept, StoreError, check_key};
 use ctxhost_media::{BlobFolder, MediaError, disk_error, replace_file};
 
 /// A store of one file for each value, written beside and renamed.
@@ -63,6 +63,19 @@ impl EngineStore for FileStore {
 
     fn get_blob(&self, handle: &str) -> Result<Option<Vec<u8>>, StoreError> {
         Ok(self.blobs.get(handle)?)
+    }
+
+    fn kept(&self) -> Result<Kept, StoreError> {
+        let folder = self.folder.join("kv");
+        let mut kept = Kept::default();
+        for name in names_in(&folder)? {
+            // What was removed meanwhile takes nothing.
+            let Ok(file) = fs::symlink_metadata(folder.join(&name)) else { continue };
+            let key = decode_name(&name).unwrap_or_default();
+            kept.entries += 1;
+            kept.bytes += key.len() as u64 + file.len();
+        }
+        Ok(kept)
     }
 }
 

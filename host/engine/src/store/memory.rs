@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::{EngineStore, EngineStores, StoreError, check_key};
+use super::{EngineStore, EngineStores, Kept, StoreError, check_key};
 use ctxhost_media::hash;
 
 /// A store that forgets at the end of the process: for replays and tests.
@@ -49,6 +49,16 @@ impl EngineStore for MemoryStore {
 
     fn get_blob(&self, handle: &str) -> Result<Option<Vec<u8>>, StoreError> {
         Ok(self.values().get(&format!("blob/{handle}")).cloned())
+    }
+
+    fn kept(&self) -> Result<Kept, StoreError> {
+        let values = self.values();
+        let values =
+            values.iter().filter_map(|(key, value)| Some((key.strip_prefix("kv/")?, value)));
+        Ok(values.fold(Kept::default(), |kept, (key, value)| Kept {
+            entries: kept.entries + 1,
+            bytes: kept.bytes + (key.len() + value.len()) as u64,
+        }))
     }
 }
 

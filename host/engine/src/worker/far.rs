@@ -100,7 +100,7 @@ impl Far {
         let handle = runtime.handle().clone();
         let helpers = Helpers(Some(runtime));
         let start = Arc::new(Start {
-            services: Arc::new(Services::new(&id, environment, calls.clone())),
+            services: Arc::new(Services::new(&id, environment, &spec.quotas, calls.clone())),
             file,
             copies_folder: environment.copies_folder.clone(),
             settings: spec.worker.clone(),

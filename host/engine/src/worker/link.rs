@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -16,6 +17,7 @@ use tokio::task::AbortHandle;
 use super::process::Process;
 use super::sender::{Job, Sender};
 use super::served::serve;
+use super::usage::{self, Calling};
 use super::wire::{self, Call, FromWorker};
 use crate::calls::{CallGuard, in_session};
 use crate::question::{Answer, Question};
@@ -38,6 +40,8 @@ struct Shared {
     services: Arc<Services>,
     runtime: Handle,
     flights: Mutex<Flights>,
+    /// Calls that ever were.
+    begun: AtomicU64,
     asks: Mutex<HashMap<u64, AbortHandle>>,
 }
 
@@ -63,8 +67,11 @@ impl Link {
     ) -> std::io::Result<Link> {
         let flights = Mutex::new(Flights::Open(HashMap::new()));
         let asks = Mutex::default();
+        let begun = AtomicU64::new(0);
+        let process_of = process.clone();
         let shared =
-            Arc::new(Shared { number, process: process.clone(), services, runtime, flights, asks });
+            Shared { number, process: process_of, services, runtime, flights, begun, asks };
+        let shared = Arc::new(shared);
         let (jobs, queue) = mpsc::channel();
         let sender = Sender::new(wire.try_clone()?, limits.sessions);
         let ending = process.clone();
@@ -72,7 +79,15 @@ impl Link {
         let link = Link { shared: shared.clone(), jobs };
         let (reader, most_bytes) = (link.reader(), limits.answer_bytes());
         thread("from-worker", move || reader.run(&wire, most_bytes))?;
-        process.when_it_ends(move |reason| shared.crash(&reason));
+        let (watched, settings) = (shared.clone(), limits.clone());
+        let (tell, ended) = mpsc::channel();
+        process.when_it_ends(move |reason| {
+            shared.crash(&reason);
+            drop(tell);
+        });
+        thread("worker-usage", move || {
+            usage::watch(&watched.process, &settings, || watched.calling(), &ended);
+        })?;
         Ok(link)
     }
 
@@ -121,6 +136,7 @@ impl Link {
         let (land, landed) = oneshot::channel();
         if let Flights::Open(flights) = &mut *self.shared.flights() {
             flights.insert(call.id.0, land);
+            self.shared.begun.fetch_add(1, Ordering::Relaxed);
         }
         // Without anybody to send it the worker is dead, and `landed` says so.
         let _ = self.jobs.send(job);
@@ -135,6 +151,13 @@ impl Link {
 impl Shared {
     fn flights(&self) -> MutexGuard<'_, Flights> {
         self.flights.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    /// Which calls it has.
+    fn calling(&self) -> Calling {
+        let is_under_way =
+            matches!(&*self.flights(), Flights::Open(flights) if !flights.is_empty());
+        Calling { begun: self.begun.load(Ordering::Relaxed), is_under_way }
     }
 
     fn asks(&self) -> MutexGuard<'_, HashMap<u64, AbortHandle>> {

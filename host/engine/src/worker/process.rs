@@ -87,6 +87,14 @@ impl Process {
         tell(ended);
     }
 
+    /// Looks at it by its number, which is its own as long as this takes; `None` where it has ended.
+    pub(super) fn while_it_runs<T>(&self, look: impl FnOnce(u32) -> T) -> Option<T> {
+        match &*self.state() {
+            State::Running { .. } => Some(look(self.pid)),
+            State::Ended(_) => None,
+        }
+    }
+
     /// Kills it. The first reason that is given is the one that is told.
     pub(super) fn kill(&self, reason: Option<&str>) {
         if let State::Running { because, .. } = &mut *self.state() {

@@ -30,6 +30,10 @@ pub struct WorkerSettings {
     pub sessions: u64,
     /// The largest answer of a worker, in mebibytes.
     pub answer_mib: u64,
+    /// Threads a worker may have, with the few of its own.
+    pub threads: u64,
+    /// Processor time that a worker may use within a minute while no call is under way, in milliseconds.
+    pub background_cpu_ms: u64,
 }
 
 impl Default for WorkerSettings {
@@ -46,6 +50,8 @@ impl Default for WorkerSettings {
             respawn_window_ms: 600_000,
             sessions: 64,
             answer_mib: 64,
+            threads: 256,
+            background_cpu_ms: 10_000,
         }
     }
 }

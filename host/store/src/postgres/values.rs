@@ -7,7 +7,7 @@ use tokio_postgres::types::{ToSql, Type};
 
 use super::Core;
 use ctxhost_engine::EngineStores;
-use ctxhost_engine::store::{EngineStore, StoreError, check_key};
+use ctxhost_engine::store::{EngineStore, Kept, StoreError, check_key};
 use ctxhost_media::hash;
 
 /// Storage for engines.
@@ -115,5 +115,14 @@ impl EngineStore for EngineValues {
             return Err(StoreError::Database { action: "read bytes", reason });
         }
         Ok(Some(found))
+    }
+
+    fn kept(&self) -> Result<Kept, StoreError> {
+        let statement = "select count(*), coalesce(sum(length(key) + length(value)), 0)::bigint \
+                         from @.engine_values where engine = $1";
+        let rows = self.ask("count values", statement, vec![self.engine()])?;
+        let number = |row: &Row, at: usize| u64::try_from(row.get::<_, i64>(at)).unwrap_or(0);
+        let kept = |row: &Row| Kept { entries: number(row, 0), bytes: number(row, 1) };
+        Ok(rows.first().map(kept).unwrap_or_default())
     }
 }

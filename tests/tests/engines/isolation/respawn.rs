@@ -107,6 +107,10 @@ impl EngineStore for Stores {
         self.0.used();
         self.0.values.get_blob(handle)
     }
+
+    fn kept(&self) -> std::result::Result<Kept, StoreError> {
+        self.0.values.kept()
+    }
 }
 
 /// An engine of six services a call, whose worker dies over the `n`-th.

@@ -1,0 +1,157 @@
+//! How much an engine may keep: a store in front of its store that refuses what does not fit.
+
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use ctxhost_media::hash;
+
+use super::Quotas;
+use crate::store::{EngineStore, Kept, StoreError};
+
+/// What each value and each blob counts beside its bytes: a file takes no less on a disk.
+const ENTRY_BYTES: u64 = 4096;
+
+/// A store with a limit.
+#[derive(Debug)]
+pub(crate) struct StoreQuota {
+    store: Arc<dyn EngineStore>,
+    limit: u64,
+    used: Mutex<Used>,
+}
+
+/// What counts.
+#[derive(Debug, Default)]
+struct Used {
+    /// What the values take, at most: one that replaces another counts for both until they are counted
+    /// anew. `None` before that was done once.
+    values: Option<u64>,
+    /// What the blobs take that this store was given. Older ones lie with sessions, and go with them.
+    blobs: u64,
+    handles: HashSet<String>,
+}
+
+impl StoreQuota {
+    pub(crate) fn new(store: Arc<dyn EngineStore>, quotas: &Quotas) -> StoreQuota {
+        let limit = quotas.store_mib.saturating_mul(1024 * 1024);
+        StoreQuota { store, limit, used: Mutex::default() }
+    }
+
+    fn used(&self) -> MutexGuard<'_, Used> {
+        self.used.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Room for so many bytes more, or the refusal. Values are counted only where there seems to be none.
+    fn room_for(&self, used: &mut Used, more: u64) -> Result<(), StoreError> {
+        let fits = |values: u64, blobs: u64| {
+            values.saturating_add(blobs).saturating_add(more) <= self.limit
+        };
+        if used.values.is_none_or(|values| !fits(values, used.blobs)) {
+            used.values = Some(cost_of(self.store.kept()?));
+        }
+        let values = used.values.unwrap_or(0);
+        match fits(values, used.blobs) {
+            true => Ok(()),
+            false => Err(StoreError::Full { more, used: values + used.blobs, limit: self.limit }),
+        }
+    }
+}
+
+fn cost_of(kept: Kept) -> u64 {
+    kept.bytes.saturating_add(kept.entries.saturating_mul(ENTRY_BYTES))
+}
+
+impl EngineStore for StoreQuota {
+    fn get(&self, key: &str) -> Result<Option<String>, StoreError> {
+        self.store.get(key)
+    }
+
+    fn put(&self, key: &str, value: &str) -> Result<(), StoreError> {
+        let bytes = (key.len() + value.len()) as u64;
+        let cost = cost_of(Kept { entries: 1, bytes });
+        // Held while it is written: two at once could not both know that they fit.
+        let mut used = self.used();
+        self.room_for(&mut used, cost)?;
+        self.store.put(key, value)?;
+        used.values = used.values.map(|values| values + cost);
+        Ok(())
+    }
+
+    fn delete(&self, key: &str) -> Result<(), StoreError> {
+        self.store.delete(key)
+    }
+
+    fn list(&self, prefix: &str) -> Result<Vec<String>, StoreError> {
+        self.store.list(prefix)
+    }
+
+    fn put_blob(&self, bytes: &[u8]) -> Result<String, StoreError> {
+        let cost = cost_of(Kept { entries: 1, bytes: bytes.len() as u64 });
+        let mut used = self.used();
+        // The same bytes are kept once.
+        if !used.handles.contains(&hash(bytes)) {
+            self.room_for(&mut used, cost)?;
+        }
+        let handle = self.store.put_blob(bytes)?;
+        if used.handles.insert(handle.clone()) {
+            used.blobs += cost;
+        }
+        Ok(handle)
+    }
+
+    fn get_blob(&self, handle: &str) -> Result<Option<Vec<u8>>, StoreError> {
+        self.store.get_blob(handle)
+    }
+
+    fn kept(&self) -> Result<Kept, StoreError> {
+        self.store.kept()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::{FileStore, MemoryStore};
+
+    const MIB: usize = 1024 * 1024;
+
+    fn of_one_mib(store: impl EngineStore + 'static) -> StoreQuota {
+        StoreQuota::new(Arc::new(store), &Quotas { store_mib: 1, ..Quotas::default() })
+    }
+
+    fn check(store: &StoreQuota) {
+        store.put("a", &"x".repeat(MIB / 2)).unwrap();
+        let error = store.put("b", &"x".repeat(MIB / 2)).unwrap_err();
+        let says = error.to_string();
+        assert!(says.contains("plugins.quotas.store_mib") && says.contains("1,048,576"), "{says}");
+        assert_eq!(store.get("b").unwrap(), None, "nothing of it was written");
+        for _ in 0..10 {
+            store.put("a", &"y".repeat(MIB / 2)).unwrap();
+        }
+        store.delete("a").unwrap();
+        store.put("b", &"x".repeat(MIB / 2)).unwrap();
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused_and_what_was_replaced_or_removed_does_not_count() {
+        check(&of_one_mib(MemoryStore::default()));
+        let state = tempfile::tempdir().unwrap();
+        check(&of_one_mib(FileStore::new(state.path(), "demo")));
+        // Another process finds what is there.
+        let again = of_one_mib(FileStore::new(state.path(), "demo"));
+        assert!(again.put("c", &"x".repeat(MIB / 2)).is_err());
+    }
+
+    #[test]
+    fn empty_values_and_blobs_count_as_well() {
+        let store = of_one_mib(MemoryStore::default());
+        let fitted = (0..1000).take_while(|n| store.put(&format!("{n:04}"), "").is_ok()).count();
+        assert_eq!(fitted, 255, "each takes 4 KiB and its key");
+        let store = of_one_mib(MemoryStore::default());
+        let blob = vec![7; MIB / 2];
+        for _ in 0..9 {
+            store.put_blob(&blob).unwrap();
+        }
+        assert!(store.put_blob(&vec![8; MIB / 2]).is_err(), "the first counts once");
+        store.put_blob(&blob).unwrap();
+    }
+}
