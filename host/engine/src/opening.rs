@@ -15,7 +15,7 @@ use super::environment::Environment;
 use super::lane::{Isolation, Lane};
 use super::library::LoadError;
 use super::quarantine::book::KeptRecord;
-use super::seat::Seat;
+use super::seat::{Near, Seat};
 use super::services::Services;
 use super::spec::{EngineSpec, Source};
 use super::watch::Watch;
@@ -155,14 +155,14 @@ fn seat_near(
         .inspect_err(|error| watch.failed("create", error, environment))
         .map_err(|error| OpenError::Create { id: info.id.clone(), error: Box::new(error) })?;
     watch.begins("calls");
-    let seat = Seat::Near {
+    let near = Near {
+        id: info.id.clone(),
         handle: Some(handle),
         lane,
-        id: info.id.clone(),
         watch: watch.of_thread(),
         limit: Duration::from_millis(environment.timeouts.dispose_ms),
     };
-    Ok((info, seat, watch))
+    Ok((info, Seat::Near(Box::new(near)), watch))
 }
 
 /// A seat in a process of its own.

@@ -11,21 +11,32 @@ use super::question::{Answer, Question};
 use super::watch::ThreadWatch;
 use super::worker::{Far, WorkerFacts};
 
+/// An engine in this process.
+pub(super) struct Near {
+    /// Its id.
+    pub(super) id: String,
+    /// The engine; gone only while this is dropped.
+    pub(super) handle: Option<EngineHandle>,
+    /// Where its code runs.
+    pub(super) lane: Lane,
+    /// Who watches the thread that drops it.
+    pub(super) watch: ThreadWatch,
+    /// What its drop may take, before its thread is left behind.
+    pub(super) limit: Duration,
+}
+
+impl Drop for Near {
+    fn drop(&mut self) {
+        if let Some(handle) = self.handle.take() {
+            self.lane.let_go(&self.id, self.watch.clone(), handle, self.limit);
+        }
+    }
+}
+
 /// The place of one engine.
 pub(super) enum Seat {
     /// In this process.
-    Near {
-        /// The engine; gone only while this is dropped.
-        handle: Option<EngineHandle>,
-        /// Where its code runs.
-        lane: Lane,
-        /// Its id.
-        id: String,
-        /// Who watches the thread that drops it.
-        watch: ThreadWatch,
-        /// What its drop may take, before the thread is left behind.
-        limit: Duration,
-    },
+    Near(Box<Near>),
     /// In a process of its own.
     Far(Box<Far>),
 }
@@ -46,10 +57,11 @@ impl Seat {
         T: TryFrom<Answer, Error = EngineError>,
     {
         let answer = match self {
-            Seat::Near { handle: Some(handle), lane, .. } => {
-                lane.run(call, question.ask(handle.clone(), view)).await
+            Seat::Near(near) => {
+                let gone = || EngineError::new(ErrorKind::Dead, "it is being dropped");
+                let handle = near.handle.clone().ok_or_else(gone)?;
+                near.lane.run(call, question.ask(handle, view)).await
             }
-            Seat::Near { handle: None, .. } => Err(EngineError::new(ErrorKind::Dead, "it is gone")),
             Seat::Far(far) => far.ask(call, view, question).await,
         };
         T::try_from(answer?)
@@ -58,8 +70,7 @@ impl Seat {
     /// Takes the host away: whatever the engine still runs, it reaches nothing of it any more.
     pub(super) fn revoke(&self) {
         match self {
-            Seat::Near { handle: Some(handle), .. } => handle.revoke(),
-            Seat::Near { handle: None, .. } => {}
+            Seat::Near(near) => _ = near.handle.as_ref().map(EngineHandle::revoke),
             Seat::Far(far) => far.close(),
         }
     }
@@ -67,7 +78,7 @@ impl Seat {
     /// Whether a thread of this process hangs in a call that was given up.
     pub(super) fn lost_a_thread(&self) -> bool {
         match self {
-            Seat::Near { lane, .. } => lane.lost_a_thread(),
+            Seat::Near(near) => near.lane.lost_a_thread(),
             Seat::Far(_) => false,
         }
     }
@@ -75,7 +86,7 @@ impl Seat {
     /// Whether a process of its own that died has another one behind it.
     pub(super) fn may_start_another(&self) -> bool {
         match self {
-            Seat::Near { .. } => false,
+            Seat::Near(_) => false,
             Seat::Far(far) => far.may_start_another(),
         }
     }
@@ -83,7 +94,7 @@ impl Seat {
     /// The process it sits in, where that is one of its own.
     pub(super) fn worker(&self) -> Option<WorkerFacts> {
         match self {
-            Seat::Near { .. } => None,
+            Seat::Near(_) => None,
             Seat::Far(far) => Some(far.facts()),
         }
     }
@@ -92,10 +103,5 @@ impl Seat {
 impl Drop for Seat {
     fn drop(&mut self) {
         self.revoke();
-        if let Seat::Near { handle, lane, id, watch, limit } = self
-            && let Some(handle) = handle.take()
-        {
-            lane.let_go(id, watch.clone(), handle, *limit);
-        }
     }
 }

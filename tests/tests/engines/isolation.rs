@@ -6,6 +6,7 @@ mod containment;
 mod respawn;
 mod same;
 mod system_calls;
+mod used_up;
 
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use ctxhost::engine::store::{EngineStore, MemoryStore, StoreError};
+use ctxhost::engine::store::{EngineStore, Kept, MemoryStore, StoreError};
 use ctxhost::engine::{
     EngineSpec, EngineStores, Environment, Isolation, LiveEngine, OnEngineError, Slot,
 };
