@@ -202,7 +202,7 @@ fn what_ends_a_process_ends_the_host_on_a_lane_and_inline() {
         ("double-panic", Some(ABORTED), None),
         ("segfault", Some(FAULTED), None),
         ("abort", Some(ABORTED), None),
-        ("exit", None, Some(7)),
+        ("exit", None, Some(70)),
         ("stack-overflow", Some(ABORTED), None),
         ("huge-allocation", Some(ABORTED), None),
     ];
