@@ -3,6 +3,7 @@
 
 mod confined;
 mod containment;
+mod kernels;
 mod respawn;
 mod same;
 mod system_calls;

@@ -4,6 +4,7 @@
 mod capabilities;
 mod disk;
 mod syscalls;
+mod trial;
 
 use std::path::PathBuf;
 
@@ -29,15 +30,6 @@ pub struct Confinement {
     pub applied: Vec<String>,
     /// Not in force, with the reason.
     pub missing: Vec<String>,
-}
-
-impl Confinement {
-    fn note(&mut self, what: &str, done: Result<(), String>) {
-        match done {
-            Ok(()) => self.applied.push(what.into()),
-            Err(reason) => self.missing.push(format!("{what} ({reason})")),
-        }
-    }
 }
 
 /// Lets go of what came from the host: its descriptors, and a life longer than its own.
@@ -70,34 +62,70 @@ fn close_inherited() {
     }
 }
 
-/// Puts everything on that this kernel has.
+/// One thing that holds a worker.
+struct Protection<'a> {
+    /// What it is, for people.
+    what: String,
+    /// Puts it on.
+    put_on: Box<dyn Fn() -> Result<(), String> + 'a>,
+    /// Tries whether it holds, once all are on: what a kernel says it has done is not what it does.
+    try_out: Box<dyn Fn() -> Result<(), String> + 'a>,
+}
+
+/// Puts everything on that this kernel has, and tries it.
 pub(super) fn confine(limits: &Limits) -> Confinement {
+    let protections = protections(limits);
+    let put_on: Vec<_> = protections.iter().map(|protection| (protection.put_on)()).collect();
     let mut confinement = Confinement::default();
-    let memory = format!("{} MiB of memory", limits.memory_bytes / (1024 * 1024));
-    confinement.note(&memory, limit(Resource::As, limits.memory_bytes));
-    let files = format!("{} open files", limits.open_files);
-    confinement.note(&files, limit(Resource::Nofile, limits.open_files));
-    confinement.note("no core files", limit(Resource::Core, 0));
-    confinement.note("files of no size", limit(Resource::Fsize, 0));
-    confinement.note("landlock: nothing but the system's libraries is read", disk::close(limits));
-    confinement.note("no capabilities", capabilities::give_up());
-    confinement.note("an account that is not root's", no_root());
-    // Last: it refuses the calls that the others are put on with.
-    confinement.note(
-        "seccomp: a reviewed list of system calls, no network, process, program or writing",
-        syscalls::forbid(),
-    );
+    for (protection, put_on) in protections.into_iter().zip(put_on) {
+        match put_on.and_then(|()| (protection.try_out)()) {
+            Ok(()) => confinement.applied.push(protection.what),
+            Err(reason) => confinement.missing.push(format!("{} ({reason})", protection.what)),
+        }
+    }
     confinement
 }
 
-/// Files of root are its own even without capabilities.
-fn no_root() -> Result<(), String> {
-    match rustix::process::geteuid().is_root() || rustix::process::getuid().is_root() {
-        false => Ok(()),
-        true => {
-            Err("ctxhost runs as root, and so do its engines; start it as an ordinary user".into())
-        }
+/// All of them, in their order.
+fn protections(limits: &Limits) -> Vec<Protection<'_>> {
+    let mut all = Vec::new();
+    let mut add = |what: &str,
+                   put_on: Box<dyn Fn() -> Result<(), String> + '_>,
+                   try_out: Box<dyn Fn() -> Result<(), String> + '_>| {
+        all.push(Protection { what: what.into(), put_on, try_out });
+    };
+    let memory = format!("{} MiB of memory", limits.memory_bytes / (1024 * 1024));
+    add(
+        &memory,
+        Box::new(|| limit(Resource::As, limits.memory_bytes)),
+        Box::new(|| trial::memory(limits.memory_bytes)),
+    );
+    let limited = [
+        (format!("{} open files", limits.open_files), Resource::Nofile, limits.open_files),
+        ("no core files".into(), Resource::Core, 0),
+        ("files of no size".into(), Resource::Fsize, 0),
+    ];
+    for (what, resource, most) in limited {
+        add(
+            &what,
+            Box::new(move || limit(resource, most)),
+            Box::new(move || trial::limit(resource, most)),
+        );
     }
+    add(
+        "landlock: nothing but the system's libraries is read",
+        Box::new(|| disk::close(limits)),
+        Box::new(trial::disk),
+    );
+    add("no capabilities", Box::new(capabilities::give_up), Box::new(capabilities::are_none));
+    add("an account that is not root's", Box::new(|| Ok(())), Box::new(trial::account));
+    // Last: it refuses the calls that the others are put on with.
+    add(
+        "seccomp: a reviewed list of system calls, no network, process, program or writing",
+        Box::new(syscalls::forbid),
+        Box::new(trial::calls),
+    );
+    all
 }
 
 fn limit(resource: Resource, most: u64) -> Result<(), String> {

@@ -62,7 +62,7 @@ fn host(folder: &Path, mode: &str, isolation: &str, arguments: &[&str]) -> Comma
     let config = folder.join("ctxhost.toml");
     let library = chaos_library();
     let text = format!(
-        "[plugins]\ntrust = \"warn\"\n[plugins.slots]\ncontext_engine = \"chaos\"\n\
+        "[plugins]\ntrust = \"any\"\n[plugins.slots]\ncontext_engine = \"chaos\"\n\
          [plugins.entries.chaos]\npath = {library:?}\nisolation = \"{isolation}\"\n\
          [plugins.entries.chaos.config]\nmode = \"{mode}\"\n[timeouts]\ndispose_ms = 300\n"
     );

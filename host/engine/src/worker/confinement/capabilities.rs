@@ -32,16 +32,20 @@ pub(super) fn give_up() -> Result<(), String> {
     let none = CapabilitySet::empty();
     let sets = CapabilitySets { effective: none, permitted: none, inheritable: none };
     set_capabilities(None, sets).map_err(failed("the sets of the process"))?;
-    let left = capabilities(None).map_err(failed("the sets of the process"))?;
-    if left != sets {
-        return Err(format!("these stay: {left:?}"));
-    }
     // Where nothing is permitted and no privileges come, the bounding set bounds nothing: an ordinary
     // user, who may not empty it, loses nothing by that.
     match bounding {
         Err(Errno::PERM) | Ok(()) => Ok(()),
         Err(error) => Err(failed("the bounding set")(error)),
     }
+}
+
+/// Asks the kernel whether any is left.
+pub(super) fn are_none() -> Result<(), String> {
+    let left = capabilities(None).map_err(|error| error.to_string())?;
+    let is_empty =
+        left.effective.is_empty() && left.permitted.is_empty() && left.inheritable.is_empty();
+    is_empty.then_some(()).ok_or_else(|| format!("these stay: {left:?}"))
 }
 
 /// Capabilities that newer kernels add are found by asking for each number.

@@ -1,0 +1,72 @@
+//! What is told of a kernel that lacks something. The lack is real: a filter that a process inherits answers
+//! for the kernel, as an old kernel would.
+
+use std::collections::BTreeMap;
+use std::os::unix::process::CommandExt as _;
+use std::process::Command;
+
+use ctxhost_tests::{chaos_library, ctxhost};
+use nix::libc;
+use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, apply_filter};
+
+/// The number of the call that the kernel of a child lacks.
+const LACKS: &str = "CTXHOST_TEST_LACKS";
+/// Its folder, with a config.
+const FOLDER: &str = "CTXHOST_TEST_FOLDER";
+
+/// No test by itself: what the others start again. It becomes `ctxhost engines info chaos`.
+#[test]
+fn becomes_a_host_on_such_a_kernel() {
+    let (Ok(call), Ok(folder)) = (std::env::var(LACKS), std::env::var(FOLDER)) else { return };
+    let rules: BTreeMap<i64, _> = [(call.parse().unwrap(), Vec::new())].into();
+    let unknown = SeccompAction::Errno(libc::ENOSYS.unsigned_abs());
+    let arch = std::env::consts::ARCH.try_into().unwrap();
+    let filter = SeccompFilter::new(rules, SeccompAction::Allow, unknown, arch).unwrap();
+    apply_filter(&BpfProgram::try_from(filter).unwrap()).unwrap();
+    let mut host = ctxhost();
+    host.args(["engines", "info", "chaos", "--config", "ctxhost.toml"]).current_dir(&folder);
+    panic!("{}", host.env("CTXHOST_STATE_DIR", format!("{folder}/state")).exec());
+}
+
+/// What `engines info` says there: what holds, and what does not.
+fn told(lacks: Option<libc::c_long>) -> (String, String) {
+    let folder = tempfile::tempdir().unwrap();
+    let library = chaos_library();
+    let config =
+        format!("[plugins]\ntrust = \"any\"\n[plugins.entries.chaos]\npath = {library:?}\n");
+    std::fs::write(folder.path().join("ctxhost.toml"), config).unwrap();
+    // A number that no kernel has, where nothing is lacking.
+    let lacks = lacks.unwrap_or(9_999);
+    let output = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "isolation::kernels::becomes_a_host_on_such_a_kernel", "--nocapture"])
+        .env(LACKS, lacks.to_string())
+        .env(FOLDER, folder.path())
+        .output()
+        .unwrap();
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert!(said.contains("chaos"), "{said}{}", String::from_utf8_lossy(&output.stderr));
+    let row = |name: &str| {
+        let line = said.lines().find_map(|line| line.strip_prefix(name));
+        line.unwrap_or_default().trim().to_owned()
+    };
+    (row("process "), row("not here "))
+}
+
+#[test]
+fn what_a_kernel_lacks_is_told_and_what_it_has_holds() {
+    let (all, _) = told(None);
+    let lacks = [
+        ("landlock", libc::SYS_landlock_create_ruleset),
+        ("seccomp", libc::SYS_seccomp),
+        ("no capabilities", libc::SYS_capset),
+    ];
+    for (name, call) in lacks {
+        if !all.contains(name) {
+            println!("SKIPPED: this kernel has no {name}");
+            continue;
+        }
+        let (holds, missing) = told(Some(call));
+        assert!(missing.contains(name) && !holds.contains(name), "{holds}\nnot here: {missing}");
+        assert!(holds.contains("no core files"), "{holds}");
+    }
+}
