@@ -40,20 +40,30 @@ impl StoreQuota {
         self.used.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Room for so many bytes more, or the refusal. Values are counted only where there seems to be none.
-    fn room_for(&self, used: &mut Used, more: u64) -> Result<(), StoreError> {
-        let fits = |values: u64, blobs: u64| {
-            values.saturating_add(blobs).saturating_add(more) <= self.limit
-        };
-        if used.values.is_none_or(|values| !fits(values, used.blobs)) {
-            used.values = Some(cost_of(self.store.kept()?));
+    /// Room for so many bytes more, or the refusal. Values are counted, and what `replaced` says goes away,
+    /// only where there seems to be none.
+    fn room_for(
+        &self,
+        used: &mut Used,
+        more: u64,
+        replaced: impl FnOnce() -> Result<u64, StoreError>,
+    ) -> Result<(), StoreError> {
+        let fits = |used: u64| used.saturating_add(more) <= self.limit;
+        if used.values.is_some_and(|values| fits(values.saturating_add(used.blobs))) {
+            return Ok(());
         }
-        let values = used.values.unwrap_or(0);
-        match fits(values, used.blobs) {
+        let values = cost_of(self.store.kept()?);
+        used.values = Some(values);
+        let all = values.saturating_add(used.blobs);
+        match fits(all) || fits(all.saturating_sub(replaced()?)) {
             true => Ok(()),
-            false => Err(StoreError::Full { more, used: values + used.blobs, limit: self.limit }),
+            false => Err(StoreError::Full { more, used: all, limit: self.limit }),
         }
     }
+}
+
+fn cost_of_value(key: &str, value: &str) -> u64 {
+    cost_of(Kept { entries: 1, bytes: (key.len() + value.len()) as u64 })
 }
 
 fn cost_of(kept: Kept) -> u64 {
@@ -66,11 +76,14 @@ impl EngineStore for StoreQuota {
     }
 
     fn put(&self, key: &str, value: &str) -> Result<(), StoreError> {
-        let bytes = (key.len() + value.len()) as u64;
-        let cost = cost_of(Kept { entries: 1, bytes });
+        let cost = cost_of_value(key, value);
         // Held while it is written: two at once could not both know that they fit.
         let mut used = self.used();
-        self.room_for(&mut used, cost)?;
+        let replaced = || {
+            let before = self.store.get(key)?;
+            Ok(before.map_or(0, |before| cost_of_value(key, &before)))
+        };
+        self.room_for(&mut used, cost, replaced)?;
         self.store.put(key, value)?;
         used.values = used.values.map(|values| values + cost);
         Ok(())
@@ -89,7 +102,7 @@ impl EngineStore for StoreQuota {
         let mut used = self.used();
         // The same bytes are kept once.
         if !used.handles.contains(&hash(bytes)) {
-            self.room_for(&mut used, cost)?;
+            self.room_for(&mut used, cost, || Ok(0))?;
         }
         let handle = self.store.put_blob(bytes)?;
         if used.handles.insert(handle.clone()) {
