@@ -206,7 +206,7 @@ pub(super) const SETTINGS: &[Setting] = &[
         "plugins.quotas.store_mib",
         "mebibytes",
         Allowed::Whole(1),
-        "what an engine may keep in the host's store, 4 KiB for each value beside its bytes; bytes by hash count from the start of the host on. An index of a long session takes a tenth of it",
+        "what an engine may keep in the host's store, 4 KiB for each value beside its bytes; bytes by hash, which go with their sessions, count for an hour. An index of a long session takes a tenth of it",
     ),
     setting(
         "plugins.quotas.log_lines_per_minute",

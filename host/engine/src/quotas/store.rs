@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use ctxhost_media::hash;
 
@@ -10,6 +11,9 @@ use crate::store::{EngineStore, Kept, StoreError};
 
 /// What each value and each blob counts beside its bytes: a file takes no less on a disk.
 const ENTRY_BYTES: u64 = 4096;
+
+/// How long a blob counts, at most.
+const WINDOW: Duration = Duration::from_secs(3600);
 
 /// A store with a limit.
 #[derive(Debug)]
@@ -25,9 +29,21 @@ struct Used {
     /// What the values take, at most: one that replaces another counts for both until they are counted
     /// anew. `None` before that was done once.
     values: Option<u64>,
-    /// What the blobs take that this store was given. Older ones lie with sessions, and go with them.
+    /// What the blobs take that this store was given since a moment. They lie with sessions, whose host may
+    /// run for weeks, and go with them; what is held back is an engine that fills a disk.
     blobs: u64,
     handles: HashSet<String>,
+    since: Option<Instant>,
+}
+
+impl Used {
+    /// Blobs of an hour ago do not count any more.
+    fn forget_old_blobs(&mut self, now: Instant) {
+        if self.since.is_none_or(|since| now.duration_since(since) >= WINDOW) {
+            (self.blobs, self.since) = (0, Some(now));
+            self.handles.clear();
+        }
+    }
 }
 
 impl StoreQuota {
@@ -37,7 +53,9 @@ impl StoreQuota {
     }
 
     fn used(&self) -> MutexGuard<'_, Used> {
-        self.used.lock().unwrap_or_else(PoisonError::into_inner)
+        let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
+        used.forget_old_blobs(Instant::now());
+        used
     }
 
     /// Room for so many bytes more, or the refusal. Values are counted, and what `replaced` says goes away,
@@ -166,5 +184,7 @@ mod tests {
         }
         assert!(store.put_blob(&vec![8; MIB / 2]).is_err(), "the first counts once");
         store.put_blob(&blob).unwrap();
+        store.used().forget_old_blobs(Instant::now() + WINDOW);
+        store.put_blob(&vec![8; MIB / 2]).unwrap();
     }
 }
