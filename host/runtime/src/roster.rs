@@ -168,7 +168,7 @@ impl Roster {
         permit(config, name)?;
         let settings = config.engine_config(name);
         let mut spec = match &engine.source {
-            Source::Bundled | Source::Linked(_) => EngineSpec::bundled(name, settings),
+            Source::Bundled | Source::Linked(_) => linked_in(config, name, settings),
             Source::File(path) => in_file(config, name, path, settings),
         };
         demand(&mut spec, &engine.standing);
@@ -178,7 +178,7 @@ impl Roster {
 
     /// The engine that serves where no other can.
     pub fn legacy(&self, config: &Config) -> EngineSpec {
-        EngineSpec::bundled(LEGACY, config.engine_config(LEGACY))
+        linked_in(config, LEGACY, config.engine_config(LEGACY))
     }
 }
 
@@ -198,6 +198,13 @@ pub fn isolation(config: &Config, file: &Meta) -> Isolation {
         true => Isolation::Process,
         false => config.plugins.isolation,
     })
+}
+
+/// An engine of the host's own, with the quotas of all.
+fn linked_in(config: &Config, id: &str, settings: serde_json::Value) -> EngineSpec {
+    let mut spec = EngineSpec::bundled(id, settings);
+    spec.quotas = config.plugins.quotas.clone();
+    spec
 }
 
 /// An engine in a file, with the limits of a process.
