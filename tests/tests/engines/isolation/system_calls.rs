@@ -131,6 +131,42 @@ async fn no_file_of_the_person_is_changed_or_read() {
     unchanged(&file);
 }
 
+/// The same as an ordinary user: files of theirs are their own.
+#[test]
+fn no_file_of_an_ordinary_user_is_changed_or_read() {
+    use std::os::unix::process::CommandExt as _;
+    const NOBODY: u32 = 65_534;
+    if !rustix::process::geteuid().is_root() {
+        println!("SKIPPED: this is an ordinary user, of whom the test above tells");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+    // Where nobody may read the program and the library, whatever stands above them.
+    let (host, library) = (folder.path().join("ctxhost"), folder.path().join("libsystem_calls.so"));
+    std::fs::copy(program(), &host).unwrap();
+    std::fs::copy(native_library(ENGINE, &[]), &library).unwrap();
+    let own = folder.path().join("own");
+    std::fs::create_dir(&own).unwrap();
+    let file = private_file(&own);
+    let config = format!(
+        "[plugins]\ntrust = \"any\"\n[plugins.entries.system-calls]\npath = {library:?}\n\
+         [plugins.entries.system-calls.config]\nmode = \"change\"\npath = {file:?}\n"
+    );
+    std::fs::write(own.join("ctxhost.toml"), config).unwrap();
+    for path in [&own, &file] {
+        std::os::unix::fs::chown(path, Some(NOBODY), Some(NOBODY)).unwrap();
+    }
+    let mut command = std::process::Command::new(&host);
+    command.args(["engines", "info", "system-calls", "--config", "ctxhost.toml"]);
+    command.current_dir(&own).env_clear().env("CTXHOST_STATE_DIR", own.join("state"));
+    let output = command.uid(NOBODY).gid(NOBODY).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(said.contains("nothing was done"), "{said}{}", String::from_utf8_lossy(&output.stderr));
+    assert!(said.contains("an account that is not root's"), "{said}");
+    unchanged(&file);
+}
+
 #[tokio::test]
 async fn a_worker_has_no_capability() {
     let status = tried(json!({ "mode": "own-status" })).await;
