@@ -179,7 +179,6 @@ pub(super) const ALLOWED: &[Group] = &[
             SYS_getgroups,
             SYS_getpgid,
             SYS_getsid,
-            SYS_getrlimit,
             SYS_getrusage,
             SYS_capget,
             SYS_uname,
@@ -206,6 +205,7 @@ pub(super) const ALLOWED: &[Group] = &[
             SYS_pause,
             SYS_time,
             SYS_getpgrp,
+            SYS_getrlimit,
         ],
     },
 ];
