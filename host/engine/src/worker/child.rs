@@ -5,9 +5,11 @@ mod errands;
 mod mouth;
 
 use std::ffi::OsString;
+use std::fs::File;
 use std::io::{self, Write as _};
-use std::os::fd::AsFd as _;
+use std::os::fd::{AsFd as _, AsRawFd as _};
 use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
 
 use self::desk::Desk;
 use self::mouth::Mouth;
@@ -46,6 +48,7 @@ fn work(host: Option<OsString>) -> Result<(), String> {
     let mouth = Mouth::new(wire.try_clone().map_err(|error| error.to_string())?);
     let mut buffer = Vec::new();
     let hello = greeting(&wire, &mut buffer)?;
+    let library = Opened::of(&hello.library);
     let confinement = confine(&hello.limits);
     let refused = |reason: String| {
         mouth.say(&FromWorker::Refused { reason: reason.clone() });
@@ -56,19 +59,41 @@ fn work(host: Option<OsString>) -> Result<(), String> {
         let version = hello.version;
         return Err(refused(format!("the worker is ctxhost {ours}, the host is {version}")));
     }
-    let door = enter(&hello.library, &hello.origin, &hello.id, hello.door());
+    let door = enter(library.path(), &hello.origin, &hello.id, hello.door());
     let door = door.map_err(|error| refused(error.to_string()))?;
+    drop(library);
     let info = door.info().map_err(|error| refused(error.to_string()))?;
     mouth.say(&FromWorker::Loaded { info, confinement });
     let desk = Desk::new(door, hello, mouth).map_err(|error| error.to_string())?;
     desk.serve(&wire, buffer).map_err(|error| error.to_string())
 }
 
+/// The library, opened while there are capabilities: root without any may not pass through the folders of
+/// somebody else that its copy lies below.
+struct Opened {
+    path: PathBuf,
+    _file: Option<File>,
+}
+
+impl Opened {
+    fn of(library: &Path) -> Opened {
+        let file = File::open(library).ok();
+        let link = file.as_ref().map(|file| format!("/proc/self/fd/{}", file.as_raw_fd()));
+        // Without `/proc` there is the path alone.
+        let link = link.map(PathBuf::from).filter(|link| link.exists());
+        Opened { path: link.unwrap_or_else(|| library.to_owned()), _file: file }
+    }
+
+    fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
 /// The wire came as standard input, which is nothing from now on.
 fn take_wire() -> io::Result<UnixStream> {
     let wire = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
     wire.peer_addr()?;
-    rustix::stdio::dup2_stdin(std::fs::File::open("/dev/null")?)?;
+    rustix::stdio::dup2_stdin(File::open("/dev/null")?)?;
     Ok(wire)
 }
 

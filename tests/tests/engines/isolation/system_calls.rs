@@ -131,6 +131,23 @@ async fn no_file_of_the_person_is_changed_or_read() {
     unchanged(&file);
 }
 
+/// Root has no right to pass through folders of others any more, once it is confined.
+#[tokio::test]
+async fn a_worker_of_root_loads_an_engine_below_a_folder_of_somebody_else() {
+    if !rustix::process::geteuid().is_root() {
+        println!("SKIPPED: this is not root");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let mut environment = patient();
+    environment.copies_folder = folder.path().join("cache");
+    std::os::unix::fs::chown(folder.path(), Some(65_534), Some(65_534)).unwrap();
+    let mut spec = EngineSpec::file("system-calls", &native_library(ENGINE, &[]), json!({}));
+    spec.isolation = Isolation::Process;
+    spec.worker.program = Some(program());
+    assert_eq!(open(&spec, &environment).status().await.unwrap().summary, "tried");
+}
+
 /// The same as an ordinary user: files of theirs are their own.
 #[test]
 fn no_file_of_an_ordinary_user_is_changed_or_read() {
