@@ -62,14 +62,17 @@ fn close_inherited() {
     }
 }
 
+/// What may fail, with the reason.
+type Step<'a> = Box<dyn Fn() -> Result<(), String> + 'a>;
+
 /// One thing that holds a worker.
 struct Protection<'a> {
     /// What it is, for people.
     what: String,
     /// Puts it on.
-    put_on: Box<dyn Fn() -> Result<(), String> + 'a>,
+    put_on: Step<'a>,
     /// Tries whether it holds, once all are on: what a kernel says it has done is not what it does.
-    try_out: Box<dyn Fn() -> Result<(), String> + 'a>,
+    try_out: Step<'a>,
 }
 
 /// Puts everything on that this kernel has, and tries it.
@@ -86,46 +89,50 @@ pub(super) fn confine(limits: &Limits) -> Confinement {
     confinement
 }
 
+impl<'a> Protection<'a> {
+    fn new(
+        what: impl Into<String>,
+        put_on: impl Fn() -> Result<(), String> + 'a,
+        try_out: impl Fn() -> Result<(), String> + 'a,
+    ) -> Protection<'a> {
+        Protection { what: what.into(), put_on: Box::new(put_on), try_out: Box::new(try_out) }
+    }
+
+    fn limit(what: impl Into<String>, resource: Resource, most: u64) -> Protection<'a> {
+        Protection::new(what, move || limit(resource, most), move || trial::limit(resource, most))
+    }
+}
+
 /// All of them, in their order.
 fn protections(limits: &Limits) -> Vec<Protection<'_>> {
-    let mut all = Vec::new();
-    let mut add = |what: &str,
-                   put_on: Box<dyn Fn() -> Result<(), String> + '_>,
-                   try_out: Box<dyn Fn() -> Result<(), String> + '_>| {
-        all.push(Protection { what: what.into(), put_on, try_out });
-    };
-    let memory = format!("{} MiB of memory", limits.memory_bytes / (1024 * 1024));
-    add(
-        &memory,
-        Box::new(|| limit(Resource::As, limits.memory_bytes)),
-        Box::new(|| trial::memory(limits.memory_bytes)),
-    );
-    let limited = [
-        (format!("{} open files", limits.open_files), Resource::Nofile, limits.open_files),
-        ("no core files".into(), Resource::Core, 0),
-        ("files of no size".into(), Resource::Fsize, 0),
-    ];
-    for (what, resource, most) in limited {
-        add(
-            &what,
-            Box::new(move || limit(resource, most)),
-            Box::new(move || trial::limit(resource, most)),
-        );
-    }
-    add(
-        "landlock: nothing but the system's libraries is read",
-        Box::new(|| disk::close(limits)),
-        Box::new(trial::disk),
-    );
-    add("no capabilities", Box::new(capabilities::give_up), Box::new(capabilities::are_none));
-    add("an account that is not root's", Box::new(|| Ok(())), Box::new(trial::account));
-    // Last: it refuses the calls that the others are put on with.
-    add(
-        "seccomp: a reviewed list of system calls, no network, process, program or writing",
-        Box::new(syscalls::forbid),
-        Box::new(trial::calls),
-    );
-    all
+    let memory = limits.memory_bytes;
+    vec![
+        Protection::new(
+            format!("{} MiB of memory", memory / (1024 * 1024)),
+            move || limit(Resource::As, memory),
+            move || trial::memory(memory),
+        ),
+        Protection::limit(
+            format!("{} open files", limits.open_files),
+            Resource::Nofile,
+            limits.open_files,
+        ),
+        Protection::limit("no core files", Resource::Core, 0),
+        Protection::limit("files of no size", Resource::Fsize, 0),
+        Protection::new(
+            "landlock: nothing but the system's libraries is read",
+            || disk::close(limits),
+            trial::disk,
+        ),
+        Protection::new("no capabilities", capabilities::give_up, capabilities::are_none),
+        Protection::new("an account that is not root's", || Ok(()), trial::account),
+        // Last: it refuses the calls that the others are put on with.
+        Protection::new(
+            "seccomp: a reviewed list of system calls, no network, process, program or writing",
+            syscalls::forbid,
+            trial::calls,
+        ),
+    ]
 }
 
 fn limit(resource: Resource, most: u64) -> Result<(), String> {
