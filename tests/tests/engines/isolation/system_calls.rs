@@ -162,6 +162,7 @@ fn no_file_of_an_ordinary_user_is_changed_or_read() {
     let (host, library) = (folder.path().join("ctxhost"), folder.path().join("libsystem_calls.so"));
     std::fs::copy(program(), &host).unwrap();
     std::fs::copy(native_library(ENGINE, &[]), &library).unwrap();
+    std::fs::set_permissions(&library, std::fs::Permissions::from_mode(0o755)).unwrap();
     let own = folder.path().join("own");
     std::fs::create_dir(&own).unwrap();
     let file = private_file(&own);
