@@ -25,6 +25,8 @@ mod identity;
 mod killed;
 #[path = "gateway/limits.rs"]
 mod limits;
+#[path = "gateway/many.rs"]
+mod many;
 #[path = "gateway/models.rs"]
 mod models;
 #[path = "gateway/neutral.rs"]

@@ -24,6 +24,7 @@ mod resting;
 mod sealed;
 mod shaping;
 mod thinking;
+mod tidying;
 mod windows;
 
 use std::path::Path;
@@ -36,7 +37,7 @@ use self::afterwards::Afterwards;
 use self::counting::Inquiry;
 use self::desk::Desk;
 use self::journey::Journey;
-use crate::thread::Pending;
+use crate::thread::{Counts, Pending};
 use ctxhost_config::Config;
 use ctxhost_media::MediaError;
 use ctxhost_provider::ProviderError;
@@ -199,15 +200,27 @@ impl Exchange {
     /// An exchange whose engines are those of the runtime's slot, whose windows stand in the config, and
     /// whose conversations are kept below `state`.
     pub fn new(runtime: Runtime, config: &Config, state: &Path) -> Exchange {
-        Exchange { desk: Some(Arc::new(Desk::new(runtime, config, state))) }
+        Exchange::counted(runtime, config, state, Counts::default())
+    }
+
+    /// The same, whose conversations are counted there.
+    pub fn counted(runtime: Runtime, config: &Config, state: &Path, counts: Counts) -> Exchange {
+        Exchange { desk: Some(Arc::new(Desk::new(runtime, config, state, counts))) }
+    }
+
+    /// Puts the conversations into files that are in none: the process is about to end. No request may be on its way.
+    pub async fn finish(&self) {
+        if let Some(desk) = &self.desk {
+            desk.keep_all().await;
+        }
     }
 
     /// What is done about a request.
     pub async fn take(&self, incoming: &Incoming) -> Taken {
-        match &self.desk {
-            Some(desk) => desk.take(incoming).await,
-            None => passed(incoming),
-        }
+        let Some(desk) = &self.desk else { return passed(incoming) };
+        let taken = desk.take(incoming).await;
+        desk.tidy();
+        taken
     }
 
     /// The upstream refused a request before the client got a byte of an answer. One that was too large
@@ -233,6 +246,9 @@ impl Exchange {
         if let (Some(desk), Some(journey), Some(usage)) = (&self.desk, ticket.journey, usage) {
             desk.answered(*journey, usage, ticket.afterwards);
         }
+        if let Some(desk) = &self.desk {
+            desk.tidy();
+        }
     }
 
     /// Makes messages of chat completions fit for somebody who asks the model elsewhere. `None` where they
@@ -247,7 +263,11 @@ impl Exchange {
         wish: Wish,
     ) -> Result<Option<Compressed>, Uncompressed> {
         match &self.desk {
-            Some(desk) => desk.compress(incoming, wish).await,
+            Some(desk) => {
+                let compressed = desk.compress(incoming, wish).await;
+                desk.tidy();
+                compressed
+            }
             None => Ok(None),
         }
     }

@@ -11,18 +11,21 @@
 //! ```
 //!
 //! Two items are the same where their bytes are, or where they say the same and only marks for the
-//! provider's cache have wandered. What is known of items stands in the session itself, so a restart
-//! finds conversations by listing a folder.
+//! provider's cache have wandered. What is known of items stands in the session itself; beside the files of those
+//! that begin alike stands which of them to look at (`register`).
 
+mod conversation;
 mod digest;
 mod identity;
 mod matching;
 mod outline;
+mod register;
 mod table;
 mod traits;
 
+pub use conversation::{Last, Left, Pending, Rest, Thread, has_compactions};
 pub use digest::{Asked, Digest, Meaning, Names, Scope, secret};
 pub use identity::{BadSessionId, SESSION_HEADER, is_named, scope};
 pub use matching::{Fit, Rewrite};
 pub use outline::{Known, Outline, RECORD, is_request, text_name, text_of_content};
-pub use table::{Last, Pending, Rest, Thread, Threads, has_compactions};
+pub use table::{Counts, Threads};

@@ -86,7 +86,7 @@ impl Desk {
         let Err(error) = heard.passage.write_out().await else { return true };
         tracing::warn!(session = heard.session, %error, "words of a client are not written down");
         // What stands in the file is not known: whoever opens that again knows what to make of it.
-        self.close(self.threads.lost(&heard.thread));
+        self.lost(&heard.thread);
         false
     }
 

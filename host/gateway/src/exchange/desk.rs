@@ -10,10 +10,11 @@ use futures_util::FutureExt;
 
 use super::refusal;
 use super::sealed::Seal;
+use super::tidying::Tidying;
 use super::{Answer, Door, Truth};
 use crate::originals::Originals;
 use crate::speech::Body;
-use crate::thread::{Asked, Digest, Scope, Threads, is_named, secret};
+use crate::thread::{Asked, Counts, Digest, Scope, Threads, is_named, secret};
 use ctxhost_config::{Config, GatewaySettings};
 use ctxhost_engine::{OnEngineError, SlotError};
 use ctxhost_runtime::model_name::ModelName;
@@ -43,10 +44,12 @@ pub(super) struct Desk {
     refused_thinking: Mutex<HashMap<String, usize>>,
     /// Models whose windows are too small for the engine to work in, of which was told.
     small: Mutex<HashSet<ModelName>>,
+    /// Who puts conversations away.
+    pub(super) tidying: Tidying,
 }
 
 impl Desk {
-    pub(super) fn new(runtime: Runtime, config: &Config, state: &Path) -> Desk {
+    pub(super) fn new(runtime: Runtime, config: &Config, state: &Path, counts: Counts) -> Desk {
         let folder = state.join(FOLDER);
         let settings = config.gateway.clone();
         let seed = secret(&folder).unwrap_or_else(|error| {
@@ -56,7 +59,7 @@ impl Desk {
         Desk {
             runtime,
             config: config.clone(),
-            threads: Threads::new(&folder, settings.conversations),
+            threads: Threads::new(&folder, settings.conversations, counts),
             settings,
             seed,
             originals: Arc::new(Originals::below(state)),
@@ -65,6 +68,7 @@ impl Desk {
             firsts: Mutex::default(),
             refused_thinking: Mutex::default(),
             small: Mutex::default(),
+            tidying: Tidying::default(),
         }
     }
 
@@ -149,13 +153,6 @@ impl Desk {
                  plugins.entries.legacy.config.window.block_tokens or another engine keeps them inside its window"
             );
         }
-    }
-
-    /// Lets go of conversations that nobody goes on with.
-    pub(super) fn tidy(&self) {
-        let idle_ms = i64::try_from(self.settings.conversation_idle_ms).unwrap_or(i64::MAX);
-        let before_ms = self.runtime.now_ms().saturating_sub(idle_ms);
-        self.close(self.threads.let_go(before_ms));
     }
 
     /// Closes sessions: at once, or when their requests are shaped.

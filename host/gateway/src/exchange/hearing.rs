@@ -16,7 +16,7 @@ use crate::thread::{
 use ctxhost_history::Until;
 use ctxhost_runtime::accounting::Accounting;
 use ctxhost_runtime::{Amendment, BackTo, Conversation, Passage, SessionId, TurnError};
-use ctxhost_session::{Header, RecordBody, Session, SessionError, SessionFolder, injected};
+use ctxhost_session::{Header, RecordBody, Session, SessionError, injected};
 
 /// How often a conversation is looked for again that another request has changed meanwhile. Each time
 /// somebody else went on with it.
@@ -162,7 +162,7 @@ impl Desk {
             Ok(passage) => Some(passage),
             Err(error) => {
                 tracing::warn!(%error, "a conversation cannot be gone on with");
-                self.close(self.threads.lost(thread));
+                self.lost(thread);
                 None
             }
         }
@@ -229,10 +229,12 @@ impl Desk {
         let amending = Amending { outline, amendment, replaced };
         let heard = self.say(thread.clone(), passage, news, Some(amending), words, asked).await;
         // What stands in the file is not known: whoever opens that again knows what to make of it.
-        let heard = heard.inspect_err(|_| self.close(self.threads.lost(&thread)))?;
+        let heard = heard.inspect_err(|_| self.lost(&thread))?;
         let is_compacted = heard.passage.look(|it| has_compactions(it.session())).await;
         heard.thread.state().is_compacted = is_compacted;
         self.keep(&heard).await;
+        // How it begins may have changed, and so the key that it was found under.
+        self.threads.register(words.key, &heard.thread);
         Ok(heard)
     }
 
@@ -263,7 +265,6 @@ impl Desk {
         let heard = self.say(thread, passage, news, None, words, asked).await?;
         adopted.id = None;
         self.threads.add(heard.thread.clone(), self.runtime.now_ms());
-        self.tidy();
         Ok(heard)
     }
 
@@ -291,7 +292,7 @@ impl Desk {
         let known = thread.state().outline.len();
         let said = self.say(thread.clone(), passage, news, None, words, asked).await;
         // What stands in the file is not known: whoever opens that again knows what to make of it.
-        let heard = said.inspect_err(|_| self.close(self.threads.lost(&thread)))?;
+        let heard = said.inspect_err(|_| self.lost(&thread))?;
         if asked.len() > known {
             self.keep(&heard).await;
         }
@@ -300,21 +301,7 @@ impl Desk {
 
     /// Puts a conversation into a file, where it is in none. It goes on in memory where that fails.
     pub(super) async fn keep(&self, heard: &Heard) {
-        if heard.thread.state().is_kept {
-            return;
-        }
-        let key = heard.thread.key();
-        let made = SessionFolder::at(&self.threads.folder(key)).make();
-        let kept = match made {
-            Ok(()) => heard.passage.keep_in(&self.threads.path(key, &heard.session)).await,
-            Err(error) => Err(error),
-        };
-        match kept {
-            Ok(()) => heard.thread.state().is_kept = true,
-            Err(error) => {
-                tracing::warn!(session = heard.session, %error, "a conversation is in memory only");
-            }
-        }
+        self.keep_session(&heard.thread, &heard.passage).await;
     }
 
     async fn say(

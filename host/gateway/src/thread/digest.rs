@@ -1,9 +1,10 @@
 //! Names of items: one of their bytes, and one of what they say, however it is written.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use serde_json::{Value, json};
-use xxhash_rust::xxh3::xxh3_128_with_seed;
+use xxhash_rust::xxh3::{Xxh3, xxh3_128_with_seed};
 
 use super::traits::Traits;
 use crate::secret::SecretFile;
@@ -57,6 +58,32 @@ impl Meaning {
         settle(&mut value);
         value.sort_all_objects();
         Meaning { name: Digest::of(seed, &value.to_string()), traits: Some(traits) }
+    }
+}
+
+/// A name of how a conversation begins, item by item. It stays the same when its client clears results, drops
+/// thinking or takes reminders away.
+#[derive(Default)]
+pub(super) struct Beginning(Xxh3);
+
+impl Beginning {
+    /// One more item.
+    pub(super) fn add(&mut self, item: Meaning) {
+        match item.traits {
+            Some(Traits { author, essence, .. }) => {
+                self.0.update(&[author as u8 + 1]);
+                self.0.update(&essence.to_le_bytes());
+            }
+            None => {
+                self.0.update(&[0]);
+                self.0.update(&item.name.0.to_le_bytes());
+            }
+        }
+    }
+
+    /// The name of all so far.
+    pub(super) fn name(&self) -> Digest {
+        Digest(self.0.digest128())
     }
 }
 
@@ -156,6 +183,21 @@ impl<'a> Asked<'a> {
     /// The name of what one says.
     pub fn meaning(&mut self, at: usize) -> Option<Digest> {
         Some(self.read(at)?.name)
+    }
+
+    /// The names of how it begins, of those of these lengths in items that it has, the shortest first.
+    pub(super) fn beginnings(&mut self, lengths: &BTreeSet<usize>) -> Vec<Digest> {
+        let (mut beginning, mut names, mut added) = (Beginning::default(), Vec::new(), 0);
+        for length in lengths.iter().copied().take_while(|length| *length <= self.items.len()) {
+            for at in added..length {
+                if let Some(item) = self.read(at) {
+                    beginning.add(item);
+                }
+            }
+            added = length;
+            names.push(beginning.name());
+        }
+        names
     }
 
     /// What one means.

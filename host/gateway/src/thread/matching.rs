@@ -111,7 +111,7 @@ impl Outline {
     }
 
     /// How many items there are up to the model's last answer.
-    fn answered(&self) -> usize {
+    pub(super) fn answered(&self) -> usize {
         self.items.iter().rposition(|known| known.is_by(Author::Model)).map_or(0, |at| at + 1)
     }
 

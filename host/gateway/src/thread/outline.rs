@@ -7,7 +7,8 @@ use ctxhost_engine_api::{Kind, Message, Role, Transcript};
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::digest::{Asked, Digest, Meaning};
+use super::digest::{Asked, Beginning, Digest, Meaning};
+use super::register::Entry;
 use super::traits::Traits;
 use crate::speech::{Place, Said, Unit};
 use ctxhost_history::Until;
@@ -122,6 +123,24 @@ impl Outline {
     /// Its client goes on from the summary in this item.
     pub fn summarised(&mut self, item: Option<usize>) {
         self.summary = item.or(self.summary);
+    }
+
+    /// How it begins: how many items there are up to the last answer of the model (all, where there is none), and a
+    /// name of them.
+    pub(super) fn beginning(&self) -> (usize, Digest) {
+        let items = Some(self.answered()).filter(|items| *items > 0).unwrap_or(self.items.len());
+        (items, self.name_of_first(items))
+    }
+
+    /// Whether it begins as an entry says.
+    pub(super) fn begins_as(&self, entry: &Entry) -> bool {
+        entry.items <= self.items.len() && self.name_of_first(entry.items) == entry.beginning
+    }
+
+    fn name_of_first(&self, items: usize) -> Digest {
+        let mut beginning = Beginning::default();
+        self.items.iter().take(items).for_each(|known| beginning.add(known.meaning));
+        beginning.name()
     }
 
     /// Known items came with these bytes now.

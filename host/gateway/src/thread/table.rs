@@ -1,276 +1,123 @@
 //! The conversations that are known: those in memory, and those in the folder of their key.
+//!
+//! Memory is no identity: a conversation leaves it only when it stands in a file and nobody is at work in it, and it is
+//! found again by what its requests begin with.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::gauge::Gauge;
+
+use super::conversation::{Left, SessionPlace, Thread};
 use super::digest::{Asked, Digest, Scope};
 use super::matching::Fit;
-use super::outline::Outline;
-use ctxhost_runtime::model_name::ModelName;
-use ctxhost_runtime::{Runtime, SessionId, TurnError};
-use ctxhost_session::{RecordKind, Session, SessionError, SessionFolder};
+use super::register::{self, Entry, Register};
+use ctxhost_session::SessionFolder;
 
-/// Conversations of one key whose sessions stay open, and that are read from a folder, the newest first:
-/// more of them begin alike only where somebody goes back again and again, or a program greets alike.
-const MAX_OPEN_OF_ONE_KEY: usize = 64;
+/// Files that are read to find the conversation of one request, those first that have most in common with it. More
+/// begin alike only where somebody goes back again and again, or a program greets alike.
+const MAX_READ: usize = 64;
 
-/// Conversations of one key that are looked at: some kilobytes each where the session is not open.
-const MAX_OF_ONE_KEY: usize = 1_024;
+/// How many times `gateway.conversations` may be in memory because the last requests of the others were not answered,
+/// or because the disk takes none. An upstream that is down for long must not cost all memory.
+const MAX_OVER: usize = 16;
 
-/// One conversation.
-#[derive(Debug)]
-pub struct Thread {
-    key: Digest,
-    state: Mutex<State>,
-    /// Held by whoever opens the session.
-    opening: tokio::sync::Mutex<()>,
-}
-
-/// What is known of a conversation. Whoever changes it has the lane of its session.
-#[derive(Debug)]
-pub struct State {
-    /// Its items.
-    pub outline: Outline,
-    /// Whether it is in a file.
-    pub is_kept: bool,
-    /// Whether a compaction was applied to it.
-    pub is_compacted: bool,
-    /// What became of its last request.
-    pub last: Last,
-    /// Whether its client has asked for a summary of it, and has not gone on from one yet.
-    pub is_asked_to_summarise: bool,
-    /// Among whose conversations it was found last.
-    pub scope: Scope,
-    /// How long its engine has nothing to do; `None` where it has to be asked.
-    pub rest: Option<Rest>,
-    /// Whether its session was opened from a file, and no request has come since.
-    is_opened: bool,
-    place: SessionPlace,
-}
-
-/// An engine has said that it keeps all of a conversation while that is small.
-#[derive(Clone, Debug)]
-pub struct Rest {
-    /// How small, in tokens as entries count.
-    pub within_tokens: u64,
-    /// The engine.
-    pub engine: String,
-    /// The model it said so for.
-    pub model: ModelName,
-    /// And its window, in provider tokens.
-    pub window_tokens: u64,
-}
-
-/// What became of the last request of a conversation.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Last {
-    /// Nobody knows: it was before this process.
-    #[default]
-    Unknown,
-    /// It is out.
-    Asked,
-    /// It was answered to the end.
-    Answered,
-    /// It was refused, or broken off before its end.
-    Unanswered,
-}
-
-/// A request of a conversation that is out. Dropped before it is answered, it got no answer.
-#[derive(Debug, Default)]
-pub struct Pending(Option<Arc<Thread>>);
-
-impl Pending {
-    /// Of a request that goes out now.
-    pub fn of(thread: &Arc<Thread>) -> Pending {
-        thread.state().last = Last::Asked;
-        Pending(Some(thread.clone()))
-    }
-
-    /// It was answered to the end.
-    pub fn answered(&mut self) {
-        if let Some(thread) = self.0.take() {
-            thread.state().last = Last::Answered;
-        }
-    }
-}
-
-impl Drop for Pending {
-    fn drop(&mut self) {
-        if let Some(thread) = self.0.take() {
-            thread.state().last = Last::Unanswered;
-        }
-    }
-}
-
-impl State {
-    /// How a request stands to it.
-    pub fn fit(&self, asked: &mut Asked<'_>) -> Fit {
-        self.outline.fit(asked, self.last == Last::Unanswered)
-    }
-
-    /// Whether no request has come since the session was opened from a file; one comes now.
-    pub fn take_opened(&mut self) -> bool {
-        std::mem::take(&mut self.is_opened)
-    }
-}
-
-/// Where the session of a conversation is.
-#[derive(Clone, Debug)]
-enum SessionPlace {
-    Open(SessionId),
-    /// In a file that nobody has opened yet.
-    File(PathBuf),
-    /// Let go of: whoever asks for the conversation again finds another one of the same file.
-    Gone,
-}
-
-impl Thread {
-    /// A conversation whose session is open.
-    pub fn new(key: Digest, session: SessionId, outline: Outline, is_compacted: bool) -> Thread {
-        let state = State {
-            outline,
-            is_kept: false,
-            is_compacted,
-            last: Last::default(),
-            is_asked_to_summarise: false,
-            scope: Scope::default(),
-            rest: None,
-            is_opened: false,
-            place: SessionPlace::Open(session),
-        };
-        Thread { key, state: Mutex::new(state), opening: tokio::sync::Mutex::default() }
-    }
-
-    /// The conversation of a file; `None` where it is none.
-    fn of_file(key: Digest, path: &Path) -> Option<Thread> {
-        let session = Session::read(path).ok()?;
-        let (outline, _) = Outline::read(&session)?;
-        let state = State {
-            outline,
-            is_kept: true,
-            is_compacted: has_compactions(&session),
-            last: Last::default(),
-            is_asked_to_summarise: false,
-            scope: Scope::default(),
-            rest: None,
-            is_opened: false,
-            place: SessionPlace::File(path.to_owned()),
-        };
-        Some(Thread { key, state: Mutex::new(state), opening: tokio::sync::Mutex::default() })
-    }
-
-    /// Under which key it is looked for.
-    pub fn key(&self) -> Digest {
-        self.key
-    }
-
-    /// What is known of it.
-    pub fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Its session, which is opened where it is not yet. A large file takes its time, and no thread that
-    /// carries other requests waits for it.
-    ///
-    /// # Errors
-    ///
-    /// [`TurnError`] where the file cannot be opened, or is no conversation any more.
-    pub async fn session(&self, runtime: &Runtime) -> Result<SessionId, TurnError> {
-        if let Some(id) = self.open_session() {
-            return Ok(id);
-        }
-        let gone = || TurnError::NoSession { id: "let go of".into() };
-        let _alone = self.opening.lock().await;
-        let place = self.state().place.clone();
-        let path = match place {
-            SessionPlace::Open(id) => return Ok(id),
-            SessionPlace::File(path) => path,
-            SessionPlace::Gone => return Err(gone()),
-        };
-        let opening = tokio::task::spawn_blocking(move || opened(&path));
-        let (session, outline) = opening.await.map_err(|_| gone())??;
-        let mut state = self.state();
-        if matches!(state.place, SessionPlace::Gone) {
-            return Err(gone());
-        }
-        if let Some(outline) = outline {
-            state.outline = outline;
-        }
-        let id = runtime.adopt_guest(session)?;
-        state.place = SessionPlace::Open(id.clone());
-        state.is_opened = true;
-        Ok(id)
-    }
-
-    fn open_session(&self) -> Option<SessionId> {
-        match &self.state().place {
-            SessionPlace::Open(id) => Some(id.clone()),
-            SessionPlace::File(_) | SessionPlace::Gone => None,
-        }
-    }
-
-    /// Its session is not needed open any more; the conversation is found again where it is in a file.
-    /// Answers whether it is, and the session that was open.
-    fn shelve(&self, path_of: impl Fn(&str) -> PathBuf) -> (bool, Option<SessionId>) {
-        let open = self.open_session();
-        let mut state = self.state();
-        match (&open, state.is_kept) {
-            (Some(id), true) => state.place = SessionPlace::File(path_of(id.as_str())),
-            (Some(_), false) => state.place = SessionPlace::Gone,
-            (None, _) => {}
-        }
-        (!matches!(state.place, SessionPlace::Gone), open)
-    }
-
-    /// Nobody opens its session again through this one.
-    fn let_go(&self) -> Option<SessionId> {
-        let open = self.open_session();
-        self.state().place = SessionPlace::Gone;
-        open
-    }
-}
-
-/// The session of a file, and what its records say of items.
-fn opened(path: &Path) -> Result<(Session, Option<Outline>), SessionError> {
-    let mut session = Session::open(path)?;
-    // What a process wrote that died before it said of what it was is left behind.
-    let Some((outline, last)) = Outline::read(&session) else { return Ok((session, None)) };
-    if session.leaf().is_some_and(|leaf| leaf.id() != last) {
-        session.set_leaf(&last)?;
-    }
-    Ok((session, Some(outline)))
-}
-
-/// Whether a compaction stands on the branch of a session.
-pub fn has_compactions(session: &Session) -> bool {
-    session.branch().iter().any(|record| *record.kind() == RecordKind::Compaction)
-}
+/// How many times `gateway.conversations` are remembered of those that have left memory: some hundred bytes each.
+const MAX_LEFT: usize = 16;
 
 /// All conversations.
 #[derive(Debug)]
 pub struct Threads {
     folder: PathBuf,
     most: usize,
-    keys: Mutex<HashMap<Digest, Group>>,
+    table: Mutex<Table>,
+    counts: Counts,
+    /// Whether it was told that memory is too small.
+    is_told: AtomicBool,
+}
+
+#[derive(Debug, Default)]
+struct Table {
+    /// All in memory, by the ids of their sessions.
+    threads: HashMap<String, Arc<Thread>>,
+    keys: HashMap<Digest, Group>,
+    left: HashMap<String, Left>,
+    /// The ids in `left`, the oldest first.
+    left_order: VecDeque<String>,
 }
 
 /// The conversations of one key.
 #[derive(Debug, Default)]
 struct Group {
+    /// Those in memory, the newest first.
     threads: Vec<Arc<Thread>>,
-    used_ms: i64,
+    /// Where the others are; `None` until it is read.
+    register: Option<Register>,
+}
+
+/// How many conversations there are.
+#[derive(Clone, Debug, Default)]
+pub struct Counts {
+    /// Conversations that are in memory.
+    pub in_memory: Gauge,
+    /// How often one was read again that had left because there were too many.
+    pub read_again: Counter,
+}
+
+impl Table {
+    fn add(&mut self, thread: Arc<Thread>) {
+        self.keys.entry(thread.key()).or_default().threads.insert(0, thread.clone());
+        self.threads.insert(thread.id().to_owned(), thread);
+    }
+
+    fn remove(&mut self, thread: &Arc<Thread>) {
+        self.threads.remove(thread.id());
+        for key in &thread.state().keys {
+            let Some(group) = self.keys.get_mut(key) else { continue };
+            group.threads.retain(|known| !Arc::ptr_eq(known, thread));
+            // Its register is on the disk.
+            if group.threads.is_empty() {
+                self.keys.remove(key);
+            }
+        }
+    }
+
+    fn remember(&mut self, id: &str, left: Left, most: usize) {
+        if self.left.insert(id.to_owned(), left).is_none() {
+            self.left_order.push_back(id.to_owned());
+        }
+        while self.left_order.len() > most
+            && let Some(oldest) = self.left_order.pop_front()
+        {
+            self.left.remove(&oldest);
+        }
+    }
+}
+
+/// Whether anybody but the table holds a conversation, who has so many `others` of it.
+fn is_at_work(thread: &Arc<Thread>, others: usize) -> bool {
+    // Once by its id, and once for each key.
+    Arc::strong_count(thread) > thread.state().keys.len() + 1 + others
 }
 
 impl Threads {
-    /// Those in a folder, of which at most `most` keys are kept in memory.
-    pub fn new(folder: &Path, most: usize) -> Threads {
-        Threads { folder: folder.to_owned(), most: most.max(1), keys: Mutex::default() }
+    /// Those in a folder, of which about `most` are kept in memory.
+    pub fn new(folder: &Path, most: usize, counts: Counts) -> Threads {
+        Threads {
+            folder: folder.to_owned(),
+            most: most.max(1),
+            table: Mutex::default(),
+            counts,
+            is_told: AtomicBool::default(),
+        }
     }
 
     /// Where the session of this id is kept, if it is.
     pub fn path(&self, key: Digest, id: &str) -> PathBuf {
-        self.folder.join(key.to_hex()).join(format!("{id}.jsonl"))
+        self.folder(key).join(format!("{id}.jsonl"))
     }
 
     /// The folder of the sessions of a key.
@@ -285,21 +132,33 @@ impl Threads {
         asked: &mut Asked<'_>,
         now_ms: i64,
     ) -> Option<Arc<Thread>> {
-        if !self.keys().contains_key(&key) {
-            let listed = self.listed(key).await;
-            self.keys().entry(key).or_insert(Group { threads: listed, used_ms: now_ms });
+        let is_read = |table: &Table| table.keys.get(&key).is_some_and(|it| it.register.is_some());
+        let is_known = is_read(&self.table());
+        if !is_known {
+            self.load(key).await;
         }
-        let known = {
-            let mut keys = self.keys();
-            let group = keys.get_mut(&key)?;
-            group.used_ms = now_ms;
-            // Whoever is slow to say what it has in common keeps nobody else's requests waiting.
-            group.threads.clone()
-        };
-        let thread = best_of(&known, asked)?;
+        // Whoever is slow to say what it has in common keeps nobody else's requests waiting.
+        let known = self.in_memory(key);
+        let (mut thread, mut is_sure) = best_of(&known, asked);
         drop(known);
+        if !is_sure {
+            let is_named = asked.scope().is_named;
+            let candidates = self.candidates(key, asked, thread.is_none() && is_named);
+            for (home, id) in candidates {
+                let Some(read) = self.read(key, home, id).await else { continue };
+                let mut both: Vec<Arc<Thread>> = thread.into_iter().collect();
+                both.insert(0, read);
+                (thread, is_sure) = best_of(&both, asked);
+                if is_sure {
+                    break;
+                }
+            }
+        }
+        let thread = thread?;
+        thread.used(now_ms);
+        self.came_back(&thread);
         // The one that was asked for last stays longest.
-        if let Some(group) = self.keys().get_mut(&key) {
+        if let Some(group) = self.table().keys.get_mut(&key) {
             let at = group.threads.iter().position(|known| Arc::ptr_eq(known, &thread));
             if let Some(to_first) = at.and_then(|at| group.threads.get_mut(..=at)) {
                 to_first.rotate_right(1);
@@ -333,110 +192,268 @@ impl Threads {
         threads
     }
 
-    /// All conversations in memory of one scope, each once.
+    /// All conversations in memory of one scope.
     fn of_scope(&self, scope: Scope) -> Vec<Arc<Thread>> {
-        let all: Vec<Arc<Thread>> =
-            self.keys().values().flat_map(|group| group.threads.iter().cloned()).collect();
-        let mut known: Vec<Arc<Thread>> = Vec::new();
-        for thread in all {
-            let is_its = thread.state().scope == scope;
-            if is_its && !known.iter().any(|known| Arc::ptr_eq(known, &thread)) {
-                known.push(thread);
-            }
-        }
-        known
+        let mut threads: Vec<_> = self.table().threads.values().cloned().collect();
+        threads.retain(|thread| thread.state().scope == scope);
+        threads
     }
 
     /// A conversation is found under another key as well from now on: its first words have changed.
     pub fn add_under(&self, key: Digest, thread: &Arc<Thread>, now_ms: i64) {
-        let mut keys = self.keys();
-        let group = keys.entry(key).or_default();
-        group.used_ms = group.used_ms.max(now_ms);
+        thread.used(now_ms);
+        let mut table = self.table();
+        let group = table.keys.entry(key).or_default();
         if !group.threads.iter().any(|known| Arc::ptr_eq(known, thread)) {
             group.threads.insert(0, thread.clone());
+            thread.state().keys.push(key);
         }
     }
 
     /// Puts a conversation before all others of its key.
     pub fn add(&self, thread: Arc<Thread>, now_ms: i64) {
-        let mut keys = self.keys();
-        let group = keys.entry(thread.key).or_default();
-        group.used_ms = group.used_ms.max(now_ms);
-        group.threads.insert(0, thread);
+        thread.used(now_ms);
+        let mut table = self.table();
+        table.add(thread);
+        self.count(&table);
+    }
+
+    /// Writes down where a conversation that is in a file is found by requests of a key, where that is not known yet.
+    pub fn register(&self, key: Digest, thread: &Thread) {
+        let Some(entry) = self.new_entry(key, thread) else { return };
+        let folder = self.folder(key);
+        // A key under which it is found beside its own may have no folder yet.
+        let made = SessionFolder::at(&folder).make().map_err(|error| error.to_string());
+        let written =
+            made.and_then(|()| register::write(&folder, &entry).map_err(|error| error.to_string()));
+        if let Err(error) = written {
+            tracing::warn!(
+                session = thread.id(),
+                error,
+                "a conversation is found by its file alone"
+            );
+        }
+    }
+
+    /// The entry of a conversation, which is noted; `None` where its requests begin as they are known to begin.
+    fn new_entry(&self, key: Digest, thread: &Thread) -> Option<Entry> {
+        let mut table = self.table();
+        let mut register = table.keys.get_mut(&key).and_then(|group| group.register.as_mut());
+        let mut state = thread.state();
+        let noted = state.entry.clone().filter(|(noted, _)| *noted == key).map(|(_, entry)| entry);
+        let known = noted.or_else(|| register.as_ref()?.entry(thread.id()));
+        // How it goes on says nothing new; how it begins does.
+        let is_known = known.as_ref().is_some_and(|known| state.outline.begins_as(known));
+        let entry = match known.filter(|_| is_known) {
+            Some(entry) => entry,
+            None => register::entry_of(&state.outline, thread.key(), thread.id()),
+        };
+        state.entry = Some((key, entry.clone()));
+        if is_known {
+            return None;
+        }
+        if let Some(register) = &mut register {
+            register.add(entry.clone());
+        }
+        Some(entry)
     }
 
     /// A conversation cannot be gone on with as it is in memory: where it is in a file, it is read again,
-    /// else it is forgotten. Answers its session, which is not needed open any more.
-    pub fn lost(&self, thread: &Arc<Thread>) -> Vec<SessionId> {
-        let open = thread.open_session();
+    /// else it is forgotten.
+    pub fn lost(&self, thread: &Arc<Thread>) {
+        let mut table = self.table();
         let mut state = thread.state();
-        match &open {
-            Some(id) if state.is_kept => {
-                state.place = SessionPlace::File(self.path(thread.key, id.as_str()));
-            }
-            _ => {
-                drop(state);
-                if let Some(group) = self.keys().get_mut(&thread.key) {
-                    group.threads.retain(|known| !Arc::ptr_eq(known, thread));
-                }
-            }
+        if state.is_kept {
+            state.place = SessionPlace::File(self.path(thread.key(), thread.id()));
+            return;
         }
-        open.into_iter().collect()
+        drop(state);
+        table.remove(thread);
+        self.count(&table);
     }
 
-    /// Lets go of conversations that nobody has asked for since `before_ms`, and of the oldest where
-    /// there are too many; answers the sessions that are not needed open any more.
-    pub fn let_go(&self, before_ms: i64) -> Vec<SessionId> {
-        let mut keys = self.keys();
-        let mut uses: Vec<(i64, Digest)> =
-            keys.iter().map(|(key, group)| (group.used_ms, *key)).collect();
-        uses.sort_unstable();
-        let too_many = uses.len().saturating_sub(self.most);
-        let mut gone = Vec::new();
-        for (nth, (used_ms, key)) in uses.into_iter().enumerate() {
-            if nth < too_many || used_ms < before_ms {
-                gone.extend(keys.remove(&key).into_iter().flat_map(|group| group.threads));
-            }
-        }
-        let mut closed = Vec::new();
-        for group in keys.values_mut().filter(|group| group.threads.len() > MAX_OPEN_OF_ONE_KEY) {
-            let mut place = 0;
-            group.threads.retain(|thread| {
-                place += 1;
-                // A request that is on its way with it needs it as it is.
-                if place <= MAX_OPEN_OF_ONE_KEY || Arc::strong_count(thread) > 1 {
-                    return true;
-                }
-                let (is_found, open) = thread.shelve(|id| self.path(thread.key, id));
-                closed.extend(open);
-                is_found && place <= MAX_OF_ONE_KEY
-            });
-        }
-        drop(keys);
-        closed.extend(gone.iter().filter_map(|thread| thread.let_go()));
-        closed
+    /// Whether there are more in memory than should be.
+    pub fn is_crowded(&self) -> bool {
+        self.table().threads.len() > self.most
     }
 
-    /// The conversations of a key that are in files, the newest first.
-    async fn listed(&self, key: Digest) -> Vec<Arc<Thread>> {
+    /// Whether so many are in memory that some have to go whatever that costs.
+    pub fn is_overcrowded(&self) -> bool {
+        self.table().threads.len() > self.most.saturating_mul(MAX_OVER)
+    }
+
+    /// The conversations that may leave memory, the oldest first, and whether each is one too many: those that nobody
+    /// has asked for since `before_ms`, and as many as are too many. Nobody is at work in them, and the last request of
+    /// those that are too many was answered.
+    pub fn leaving(&self, before_ms: i64) -> Vec<(Arc<Thread>, bool)> {
+        let table = self.table();
+        let too_many = table.threads.len().saturating_sub(self.most);
+        let is_overcrowded = table.threads.len() > self.most.saturating_mul(MAX_OVER);
+        let mut leaving = Vec::new();
+        for thread in table.threads.values().filter(|thread| !is_at_work(thread, 0)) {
+            let (is_old, is_waiting) = (thread.used_ms() < before_ms, thread.is_waiting());
+            if is_old || !is_waiting || is_overcrowded {
+                leaving.push((!is_old, is_waiting, thread.used_ms(), thread.clone()));
+            }
+        }
+        leaving
+            .sort_by_key(|(is_young, is_waiting, used_ms, _)| (*is_young, *is_waiting, *used_ms));
+        let old = leaving.iter().take_while(|(is_young, ..)| !is_young).count();
+        let leaving = leaving.into_iter().take(too_many.max(old));
+        leaving.map(|(is_young, _, _, thread)| (thread, is_young)).collect()
+    }
+
+    /// All in memory that are in no file.
+    pub fn unkept(&self) -> Vec<Arc<Thread>> {
+        let mut threads: Vec<_> = self.table().threads.values().cloned().collect();
+        threads.retain(|thread| !thread.state().is_kept);
+        threads
+    }
+
+    /// Whoever asks for it from now on opens the session of a conversation from its file. `false` where somebody is at
+    /// work in it beside the caller, who then leaves it as it is.
+    pub fn close(&self, thread: &Arc<Thread>) -> bool {
+        // Nobody finds it meanwhile.
+        let _table = self.table();
+        if is_at_work(thread, 1) {
+            return false;
+        }
+        thread.state().place = SessionPlace::File(self.path(thread.key(), thread.id()));
+        true
+    }
+
+    /// A conversation leaves memory whose session is closed, unless somebody asks for it already.
+    pub fn leave(&self, thread: &Arc<Thread>, left: Option<Left>) {
+        let mut table = self.table();
+        if is_at_work(thread, 1) {
+            thread.state().learned = left.map(|left| left.learned);
+            return;
+        }
+        table.remove(thread);
+        if let Some(left) = left {
+            table.remember(thread.id(), left, self.most.saturating_mul(MAX_LEFT));
+        }
+        self.count(&table);
+    }
+
+    /// A conversation is forgotten that is in no file.
+    pub fn forget(&self, thread: &Arc<Thread>) {
+        let mut table = self.table();
+        table.remove(thread);
+        self.count(&table);
+    }
+
+    fn in_memory(&self, key: Digest) -> Vec<Arc<Thread>> {
+        self.table().keys.get(&key).map(|group| group.threads.clone()).unwrap_or_default()
+    }
+
+    /// Where conversations are that are not in memory and may be that of a request; all of the key where nothing else
+    /// tells.
+    fn candidates(
+        &self,
+        key: Digest,
+        asked: &mut Asked<'_>,
+        of_all: bool,
+    ) -> Vec<(Digest, String)> {
+        let mut table = self.table();
+        let Some(group) = table.keys.get_mut(&key) else { return Vec::new() };
+        let Some(register) = &group.register else { return Vec::new() };
+        let mut candidates = register.candidates(asked);
+        if candidates.is_empty() && of_all {
+            candidates = register.all();
+        }
+        let here: HashSet<&str> = group.threads.iter().map(|it| it.id()).collect();
+        candidates.retain(|(_, id)| !here.contains(id.as_str()));
+        candidates.truncate(MAX_READ);
+        candidates
+    }
+
+    /// Reads what there is of a key: its register, and files without an entry.
+    async fn load(&self, key: Digest) {
         let folder = self.folder(key);
-        if !folder.is_dir() {
-            return Vec::new();
-        }
         let read = move || {
-            let kept = SessionFolder::at(&folder).list().into_iter().take(MAX_OPEN_OF_ONE_KEY);
-            kept.filter_map(|kept| Thread::of_file(key, &kept.path)).map(Arc::new).collect()
+            if !folder.is_dir() {
+                return (Register::default(), Vec::new());
+            }
+            let register = Register::read(&folder);
+            let files = SessionFolder::at(&folder).list().into_iter().map(|kept| kept.path);
+            let stem = |path: &PathBuf| path.file_stem()?.to_str().map(str::to_owned);
+            let others = files.filter(|path| stem(path).is_some_and(|id| !register.has(&id)));
+            let others = others.take(MAX_READ);
+            let others = others.filter_map(|path| Thread::of_file(key, &path, None)).collect();
+            (register, others)
         };
-        tokio::task::spawn_blocking(read).await.unwrap_or_default()
+        let read = tokio::task::spawn_blocking(read).await;
+        let (register, others) = read.unwrap_or_default();
+        let mut table = self.table();
+        let table = &mut *table;
+        let group = table.keys.entry(key).or_default();
+        if group.register.is_some() {
+            return;
+        }
+        group.register = Some(register);
+        for thread in others.into_iter().map(Arc::new) {
+            if !table.threads.contains_key(thread.id()) {
+                group.threads.push(thread.clone());
+                table.threads.insert(thread.id().to_owned(), thread);
+            }
+        }
+        self.count(table);
     }
 
-    fn keys(&self) -> MutexGuard<'_, HashMap<Digest, Group>> {
-        self.keys.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Reads a conversation into memory, as one of a key; `None` where it is none any more.
+    async fn read(&self, key: Digest, home: Digest, id: String) -> Option<Arc<Thread>> {
+        let (path, left) = (self.path(home, &id), self.table().left.get(&id).cloned());
+        let reading = tokio::task::spawn_blocking(move || Thread::of_file(home, &path, left));
+        let read = reading.await.ok()??;
+        let mut table = self.table();
+        let thread = match table.threads.get(&id) {
+            // Another request was faster.
+            Some(thread) => thread.clone(),
+            None => {
+                let thread = Arc::new(read);
+                table.add(thread.clone());
+                self.count(&table);
+                thread
+            }
+        };
+        drop(table);
+        self.add_under(key, &thread, 0);
+        Some(thread)
+    }
+
+    /// Counts that a conversation is at work again that had left memory, and tells once that there is too little of it.
+    fn came_back(&self, thread: &Thread) {
+        let mut table = self.table();
+        let Some(left) = table.left.remove(thread.id()) else { return };
+        table.left_order.retain(|id| id != thread.id());
+        if !left.is_one_too_many {
+            return;
+        }
+        self.counts.read_again.inc();
+        let active = table.threads.len() + table.left.len();
+        drop(table);
+        if !self.is_told.swap(true, Ordering::Relaxed) {
+            tracing::warn!(
+                active,
+                conversations = self.most,
+                "more conversations are at work at once than stay in memory, so each of the others is read from its file \
+                 again; set gateway.conversations to {active} or more where there is memory for them"
+            );
+        }
+    }
+
+    fn count(&self, table: &Table) {
+        self.counts.in_memory.set(i64::try_from(table.threads.len()).unwrap_or(i64::MAX));
+    }
+
+    fn table(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// The conversation among these that a request is of, or leaves last.
-fn best_of(known: &[Arc<Thread>], asked: &mut Asked<'_>) -> Option<Arc<Thread>> {
+/// The conversation among these that a request is of, or leaves last, and whether no other can be it.
+fn best_of(known: &[Arc<Thread>], asked: &mut Asked<'_>) -> (Option<Arc<Thread>>, bool) {
     let (mut exact, mut rewritten, mut left) = (None, None, None);
     let take = |best: &mut Option<Found>, found: Found| {
         if best.as_ref().is_none_or(|best| found.items > best.items) {
@@ -464,9 +481,12 @@ fn best_of(known: &[Arc<Thread>], asked: &mut Asked<'_>) -> Option<Arc<Thread>> 
     };
     match (on, left) {
         // One that is sent again from its beginning is within the first one all the time: it goes on by itself.
-        (Some(on), Some(left)) if !left.is_sure || left.items <= on.items => Some(on.thread),
-        (_, Some(left)) => Some(left.thread),
-        (on, None) => on.map(|on| on.thread),
+        (Some(on), Some(left)) if !left.is_sure || left.items <= on.items => {
+            (Some(on.thread), on.is_sure)
+        }
+        (_, Some(left)) => (Some(left.thread), false),
+        (Some(on), None) => (Some(on.thread), on.is_sure),
+        (None, None) => (None, false),
     }
 }
 

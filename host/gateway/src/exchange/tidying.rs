@@ -1,0 +1,149 @@
+//! Conversations leave memory: each is put into a file and closed first.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+
+use tokio::task::yield_now;
+
+use super::desk::Desk;
+use crate::crew::beside;
+use crate::thread::{Left, Thread};
+use ctxhost_runtime::Passage;
+use ctxhost_session::SessionFolder;
+
+/// How often conversations are looked for that nobody goes on with, in milliseconds.
+const LOOK_MS: i64 = 1_000;
+
+/// How long a disk is left alone that has taken no conversation, in milliseconds.
+const REST_MS: i64 = 5_000;
+
+/// Whether somebody puts conversations away, and when they are looked for again.
+#[derive(Debug, Default)]
+pub(super) struct Tidying {
+    is_running: AtomicBool,
+    next_look_ms: AtomicI64,
+    /// Before this nothing is tried.
+    rests_until_ms: AtomicI64,
+}
+
+/// Its end.
+struct Run<'a>(&'a Tidying);
+
+impl Drop for Run<'_> {
+    fn drop(&mut self) {
+        self.0.is_running.store(false, Ordering::Release);
+    }
+}
+
+impl Desk {
+    /// Has conversations put away that nobody goes on with, and the oldest where there are too many. Nobody waits for
+    /// it.
+    pub(super) fn tidy(self: &Arc<Self>) {
+        let (now_ms, tidying) = (self.runtime.now_ms(), &self.tidying);
+        let is_due = now_ms >= tidying.next_look_ms.load(Ordering::Relaxed);
+        let rests = now_ms < tidying.rests_until_ms.load(Ordering::Relaxed);
+        if rests || !is_due && !self.threads.is_crowded() {
+            return;
+        }
+        if tidying.is_running.swap(true, Ordering::Acquire) {
+            return;
+        }
+        tidying.next_look_ms.store(now_ms.saturating_add(LOOK_MS), Ordering::Relaxed);
+        let desk = self.clone();
+        let work = async move {
+            let _run = Run(&desk.tidying);
+            desk.put_away_all(now_ms).await;
+        };
+        match beside() {
+            Some(thread) => self.runtime.in_background_on(&thread, work),
+            None => self.runtime.in_background(work),
+        }
+    }
+
+    async fn put_away_all(&self, now_ms: i64) {
+        let idle_ms = i64::try_from(self.settings.conversation_idle_ms).unwrap_or(i64::MAX);
+        for (thread, is_one_too_many) in self.threads.leaving(now_ms.saturating_sub(idle_ms)) {
+            if !self.put_away(&thread, is_one_too_many).await && !self.threads.is_overcrowded() {
+                let until_ms = self.runtime.now_ms().saturating_add(REST_MS);
+                self.tidying.rests_until_ms.store(until_ms, Ordering::Relaxed);
+                return;
+            }
+            drop(thread);
+            yield_now().await;
+        }
+    }
+
+    /// Puts a conversation into its file, closes that, and forgets the rest of it. `false` where the disk does not take
+    /// it.
+    async fn put_away(&self, thread: &Arc<Thread>, is_one_too_many: bool) -> bool {
+        // Whoever asks for it meanwhile waits, and opens the file again.
+        let _closing = thread.closing().await;
+        let Some(session) = thread.open_session() else {
+            self.threads.leave(thread, None);
+            return true;
+        };
+        let Ok(passage) = self.runtime.enter(&session).await else {
+            self.threads.lost(thread);
+            return true;
+        };
+        if !self.keep_session(thread, &passage).await {
+            if self.threads.is_overcrowded() {
+                self.threads.forget(thread);
+                drop(passage);
+                self.runtime.close_session(&session).await;
+            }
+            return false;
+        }
+        let is_written = passage.write_out().await.is_ok();
+        let learned = passage.accounting().await;
+        if !self.threads.close(thread) {
+            return true;
+        }
+        drop(passage);
+        self.runtime.close_session(&session).await;
+        let left = Left { last: thread.state().last, learned, is_one_too_many };
+        self.threads.leave(thread, is_written.then_some(left));
+        true
+    }
+
+    /// Puts a conversation into a file, where it is in none; whether it is in one. It goes on in memory where that fails.
+    pub(super) async fn keep_session(&self, thread: &Arc<Thread>, passage: &Passage) -> bool {
+        let key = thread.key();
+        if !thread.state().is_kept {
+            let made = SessionFolder::at(&self.threads.folder(key)).make();
+            let kept = match made {
+                Ok(()) => passage.keep_in(&self.threads.path(key, thread.id())).await,
+                Err(error) => Err(error),
+            };
+            if let Err(error) = kept {
+                let session = thread.id();
+                tracing::warn!(session, %error, "a conversation is in memory only");
+                return false;
+            }
+            thread.state().is_kept = true;
+        }
+        if thread.state().is_unregistered() {
+            self.threads.register(key, thread);
+        }
+        true
+    }
+
+    /// Puts all conversations into files that are in none.
+    pub(super) async fn keep_all(&self) {
+        for thread in self.threads.unkept() {
+            if let Some(session) = thread.open_session()
+                && let Ok(passage) = self.runtime.enter(&session).await
+                && !self.keep_session(&thread, &passage).await
+            {
+                return;
+            }
+        }
+    }
+
+    /// A conversation cannot be gone on with as it is in memory.
+    pub(super) fn lost(&self, thread: &Arc<Thread>) {
+        let open = thread.open_session();
+        self.threads.lost(thread);
+        self.close(open.into_iter().collect());
+    }
+}

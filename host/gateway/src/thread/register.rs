@@ -1,0 +1,173 @@
+//! Where the conversations of a key are that are not in memory: one line for each beside their files.
+//!
+//! A line only says where to look. What a conversation is stands in its session alone, and whoever finds one by its
+//! line holds the request against that. Files without a line are found by listing the folder.
+
+use std::collections::{BTreeSet, HashMap};
+use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
+use std::path::{Path, PathBuf};
+
+use super::digest::{Asked, Digest};
+use super::outline::Outline;
+
+/// The name of the file in the folder of a key.
+const FILE: &str = "register";
+
+/// The most of it that is read, in bytes: the newest lines of some seventy thousand conversations.
+const MAX_READ_BYTES: u64 = 8 * 1024 * 1024;
+
+/// Where a conversation is, and how its requests begin.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Entry {
+    /// How many items `beginning` is a name of.
+    pub(super) items: usize,
+    /// A name of these items that stays the same when their client clears results or drops thinking.
+    pub(super) beginning: Digest,
+    /// The key in whose folder the file is.
+    pub(super) home: Digest,
+    /// The id of its session.
+    pub(super) id: String,
+}
+
+impl Entry {
+    fn to_line(&self) -> String {
+        let Entry { items, beginning, home, id } = self;
+        format!("{items} {} {} {id}\n", beginning.to_hex(), home.to_hex())
+    }
+
+    /// `None` for a line that is none, such as one that was cut short.
+    fn of_line(line: &str) -> Option<Entry> {
+        let mut words = line.strip_suffix('\n')?.split(' ');
+        let mut next = || words.next();
+        let (items, beginning) = (next()?.parse().ok()?, Digest::from_hex(next()?)?);
+        let (home, id) = (Digest::from_hex(next()?)?, next()?);
+        // It becomes the name of a file.
+        let is_id = |id: &str| {
+            let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"_-".contains(&byte);
+            !id.is_empty() && id.bytes().all(is_allowed)
+        };
+        (is_id(id) && next().is_none()).then(|| Entry { items, beginning, home, id: id.to_owned() })
+    }
+}
+
+/// The conversations of one key that are in files.
+#[derive(Debug, Default)]
+pub(super) struct Register {
+    /// By the names of their beginnings, the newest last.
+    by_beginning: HashMap<Digest, Vec<(Digest, String)>>,
+    /// How long the beginnings are.
+    lengths: BTreeSet<usize>,
+    /// The newest entry of each, by the ids of their sessions.
+    newest: HashMap<String, (usize, Digest, Digest)>,
+}
+
+impl Register {
+    /// The register in the folder of a key. One that cannot be read has no lines.
+    pub(super) fn read(folder: &Path) -> Register {
+        let mut register = Register::default();
+        match newest(&path(folder)) {
+            Ok(text) => {
+                let entries = text.split_inclusive('\n').filter_map(Entry::of_line);
+                entries.for_each(|entry| register.add(entry));
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => {
+                let folder = folder.display();
+                tracing::warn!(%folder, %error, "the register of conversations cannot be read");
+            }
+        }
+        register
+    }
+
+    /// Adds an entry.
+    pub(super) fn add(&mut self, entry: Entry) {
+        let Entry { items, beginning, home, id } = entry;
+        self.lengths.insert(items);
+        self.newest.insert(id.clone(), (items, beginning, home));
+        let same = self.by_beginning.entry(beginning).or_default();
+        same.retain(|(_, known)| *known != id);
+        same.push((home, id));
+    }
+
+    /// Whether a session has an entry.
+    pub(super) fn has(&self, id: &str) -> bool {
+        self.newest.contains_key(id)
+    }
+
+    /// The newest entry of a session.
+    pub(super) fn entry(&self, id: &str) -> Option<Entry> {
+        let (items, beginning, home) = *self.newest.get(id)?;
+        Some(Entry { items, beginning, home, id: id.to_owned() })
+    }
+
+    /// Where the conversations are that a request may be of, those that have most in common with it first.
+    pub(super) fn candidates(&self, asked: &mut Asked<'_>) -> Vec<(Digest, String)> {
+        let mut found = Vec::new();
+        for beginning in asked.beginnings(&self.lengths).into_iter().rev() {
+            let same = self.by_beginning.get(&beginning).into_iter().flatten();
+            found.extend(same.rev().cloned());
+        }
+        found
+    }
+
+    /// All of them, in no order.
+    pub(super) fn all(&self) -> Vec<(Digest, String)> {
+        self.newest.iter().map(|(id, (_, _, home))| (*home, id.clone())).collect()
+    }
+}
+
+/// Writes an entry down in the folder of a key.
+///
+/// # Errors
+///
+/// Whatever the disk answers.
+pub(super) fn write(folder: &Path, entry: &Entry) -> io::Result<()> {
+    let mut options = std::fs::OpenOptions::new();
+    options.append(true).create(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    // One write: several processes may have one folder.
+    options.open(path(folder))?.write_all(entry.to_line().as_bytes())
+}
+
+/// How a conversation begins: all up to the last answer of the model, or all where there is none.
+pub(super) fn entry_of(outline: &Outline, home: Digest, id: &str) -> Entry {
+    let (items, beginning) = outline.beginning();
+    Entry { items, beginning, home, id: id.to_owned() }
+}
+
+fn path(folder: &Path) -> PathBuf {
+    folder.join(FILE)
+}
+
+fn newest(path: &Path) -> io::Result<String> {
+    let mut file = std::fs::File::open(path)?;
+    let length = file.metadata()?.len();
+    // Lines that were cut off are none.
+    file.seek(SeekFrom::Start(length.saturating_sub(MAX_READ_BYTES)))?;
+    let mut bytes = Vec::new();
+    file.take(MAX_READ_BYTES).read_to_end(&mut bytes)?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_there_and_back_and_nothing_else() {
+        let (beginning, home) = (Digest::of(1, "b"), Digest::of(1, "h"));
+        let entry = Entry { items: 3, beginning, home, id: "01a1-b".into() };
+        let line = entry.to_line();
+        assert_eq!(Entry::of_line(&line), Some(entry.clone()));
+        for wrong in ["", "\n", line.trim_end(), &line.replace("01a1-b", "../x"), "3 x y z\n"] {
+            assert_eq!(Entry::of_line(wrong), None, "{wrong:?}");
+        }
+        let folder = tempfile::tempdir().unwrap();
+        write(folder.path(), &entry).unwrap();
+        std::fs::write(path(folder.path()), format!("{line}torn 1{line}{}", &line[..20])).unwrap();
+        let register = Register::read(folder.path());
+        assert_eq!(register.all(), [(home, "01a1-b".to_owned())]);
+        assert!(register.has("01a1-b") && !register.has("x"));
+    }
+}
