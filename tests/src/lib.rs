@@ -11,6 +11,7 @@
 
 pub mod client_bodies;
 pub mod cutter;
+pub mod large;
 pub mod many;
 pub mod native;
 pub mod postgres;

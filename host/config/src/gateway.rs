@@ -36,6 +36,9 @@ pub struct GatewaySettings {
     /// The largest body of a request that an engine sees, in bytes. Default 67,108,864: twice what the
     /// largest provider takes.
     pub max_body_bytes: u64,
+    /// What the bodies of all requests that are read or on their way may take together, in bytes, compressed or not;
+    /// requests that find no room are told to come again. Default 268,435,456: four of the largest bodies.
+    pub max_bodies_bytes: u64,
     /// The most that the headers of a request may take, in bytes. Default 65,536: cookies and traces of
     /// other proxies are a tenth of it.
     pub max_header_bytes: u32,
@@ -88,7 +91,8 @@ pub struct GatewaySettings {
     /// The largest share of a window that such a compaction takes. Default 0.5: whoever asked goes on in
     /// what is left.
     pub compacted_max_share: f64,
-    /// Conversations that stay in memory; older ones are read again from their files. Default 256.
+    /// Conversations that stay in memory; the others stand in their files and are found there. Default 256: each takes some
+    /// hundred kilobytes to some megabytes.
     pub conversations: usize,
     /// How long one stays there that nobody goes on with, in milliseconds. Default 900,000: a quarter of
     /// an hour is a long pause.
@@ -108,6 +112,7 @@ impl Default for GatewaySettings {
             models: BTreeMap::new(),
             pass_through: false,
             max_body_bytes: 64 * 1024 * 1024,
+            max_bodies_bytes: 256 * 1024 * 1024,
             max_header_bytes: 64 * 1024,
             max_connections: 2_048,
             max_requests: 1_024,

@@ -9,6 +9,9 @@ use axum::http::{HeaderMap, HeaderValue, Method, Request, StatusCode, Uri};
 use secrecy::{ExposeSecret as _, SecretString};
 use sha2::{Digest as _, Sha256};
 
+/// The shortest token that is good for anything, in characters: of random letters and digits nobody guesses so many.
+pub(super) const MIN_TOKEN_CHARS: usize = 16;
+
 /// The header that shows the gateway's token beside a key for the upstream.
 pub(super) const TOKEN_HEADER: &str = "x-ctxhost-token";
 
@@ -147,6 +150,13 @@ impl Access {
                 "this gateway asks for a token: as the client's API key, or in the header {TOKEN_HEADER}"
             ),
         })
+    }
+
+    /// Whether a request shows a key where the token may stand.
+    pub(super) fn shows_key<B>(request: &Request<B>) -> bool {
+        let mut in_headers = SHOWN_IN.iter().flat_map(|name| request.headers().get_all(*name));
+        in_headers.any(|value| !value.is_empty())
+            || keys_in(request.uri()).any(|key| !key.is_empty())
     }
 
     /// Takes out what was meant for the gateway: its token must reach no upstream.

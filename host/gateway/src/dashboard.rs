@@ -82,6 +82,13 @@ fn welcome(cookie: &str, is_secure: bool) -> Response {
     (StatusCode::SEE_OTHER, [(LOCATION, PATH), (SET_COOKIE, cookie.as_str())]).into_response()
 }
 
+/// Whether a request shows a token or a cookie of the dashboard, right or wrong.
+pub(super) fn shows_token(request: &Request) -> bool {
+    let is_ours = |line: &str| line.contains(pass::COOKIE_NAME);
+    let mut cookies = request.headers().get_all(COOKIE).iter();
+    token(request.uri().query()).is_some() || cookies.any(|value| value.to_str().is_ok_and(is_ours))
+}
+
 fn is_known(pass: &Pass, headers: &HeaderMap) -> bool {
     let cookies = headers.get_all(COOKIE).iter().filter_map(|value| value.to_str().ok());
     let pairs = cookies.flat_map(|line| line.split(';')).filter_map(|pair| pair.split_once('='));

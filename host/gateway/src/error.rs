@@ -31,6 +31,18 @@ pub enum GatewayError {
         /// What to do about it.
         advice: &'static str,
     },
+    /// The token is so short that it can be guessed.
+    #[error(
+        "the token of the gateway has {chars} characters and needs at least {least}; make one with `openssl rand -hex 24` and put it into the variable {variable} (gateway.token_env)"
+    )]
+    ShortToken {
+        /// How many it has.
+        chars: usize,
+        /// How many it needs.
+        least: usize,
+        /// The variable that it comes from.
+        variable: String,
+    },
     /// The port cannot be had.
     #[error("cannot listen on {address}: {cause}; another port with --listen, 0 for a free one")]
     Bind {

@@ -8,6 +8,7 @@
 
 mod afterwards;
 mod again;
+mod apart;
 mod client_side;
 mod compressing;
 mod counting;
@@ -184,6 +185,13 @@ impl Ticket {
         (&mut self.afterwards).await;
     }
 
+    /// The request is not needed again, whatever becomes of its answer.
+    pub fn forget_bodies(&mut self) {
+        if let Some(journey) = &mut self.journey {
+            (journey.incoming.body, journey.sent) = (Bytes::new(), Bytes::new());
+        }
+    }
+
     /// Has what is left done behind the answer: the next request of the conversation may come first.
     pub fn let_go(&mut self) {
         drop(std::mem::take(&mut self.afterwards));
@@ -218,7 +226,13 @@ impl Exchange {
     /// What is done about a request.
     pub async fn take(&self, incoming: &Incoming) -> Taken {
         let Some(desk) = &self.desk else { return passed(incoming) };
-        let taken = desk.take(incoming).await;
+        let taken = match apart::is_large(incoming) {
+            true => {
+                let (desk, incoming) = (desk.clone(), incoming.clone());
+                apart::apart(async move { desk.take(&incoming).await }).await
+            }
+            false => desk.take(incoming).await,
+        };
         desk.tidy();
         taken
     }
@@ -229,8 +243,12 @@ impl Exchange {
     /// own refusal on.
     pub async fn refused(&self, mut ticket: Ticket, failure: &ProviderError) -> Option<Taken> {
         ticket.let_go();
-        let (desk, journey) = (self.desk.as_ref()?, ticket.journey?);
-        desk.refused(*journey, failure).await
+        let (desk, journey) = (self.desk.clone()?, ticket.journey?);
+        if !apart::is_large(&journey.incoming) {
+            return desk.refused(*journey, failure).await;
+        }
+        let failure = failure.clone();
+        apart::apart(async move { desk.refused(*journey, &failure).await }).await
     }
 
     /// The upstream has no way to count what a client asked it to: our own estimate, in the form of the
@@ -264,7 +282,13 @@ impl Exchange {
     ) -> Result<Option<Compressed>, Uncompressed> {
         match &self.desk {
             Some(desk) => {
-                let compressed = desk.compress(incoming, wish).await;
+                let compressed = match apart::is_large(incoming) {
+                    true => {
+                        let (desk, incoming) = (desk.clone(), incoming.clone());
+                        apart::apart(async move { desk.compress(&incoming, wish).await }).await
+                    }
+                    false => desk.compress(incoming, wish).await,
+                };
                 desk.tidy();
                 compressed
             }

@@ -7,7 +7,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::sync::Semaphore;
 
 use super::access::Access;
+use super::bodies::Bodies;
 use super::exchange::Exchange;
+use super::guesses::Guesses;
 use super::limits::{self, Patience};
 use super::upstream::Upstreams;
 use super::watch::Watch;
@@ -20,6 +22,10 @@ pub(super) struct House {
     pub(super) exchange: Arc<Exchange>,
     pub(super) upstreams: Upstreams,
     pub(super) access: Access,
+    /// Who has shown wrong tokens.
+    pub(super) guesses: Guesses,
+    /// Room for the bodies of requests.
+    pub(super) bodies: Bodies,
     /// Places for requests.
     pub(super) places: Arc<Semaphore>,
     /// Whether no more requests are wanted.
@@ -31,6 +37,11 @@ pub(super) struct House {
 }
 
 impl House {
+    /// The largest body that is read, in bytes.
+    pub(super) fn max_body_bytes(&self) -> u64 {
+        self.settings.max_body_bytes.min(self.bodies.limit_bytes())
+    }
+
     /// How long a client's body is waited for.
     pub(super) fn patience(&self) -> Patience {
         Patience {

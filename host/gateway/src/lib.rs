@@ -14,6 +14,7 @@
 mod access;
 mod aside;
 mod beginning;
+mod bodies;
 mod complaint;
 mod cors;
 mod crew;
@@ -22,6 +23,7 @@ mod door;
 mod encoding;
 mod error;
 pub mod exchange;
+mod guesses;
 mod headers;
 mod house;
 mod limits;

@@ -9,6 +9,8 @@ use hyper::body::{Body as AnyBody, Frame};
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
+use super::bodies::{Bodies, Room};
+
 /// Room that is made at once for a body that says how long it is, in bytes.
 const FIRST_ROOM_BYTES: usize = 1024 * 1024;
 
@@ -17,6 +19,8 @@ const FIRST_ROOM_BYTES: usize = 1024 * 1024;
 pub(super) enum Unread {
     /// It is larger than it may be.
     TooLarge,
+    /// The bodies of all requests together take too much.
+    NoRoom,
     /// The client paused for too long.
     TooSlow,
     /// The client went away, or spoke no HTTP.
@@ -43,24 +47,40 @@ pub(super) struct Patience {
     pub(super) min_bytes_per_s: u64,
 }
 
-/// A whole body, without a copy where it came in one piece.
-pub(super) async fn whole(body: Body, max: u64, patience: Patience) -> Result<Bytes, Unread> {
+/// A whole body, without a copy where it came in one piece. It takes room among all bodies until the last clone of it is
+/// gone.
+pub(super) async fn whole(
+    body: Body,
+    max: u64,
+    patience: Patience,
+    bodies: &Bodies,
+) -> Result<Bytes, Unread> {
     let Patience { pause, min_bytes_per_s } = patience;
     let bytes = body.size_hint().upper().unwrap_or(max).min(max);
     let seconds = bytes / min_bytes_per_s.max(1);
     let all = pause.saturating_add(Duration::from_secs(seconds));
-    timeout(all, within(body, max, pause)).await.unwrap_or(Err(Unread::TooSlow))
+    let mut room = bodies.room();
+    let read = timeout(all, within(body, max, pause, &mut room)).await;
+    Ok(room.hold(read.unwrap_or(Err(Unread::TooSlow))?))
 }
 
-async fn within(mut body: Body, max: u64, pause: Duration) -> Result<Bytes, Unread> {
+async fn within(
+    mut body: Body,
+    max: u64,
+    pause: Duration,
+    room: &mut Room,
+) -> Result<Bytes, Unread> {
     let max = usize::try_from(max).unwrap_or(usize::MAX);
     let hint = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
     if hint > max {
         return Err(Unread::TooLarge);
     }
     let Some(first) = next(&mut body, pause).await? else { return Ok(Bytes::new()) };
+    if first.len() > max {
+        return Err(Unread::TooLarge);
+    }
+    taken(room, &first)?;
     let mut rest = match next(&mut body, pause).await? {
-        None if first.len() > max => return Err(Unread::TooLarge),
         None => return Ok(first),
         Some(second) => Some(second),
     };
@@ -70,10 +90,15 @@ async fn within(mut body: Body, max: u64, pause: Duration) -> Result<Bytes, Unre
         if bytes.len() + piece.len() > max {
             return Err(Unread::TooLarge);
         }
+        taken(room, &piece)?;
         bytes.extend_from_slice(&piece);
         rest = next(&mut body, pause).await?;
     }
     Ok(bytes.into())
+}
+
+fn taken(room: &mut Room, piece: &[u8]) -> Result<(), Unread> {
+    if room.take(piece.len()) { Ok(()) } else { Err(Unread::NoRoom) }
 }
 
 async fn next(body: &mut Body, pause: Duration) -> Result<Option<Bytes>, Unread> {
@@ -108,11 +133,16 @@ where
 #[cfg(test)]
 mod tests {
     use futures_util::stream;
+    use prometheus_client::metrics::gauge::Gauge;
 
     use super::*;
 
     const PAUSE: Duration = Duration::from_secs(60);
     const PATIENCE: Patience = Patience { pause: PAUSE, min_bytes_per_s: 100 };
+
+    fn room(bytes: u64) -> Bodies {
+        Bodies::new(bytes, Gauge::default())
+    }
 
     fn pieces(pieces: &'static [&'static str]) -> Body {
         Body::from_stream(stream::iter(pieces.iter().map(|it| Ok::<_, std::io::Error>(*it))))
@@ -120,7 +150,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_body_is_whole_or_too_large() {
-        let read = |body, max| whole(body, max, PATIENCE);
+        let bodies = room(100);
+        let read = |body, max| whole(body, max, PATIENCE, &bodies);
         assert_eq!(read(Body::empty(), 0).await, Ok(Bytes::new()));
         assert_eq!(read(Body::from("abc"), 3).await, Ok("abc".into()));
         assert_eq!(read(Body::from("abc"), 2).await, Err(Unread::TooLarge));
@@ -130,16 +161,29 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn all_bodies_together_are_no_larger_than_there_is_room() {
+        let bodies = room(6);
+        let read = |body| whole(body, 6, PATIENCE, &bodies);
+        let held = read(pieces(&["a", "bc", "d"])).await.unwrap();
+        assert_eq!(read(pieces(&["a", "bc"])).await, Err(Unread::NoRoom));
+        assert_eq!(bodies.held_bytes(), 4, "what was read of it is given back");
+        assert_eq!(read(Body::from("ef")).await, Ok("ef".into()));
+        drop(held);
+        assert_eq!(read(pieces(&["abc", "def"])).await.unwrap().len(), 6);
+        assert_eq!(bodies.held_bytes(), 0);
+    }
+
+    #[tokio::test]
     async fn one_piece_is_not_copied() {
         let sent = Bytes::from_static(b"the very bytes");
-        let read = whole(Body::from(sent.clone()), 100, PATIENCE).await.unwrap();
+        let read = whole(Body::from(sent.clone()), 100, PATIENCE, &room(100)).await.unwrap();
         assert_eq!(read.as_ptr(), sent.as_ptr());
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_client_that_pauses_is_not_waited_for() {
         let never = Body::from_stream(stream::pending::<Result<Bytes, std::io::Error>>());
-        assert_eq!(whole(never, 10, PATIENCE).await, Err(Unread::TooSlow));
+        assert_eq!(whole(never, 10, PATIENCE, &room(10)).await, Err(Unread::TooSlow));
     }
 
     #[tokio::test(start_paused = true)]
@@ -148,7 +192,8 @@ mod tests {
             tokio::time::sleep(PAUSE / 2).await;
             Some((Ok::<_, std::io::Error>("x"), ()))
         });
-        let body = whole(Body::from_stream(drops), 1_000, PATIENCE);
+        let bodies = room(1_000);
+        let body = whole(Body::from_stream(drops), 1_000, PATIENCE, &bodies);
         assert_eq!(body.await, Err(Unread::TooSlow));
     }
 
@@ -156,6 +201,6 @@ mod tests {
     async fn a_client_that_goes_away_is_no_end_of_a_body() {
         let parts = [Ok("a"), Err(std::io::Error::other("gone"))];
         let body = Body::from_stream(stream::iter(parts));
-        assert_eq!(whole(body, 10, PATIENCE).await, Err(Unread::Broken));
+        assert_eq!(whole(body, 10, PATIENCE, &room(10)).await, Err(Unread::Broken));
     }
 }

@@ -1,5 +1,7 @@
 //! What a gateway counts, in the text form that Prometheus reads. No word of a conversation stands there.
 
+mod edge;
+
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -16,6 +18,8 @@ use prometheus_client::registry::{Registry, Unit};
 use ctxhost_provider::message::Usage;
 use ctxhost_runtime::event::What;
 use ctxhost_runtime::{CompactionOutcome, Verdict};
+
+pub use edge::Edge;
 
 /// The content type of [`Metrics::text`].
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -36,6 +40,7 @@ const SLOT: &str = "context_engine";
 pub struct Metrics {
     registry: Registry,
     families: Families,
+    edge: Edge,
     totals: Totals,
     /// The engine that the config names, as of now.
     configured: Mutex<String>,
@@ -152,9 +157,12 @@ impl Metrics {
     /// Nothing counted yet, for a slot in which the config puts `configured`.
     pub fn new(configured: &str) -> Metrics {
         let families = Families::default();
+        let (mut registry, edge) = (families.registered(), Edge::default());
+        edge.register(&mut registry);
         let metrics = Metrics {
-            registry: families.registered(),
+            registry,
             families,
+            edge,
             totals: Totals::default(),
             configured: Mutex::default(),
         };
@@ -164,6 +172,11 @@ impl Metrics {
         }
         metrics.seat(configured);
         metrics
+    }
+
+    /// What is counted at the edge, for those who count it.
+    pub fn edge(&self) -> Edge {
+        self.edge.clone()
     }
 
     /// What happened in a session. `folded_tokens` is what compactions have taken out of it so far.

@@ -59,7 +59,8 @@ pub(super) async fn answer(
     }
     let pause = Duration::min(upstream.idle, Duration::from_secs(60));
     let patience = Patience { pause, ..house.patience() };
-    let Ok(list) = limits::whole(Body::new(rest), LIST_MAX_BYTES, patience).await else {
+    let Ok(list) = limits::whole(Body::new(rest), LIST_MAX_BYTES, patience, &house.bodies).await
+    else {
         let trouble = super::upstream::Trouble::Unreachable("its list broke off".into());
         return traffic::unreachable(dialect, upstream, &trouble);
     };

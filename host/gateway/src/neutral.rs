@@ -41,8 +41,8 @@ async fn compress(State(house): State<Arc<House>>, request: Request) -> Response
         return traffic::too_busy(DIALECT);
     };
     let (envelope, body) = unsealed_with_ours(&house, request);
-    let max = house.settings.max_body_bytes;
-    let body = match limits::whole(body, max, house.patience()).await {
+    let max = house.max_body_bytes();
+    let body = match limits::whole(body, max, house.patience(), &house.bodies).await {
         Ok(body) => body,
         Err(unread) => return traffic::not_read(&house, DIALECT, unread),
     };

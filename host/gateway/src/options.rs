@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use secrecy::SecretString;
+use secrecy::{ExposeSecret as _, SecretString};
 use tokio_rustls::TlsAcceptor;
 
+use super::access::MIN_TOKEN_CHARS;
 use super::error::GatewayError;
 use super::tls;
 use ctxhost_config::Config;
@@ -53,6 +54,21 @@ impl GatewayOptions {
             is_exposed: false,
             follows: true,
         }
+    }
+
+    /// Whether the token is one that nobody guesses.
+    ///
+    /// # Errors
+    ///
+    /// [`GatewayError::ShortToken`].
+    pub(super) fn check_token(&self) -> Result<(), GatewayError> {
+        let Some(token) = &self.token else { return Ok(()) };
+        let (chars, least) = (token.expose_secret().chars().count(), MIN_TOKEN_CHARS);
+        if chars >= least {
+            return Ok(());
+        }
+        let variable = self.config.gateway.token_env.clone();
+        Err(GatewayError::ShortToken { chars, least, variable })
     }
 
     /// What makes connections of TLS, where a certificate is given.
@@ -109,6 +125,22 @@ pub(super) fn refuse_exposure(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_token_that_can_be_guessed_is_refused_with_a_way_out() {
+        let refused = |token: &str| {
+            let options = GatewayOptions::of(&Config::default(), "state");
+            let options = GatewayOptions { token: Some(token.into()), ..options };
+            options.check_token().map_err(|error| error.to_string())
+        };
+        assert_eq!(refused("0123456789abcdef"), Ok(()));
+        let error = refused("0123456789abcde").unwrap_err();
+        assert!(error.contains("15 characters") && error.contains("at least 16"), "{error}");
+        assert!(error.contains("openssl rand") && error.contains("CTXHOST_TOKEN"), "{error}");
+        assert!(!error.contains("0123456789"), "{error}");
+        // Letters are counted, not bytes.
+        assert!(refused("ääääääää").is_err());
+    }
 
     #[test]
     fn nothing_is_shown_to_other_machines_unprotected() {

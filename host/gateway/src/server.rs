@@ -2,7 +2,7 @@
 
 use futures_util::future::BoxFuture;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -12,26 +12,30 @@ use axum::http::{Response, StatusCode};
 use axum::middleware::{self, Next};
 use axum::routing::get;
 use axum::{Extension, Router};
+use hyper::body::Incoming;
+use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
-use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
 use tokio_io_timeout::TimeoutWriter;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
+use tower_service::Service as _;
 
 use super::access::{Access, Denied};
 use super::aside::attending;
+use super::bodies::Bodies;
 use super::complaint::complaint;
 use super::cors;
 use super::crew::Crew;
-use super::dashboard::OverTls;
+use super::dashboard::{self, OverTls};
 use super::door::dialect_of;
 use super::error::GatewayError;
 use super::exchange::Exchange;
+use super::guesses::Guesses;
 use super::house::House;
 use super::limits;
 use super::neutral;
@@ -69,6 +73,7 @@ impl Gateway {
     pub fn bind(options: GatewayOptions) -> BoxFuture<'static, Result<Gateway, GatewayError>> {
         Box::pin(async move {
             let settings = options.config.gateway.clone();
+            options.check_token()?;
             let acceptor = options.acceptor()?;
             let wanted = options.listen.as_deref().unwrap_or(&settings.listen);
             let wanted = resolved(wanted).await?;
@@ -77,8 +82,11 @@ impl Gateway {
             }
             let upstreams = Upstreams::of(&options.config, &options.upstreams)?;
             let runtime = options.runtime().await?;
-            let exchange = Exchange::new(runtime.clone(), &options.config, &options.state);
             let watch = Watch::start(&runtime, &options.config.telemetry);
+            let edge = watch.edge();
+            let (state, conversations) = (&options.state, edge.conversations);
+            let exchange =
+                Exchange::counted(runtime.clone(), &options.config, state, conversations);
             let crew = Crew::start().map_err(GatewayError::Threads)?;
             let listener = TcpListener::bind(wanted);
             let unbound = |cause| GatewayError::Bind { address: wanted.to_string(), cause };
@@ -90,6 +98,8 @@ impl Gateway {
                 access: Access::new(token, address, &settings.hosts, &settings.origins),
                 exchange: Arc::new(exchange),
                 upstreams,
+                guesses: Guesses::new(edge.wrong_tokens),
+                bodies: Bodies::new(settings.max_bodies_bytes, edge.body_bytes),
                 places: limits::places(settings.max_requests),
                 is_closing: AtomicBool::new(false),
                 models: options.config.models.clone(),
@@ -107,7 +117,8 @@ impl Gateway {
                 true => house.watch.dashboard().layer(Extension(OverTls)),
                 false => house.watch.dashboard(),
             };
-            let routes = routes(&house, guarded, open.merge(dashboard));
+            let look = middleware::from_fn_with_state(house.clone(), slow_guesses);
+            let routes = routes(&house, guarded, open.merge(dashboard.layer(look)));
             let routes = if options.token_in_path { behind_token(&house, routes) } else { routes };
             Ok(Gateway { listener, address, acceptor, house, runtime, routes, crew })
         })
@@ -162,6 +173,7 @@ impl Gateway {
                     "answers were cut off that had not ended in time; see gateway.drain_ms"
                 );
             }
+            house.exchange.finish().await;
             runtime.finish().await;
             crew.end().await;
         })
@@ -191,6 +203,14 @@ async fn next(listener: &TcpListener, end: &CancellationToken) -> Option<std::ne
 fn is_of_the_client(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset)
 }
+
+/// What somebody is told while too many wrong tokens wait for their answers.
+const TOO_MANY_GUESSES: &str =
+    "too many wrong tokens were shown here; come again in some seconds, with the right one";
+
+/// Put on requests: the address at the other end of their connection.
+#[derive(Clone, Copy, Debug)]
+struct Peer(Option<IpAddr>);
 
 /// Who lets connections in.
 struct DoorKeeper {
@@ -225,10 +245,11 @@ impl DoorKeeper {
         };
         // Small events shall arrive as they are sent; that they may not is no reason to refuse them.
         let _ = stream.set_nodelay(true);
+        let peer = stream.peer_addr().ok().map(|address| address.ip());
         let outcome = match &self.acceptor {
-            None => self.serve(stream, watcher).await,
+            None => self.serve(stream, watcher, peer).await,
             Some(acceptor) => match timeout(self.patience, acceptor.accept(stream)).await {
-                Ok(Ok(stream)) => self.serve(stream, watcher).await,
+                Ok(Ok(stream)) => self.serve(stream, watcher, peer).await,
                 Ok(Err(error)) => Err(error.into()),
                 Err(_) => Err("no handshake in time".into()),
             },
@@ -242,8 +263,14 @@ impl DoorKeeper {
         &self,
         stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
         watcher: Watcher,
+        peer: Option<IpAddr>,
     ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
-        let service = TowerToHyperService::new(self.routes.clone());
+        let routes = self.routes.clone();
+        let service = service_fn(move |mut request: hyper::Request<Incoming>| {
+            request.extensions_mut().insert(Peer(peer));
+            // They are always ready.
+            routes.clone().call(request)
+        });
         let mut stream = TimeoutWriter::new(Opening::new(stream, self.patience));
         stream.set_timeout(Some(self.stall));
         let connection = self.http.serve_connection(TokioIo::new(Box::pin(stream)), service);
@@ -332,7 +359,44 @@ async fn ask_for_token(
     let is_welcome = house.access.check_page(&request);
     match is_welcome.and_then(|()| house.access.check_token(&request)) {
         Ok(()) => next.run(request).await,
+        // A client that knows of no token is not guessing.
+        Err(denied) if denied.status == StatusCode::UNAUTHORIZED && Access::shows_key(&request) => {
+            let peer = peer_of(&request);
+            let denied = guessed(&house, peer, denied).await;
+            sent_away(&request, denied)
+        }
         Err(denied) => sent_away(&request, denied),
+    }
+}
+
+/// Wrong tokens of the dashboard are answered as late as those of clients.
+async fn slow_guesses(
+    State(house): State<Arc<House>>,
+    request: Request,
+    next: Next,
+) -> Response<axum::body::Body> {
+    let is_shown = dashboard::shows_token(&request);
+    let peer = peer_of(&request);
+    let response = next.run(request).await;
+    if is_shown && response.status() == StatusCode::UNAUTHORIZED {
+        if house.guesses.wrong(peer).await.is_err() {
+            return traffic::text(StatusCode::TOO_MANY_REQUESTS, TOO_MANY_GUESSES);
+        }
+    }
+    response
+}
+
+fn peer_of(request: &Request) -> Option<IpAddr> {
+    request.extensions().get::<Peer>().and_then(|Peer(address)| *address)
+}
+
+/// What somebody is told who has shown a wrong token, when it is time to.
+async fn guessed(house: &House, peer: Option<IpAddr>, denied: Denied) -> Denied {
+    match house.guesses.wrong(peer).await {
+        Ok(()) => denied,
+        Err(_) => {
+            Denied { status: StatusCode::TOO_MANY_REQUESTS, message: TOO_MANY_GUESSES.into() }
+        }
     }
 }
 

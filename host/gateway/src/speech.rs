@@ -168,15 +168,20 @@ pub trait Speech: Send + Sync + fmt::Debug {
     /// A text in the person's place.
     fn person(&self, text: &str) -> Value;
 
-    /// The result of a call that never got one; `items` are those of the request, one of which is the
-    /// call. `None` where nobody knows what answers a call of its kind.
+    /// The result of a call that never got one; `call` is the item that asks for it, where items of the dialect are
+    /// [calls](Self::call_of). `None` where nobody knows what answers a call of its kind.
     fn missing_result(
         &self,
         call_id: &str,
         tool: &str,
         text: &str,
-        items: &[&str],
+        call: Option<&str>,
     ) -> Option<Value>;
+
+    /// The id of the call that an item is; `None` in dialects whose items hold calls beside other things.
+    fn call_of(&self, _item: &str) -> Option<String> {
+        None
+    }
 
     /// Whether the thinking of its models may be bound to all that stands before it.
     fn binds_thinking(&self) -> bool {

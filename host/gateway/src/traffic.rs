@@ -104,13 +104,12 @@ async fn through(
 ) -> Response<Body> {
     let dialect = door.dialect();
     let (mut envelope, body) = unsealed_with_ours(house, request);
-    let max = house.settings.max_body_bytes;
-    let body = match limits::whole(body, max, house.patience()).await {
+    let max = house.max_body_bytes();
+    let body = match limits::whole(body, max, house.patience(), &house.bodies).await {
         Ok(body) => body,
         Err(unread) => return not_read(house, dialect, unread),
     };
-    let packed = Packed::of(&envelope.headers, &body, house.settings.max_body_bytes).await;
-    let packed = match packed {
+    let packed = match Packed::of(&envelope.headers, &body, max, &house.bodies).await {
         Ok(packed) => packed,
         Err(unread) => return not_read(house, dialect, unread),
     };
@@ -261,11 +260,14 @@ impl Way<'_> {
             .then(|| classified.into_error(&self.upstream.name, "", refusal.clone(), None))
     }
 
-    fn counted(&self, passing: Passing, ticket: Ticket, headers: &HeaderMap) -> Passing {
+    fn counted(&self, passing: Passing, mut ticket: Ticket, headers: &HeaderMap) -> Passing {
         if !self.door.is_answered_by_a_model() {
             return passing;
         }
-        let counting = Counting::of(self.door.dialect(), is_stream(headers));
+        // An answer may take minutes, and nobody asks for the request again.
+        ticket.forget_bodies();
+        let room = self.house.bodies.room();
+        let counting = Counting::of(self.door.dialect(), is_stream(headers), room);
         let (house, door) = (self.house.clone(), self.door.clone());
         let at_end = move |usage: Option<Usage>| {
             if let Some(usage) = &usage {
@@ -350,9 +352,22 @@ fn nobody(dialect: DialectName) -> Response<Body> {
 pub(super) fn not_read(house: &House, dialect: DialectName, unread: Unread) -> Response<Body> {
     match unread {
         Unread::TooLarge => {
-            let max = house.settings.max_body_bytes;
-            let message = format!("the body is larger than {max} bytes (gateway.max_body_bytes)");
+            let max = house.max_body_bytes();
+            let setting = match max < house.settings.max_body_bytes {
+                true => "gateway.max_bodies_bytes",
+                false => "gateway.max_body_bytes",
+            };
+            let message = format!("the body is larger than {max} bytes ({setting})");
             complaint(dialect, StatusCode::PAYLOAD_TOO_LARGE, &message)
+        }
+        Unread::NoRoom => {
+            house.watch.edge().bodies_refused.inc();
+            let (held, limit) = (house.bodies.held_bytes(), house.bodies.limit_bytes());
+            let message = format!(
+                "the bodies of other requests take {held} of {limit} bytes (gateway.max_bodies_bytes), which leaves too \
+                 little for this one; come again in a second"
+            );
+            complaint(dialect, StatusCode::SERVICE_UNAVAILABLE, &message)
         }
         Unread::TooSlow => {
             let message = "the body did not come to its end (gateway.client_timeout_ms)";
@@ -392,6 +407,13 @@ pub(super) fn unreachable(
 fn broken(dialect: DialectName, upstream: &Upstream, problem: &str) -> Response<Body> {
     let message = format!("{} broke off before it answered: {problem}", upstream.host());
     complaint(dialect, StatusCode::BAD_GATEWAY, &message)
+}
+
+/// A plain text.
+pub(super) fn text(status: StatusCode, text: &'static str) -> Response<Body> {
+    let mut response = Response::new(Body::from(text));
+    *response.status_mut() = status;
+    response
 }
 
 /// A piece of JSON as a whole answer.

@@ -22,7 +22,7 @@ use axum::routing::get;
 
 use super::dashboard::{self, Pass};
 use super::exchange::Door;
-use super::metrics::{self, Metrics, Sums};
+use super::metrics::{self, Edge, Metrics, Sums};
 use ctxhost_config::TelemetrySettings;
 use ctxhost_provider::message::Usage;
 use ctxhost_runtime::Runtime;
@@ -65,6 +65,11 @@ impl Watch {
     /// What a provider counted for a request through a door.
     pub fn used(&self, door: &Door, usage: &Usage) {
         self.metrics.used(around::word(door), usage);
+    }
+
+    /// What is counted at the edge, for those who count it.
+    pub(super) fn edge(&self) -> Edge {
+        self.metrics.edge()
     }
 
     /// What came of all requests so far.

@@ -1,5 +1,7 @@
 //! Results that do not say which call they answer, and the one call that they can only mean.
 
+use std::collections::HashSet;
+
 use ctxhost_engine_api::transcript::log::NewEntry;
 use ctxhost_engine_api::{Flags, Message, Role};
 
@@ -15,7 +17,7 @@ pub(super) fn adopt(contents: &Contents, record: &Record, entry: NewEntry) -> Ne
     }
     let Some(mut fields) = Fields::parse(&entry.raw) else { return entry };
     let tool = fields.get("toolName").and_then(|json| serde_json::from_str::<String>(json).ok());
-    let search = Search::before(contents, contents.parent_of(record));
+    let search = Search::before(contents, contents.parent_of(record), true);
     let Some((id, name)) = search.only_open_call() else { return entry };
     match tool.as_deref().map(str::trim) {
         None | Some("") => fields.set("toolName", json_string(&name)),
@@ -42,7 +44,7 @@ pub(super) fn leans_on(
     if !record.to_entry().is_some_and(|entry| is_nameless(&entry)) {
         return Some(Vec::new());
     }
-    let search = Search::before(contents, parent);
+    let search = Search::before(contents, parent, false);
     (!search.is_cut).then_some(search.seen)
 }
 
@@ -65,7 +67,9 @@ struct Search {
 }
 
 impl Search {
-    fn before(contents: &Contents, parent: Option<usize>) -> Search {
+    /// `ends_early` where only the call counts: behind another result without an id it is none, and thousands of them
+    /// are not looked through for each.
+    fn before(contents: &Contents, parent: Option<usize>, ends_early: bool) -> Search {
         let mut search = Search::default();
         let back = parent.into_iter().flat_map(|at| contents.tree.path_backwards_from(at));
         for at in back {
@@ -77,6 +81,9 @@ impl Search {
                     return search;
                 }
                 _ => {}
+            }
+            if ends_early && search.nameless > 0 {
+                return search;
             }
             if contents.older.as_ref().is_some_and(|older| older.is_cut_before(at)) {
                 search.is_cut = true;
@@ -97,8 +104,8 @@ impl Search {
     fn only_open_call(&self) -> Option<(String, String)> {
         let calling = self.calling.as_ref().filter(|_| self.nameless == 0)?;
         let calls = Message::parse(&calling.raw, "").tool_calls();
-        let mut open =
-            calls.into_iter().filter(|call| !self.answered.iter().any(|id| *id == call.id));
+        let answered: HashSet<&str> = self.answered.iter().map(String::as_str).collect();
+        let mut open = calls.into_iter().filter(|call| !answered.contains(&*call.id));
         let only = open.next()?;
         open.next().is_none().then(|| (only.id.into_owned(), only.name.into_owned()))
     }

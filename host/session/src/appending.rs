@@ -69,13 +69,14 @@ impl Session {
     }
 
     pub(super) fn next_id(&self, seed: &str, timestamp_ms: i64) -> String {
-        self.next_id_behind(&[], seed, timestamp_ms)
+        self.next_id_behind(&[], &|_| false, seed, timestamp_ms)
     }
 
-    /// The id of a record that follows others which are not appended yet.
+    /// The id of a record that follows others which are not appended yet; `is_coming` knows theirs.
     pub(super) fn next_id_behind(
         &self,
         coming: &[Record],
+        is_coming: &dyn Fn(&str) -> bool,
         seed: &str,
         timestamp_ms: i64,
     ) -> String {
@@ -84,7 +85,6 @@ impl Session {
         let time = timestamp_ms.to_string();
         let parent = coming.last().or_else(|| contents.leaf()).map_or("", Record::id);
         let seed = [self.header().id(), &number, parent, &time, seed];
-        let is_coming = |id: &str| coming.iter().any(|record| record.id() == id);
         identity::record_id(&seed, |id| contents.is_taken(id) || is_coming(id))
     }
 

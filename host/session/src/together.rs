@@ -1,5 +1,7 @@
 //! Records that are appended with one write and one sync, because half of them would be wrong.
 
+use std::collections::HashSet;
+
 use super::body::RecordBody;
 use super::error::SessionError;
 use super::record::Record;
@@ -9,15 +11,19 @@ use super::{Session, Store};
 #[derive(Debug, Default)]
 pub(super) struct Together {
     coming: Vec<Record>,
+    /// Their ids: there may be tens of thousands.
+    ids: HashSet<String>,
 }
 
 impl Together {
     /// Adds one and answers the id that it will have. The session may not change before they are appended.
     pub(super) fn add(&mut self, session: &Session, body: RecordBody, timestamp_ms: i64) -> String {
-        let id = session.next_id_behind(&self.coming, &body.seed(), timestamp_ms);
+        let is_coming = |id: &str| self.ids.contains(id);
+        let id = session.next_id_behind(&self.coming, &is_coming, &body.seed(), timestamp_ms);
         let parent = self.coming.last().or_else(|| session.leaf()).map(Record::id);
         let record = body.into_record(&id, parent, timestamp_ms);
         self.coming.push(record);
+        self.ids.insert(id.clone());
         id
     }
 }

@@ -18,7 +18,7 @@ fn fine(_: &Seen) -> Response<Body> {
 
 async fn with_token(upstream: &Upstream, config: &str) -> Gate {
     Gate::open(&upstream.url, config, |mut options| {
-        options.token = Some(SecretString::from("the gateway's"));
+        options.token = Some(SecretString::from("the gateway's own"));
         options
     })
     .await
@@ -47,12 +47,12 @@ async fn where_others_can_reach_it_its_counts_ask_for_the_token_too() {
         options.is_exposed = is_exposed;
         options
     };
-    for token in [None, Some("the gateway's")] {
+    for token in [None, Some("the gateway's own")] {
         let refused = Gateway::bind(options(token, false)).await.unwrap_err().to_string();
         assert!(refused.contains("--i-know-this-is-exposed"), "{refused}");
     }
     let gate = Gate::open(&upstream.url, "", |given| GatewayOptions {
-        token: Some(SecretString::from("the gateway's")),
+        token: Some(SecretString::from("the gateway's own")),
         listen: Some("0.0.0.0:0".into()),
         is_exposed: true,
         ..given
@@ -62,7 +62,7 @@ async fn where_others_can_reach_it_its_counts_ask_for_the_token_too() {
     let ask = |path: &str| client().get(format!("{url}{path}"));
     assert_eq!(ask("/metrics").send().await.unwrap().status(), 401);
     assert_eq!(ask("/healthz").send().await.unwrap().status(), 200);
-    let shown = ask("/metrics").header("authorization", "Bearer the gateway's");
+    let shown = ask("/metrics").header("authorization", "Bearer the gateway's own");
     let shown = shown.send().await.unwrap();
     assert_eq!(shown.status(), 200);
     assert!(shown.text().await.unwrap().contains("ctxhost_engine_effective"));
@@ -76,11 +76,13 @@ async fn the_token_reaches_no_upstream_and_the_clients_key_does() {
     let upstream = Upstream::start(fine).await;
     let gate = with_token(&upstream, "").await;
     let ask = || client().post(gate.at("/v1/messages")).body(body_for("/v1/messages"));
-    let both = ask().header("x-ctxhost-token", "the gateway's").header("x-api-key", "the client's");
+    let both =
+        ask().header("x-ctxhost-token", "the gateway's own").header("x-api-key", "the client's");
     assert_eq!(both.send().await.unwrap().status(), 200);
     assert_eq!(upstream.last().header("x-api-key"), Some("the client's"));
     for name in ["x-api-key", "x-goog-api-key", "authorization"] {
-        let shown = if name == "authorization" { "Bearer the gateway's" } else { "the gateway's" };
+        let shown =
+            if name == "authorization" { "Bearer the gateway's own" } else { "the gateway's own" };
         assert_eq!(ask().header(name, shown).send().await.unwrap().status(), 200, "{name}");
         let seen = upstream.last();
         let leaks = seen.headers.values().any(|it| it.to_str().unwrap().contains("gateway's"));
@@ -370,7 +372,7 @@ async fn a_page_that_is_named_may_ask_from_its_browser() {
         (refused.status().as_u16(), told(&refused, "access-control-allow-origin")),
         (401, page.clone())
     );
-    let answer = ask().header("x-api-key", "the gateway's").body(body).send().await.unwrap();
+    let answer = ask().header("x-api-key", "the gateway's own").body(body).send().await.unwrap();
     assert_eq!(answer.status(), 200);
     assert_eq!(told(&answer, "access-control-allow-origin"), page);
     assert_eq!(told(&answer, "access-control-allow-credentials"), None);
@@ -379,4 +381,48 @@ async fn a_page_that_is_named_may_ask_from_its_browser() {
     for name in ["x-ctxhost-engine", "request-id"] {
         assert!(exposed.split(", ").any(|it| it == name), "{exposed}");
     }
+}
+
+#[tokio::test]
+async fn a_short_token_opens_no_gateway() {
+    let state = tempfile::tempdir().unwrap();
+    let mut options = GatewayOptions::of(&Config::default(), state.path());
+    options.listen = Some("127.0.0.1:0".into());
+    options.token = Some(SecretString::from("12345"));
+    let refused = Gateway::bind(options).await.unwrap_err().to_string();
+    assert!(refused.contains("has 5 characters and needs at least 16"), "{refused}");
+    assert!(refused.contains("openssl rand -hex 24"), "{refused}");
+}
+
+#[tokio::test]
+async fn wrong_tokens_wait_and_are_counted_and_the_right_one_does_not_wait() {
+    let upstream = Upstream::start(fine).await;
+    let gate = with_token(&upstream, "").await;
+    let ask = |token: &str| {
+        let asked = client().post(gate.at("/v1/messages")).header("x-api-key", token);
+        asked.body(body_for("/v1/messages")).send()
+    };
+    for _ in 0..5 {
+        assert_eq!(ask("the gateway's other").await.unwrap().status(), 401);
+    }
+    // From here on each waits twice as long as the one before.
+    let wrong: Vec<_> = (0..8).map(|_| tokio::spawn(ask("the gateway's other"))).collect();
+    let counted = async || {
+        let metrics = client().get(gate.at("/metrics")).send().await.unwrap();
+        metrics.text().await.unwrap().contains("ctxhost_wrong_token_total 13")
+    };
+    while !counted().await {
+        tokio::time::sleep(std::time::Duration::from_millis(2)).await;
+    }
+    assert_eq!(ask("the gateway's own").await.unwrap().status(), 200);
+    assert!(wrong.iter().any(|wrong| !wrong.is_finished()), "the last ones still wait");
+    for wrong in wrong {
+        assert_eq!(wrong.await.unwrap().unwrap().status(), 401);
+    }
+    // Whoever shows none is no guesser, and a wrong link of the dashboard is a guess.
+    assert_eq!(client().post(gate.at("/v1/messages")).send().await.unwrap().status(), 401);
+    assert_eq!(client().get(gate.at("/ui?token=guessed")).send().await.unwrap().status(), 401);
+    let metrics = client().get(gate.at("/metrics")).send().await.unwrap().text().await.unwrap();
+    assert!(metrics.contains("ctxhost_wrong_token_total 14"), "{metrics}");
+    assert_eq!(upstream.count(), 1);
 }

@@ -124,3 +124,99 @@ async fn more_connections_than_there_are_places_wait_at_the_door() {
     drop(first);
     assert_eq!(waiting.await.unwrap().unwrap().status(), 200);
 }
+
+/// A body of so many bytes that any dialect's door passes on.
+fn body_of(bytes: usize) -> String {
+    let filler = "x".repeat(bytes.saturating_sub(70));
+    let body = format!(
+        r#"{{"model":"m","max_tokens":5,"messages":[{{"role":"user","content":"{filler}"}}]}}"#
+    );
+    assert!(body.len() <= bytes);
+    body
+}
+
+async fn metric(gate: &Gate, name: &str) -> u64 {
+    let text = client().get(gate.at("/metrics")).send().await.unwrap().text().await.unwrap();
+    let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    line.unwrap_or_else(|| panic!("no {name} in {text}")).parse().unwrap()
+}
+
+const ROOM: &str = "gateway.max_bodies_bytes = 100000\ngateway.max_body_bytes = 200000\n";
+
+#[tokio::test]
+async fn all_bodies_together_take_no_more_than_their_room() {
+    let (go_on, goes_on) = tokio::sync::watch::channel(false);
+    let held = goes_on.clone();
+    let house = Router::new().fallback(move |body: axum::body::Bytes| {
+        let mut held = held.clone();
+        async move {
+            // The answer begins when it is told to, and ends never.
+            if body.len() > 50_000 {
+                held.wait_for(|goes_on| *goes_on).await.unwrap();
+            }
+            let said = "event: message_start\ndata: {\"type\":\"message_start\"}\n\n\
+                 event: content_block_delta\ndata: {\"type\":\"content_block_delta\",\"delta\":{\"text\":\"x\"}}\n\n";
+            let first = futures_util::stream::iter([Ok::<_, std::io::Error>(said)]);
+            let never = futures_util::stream::pending();
+            let stream = futures_util::StreamExt::chain(first, never);
+            plain(200, "text/event-stream", Body::from_stream(stream))
+        }
+    });
+    let gate = Gate::before(&serve(house).await, ROOM).await;
+    let ask = |path: &str, bytes: usize| client().post(gate.at(path)).body(body_of(bytes)).send();
+    let first = tokio::spawn(ask("/v1/messages", 80_000));
+    while metric(&gate, "ctxhost_bodies_bytes").await < 70_000 {
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    for (path, at, word) in [
+        ("/v1/messages", "/error/type", "overloaded_error"),
+        ("/v1/chat/completions", "/error/type", "server_error"),
+        ("/v1/compress", "/error/type", "server_error"),
+        ("/v1beta/models/m:generateContent", "/error/status", "UNAVAILABLE"),
+    ] {
+        let refused = ask(path, 40_000).await.unwrap();
+        assert_eq!(refused.headers()["retry-after"], "1", "{path}");
+        let (status, error) = json(refused).await;
+        assert_eq!((status, error.pointer(at).unwrap()), (503, &word.into()), "{path}");
+        let message = error["error"]["message"].as_str().unwrap();
+        assert!(message.contains("of 100000 bytes (gateway.max_bodies_bytes)"), "{message}");
+    }
+    assert_eq!(metric(&gate, "ctxhost_bodies_refused_total").await, 4);
+    // What fits beside it passes, and what never fits is told so.
+    assert_eq!(ask("/v1/messages", 10_000).await.unwrap().status(), 200);
+    let (status, error) = json(ask("/v1/messages", 150_000).await.unwrap()).await;
+    assert_eq!(status, 413);
+    assert!(error.to_string().contains("100000 bytes (gateway.max_bodies_bytes)"), "{error}");
+    // An answer that has begun needs the request no more.
+    go_on.send(true).unwrap();
+    let streaming = first.await.unwrap().unwrap();
+    assert_eq!(streaming.status(), 200);
+    assert_eq!(ask("/v1/messages", 80_000).await.unwrap().status(), 200);
+    drop(streaming);
+    while metric(&gate, "ctxhost_bodies_bytes").await > 0 {
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+}
+
+#[tokio::test]
+async fn what_comes_compressed_takes_room_as_it_is_opened() {
+    use ruzstd::encoding::{CompressionLevel, compress_to_vec};
+    let upstream = Upstream::start(|_| plain(200, "application/json", "{}")).await;
+    let gate = Gate::before(&upstream.url, ROOM).await;
+    let ask = |bytes: usize| {
+        let packed = compress_to_vec(body_of(bytes).as_bytes(), CompressionLevel::Fastest);
+        assert!(packed.len() < 2_000);
+        let asked = client().post(gate.at("/v1/chat/completions")).body(packed);
+        asked.header("content-encoding", "zstd").send()
+    };
+    assert_eq!(ask(90_000).await.unwrap().status(), 200);
+    assert_eq!(ask(50_000_000).await.unwrap().status(), 413);
+    let at_once: Vec<_> = (0..12).map(|_| tokio::spawn(ask(60_000))).collect();
+    for asked in at_once {
+        let status = asked.await.unwrap().unwrap().status();
+        assert!(status == 200 || status == 503, "{status}");
+    }
+    while metric(&gate, "ctxhost_bodies_bytes").await > 0 {
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+}

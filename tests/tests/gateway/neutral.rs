@@ -253,7 +253,7 @@ async fn what_cannot_be_meant_is_refused() {
 #[tokio::test]
 async fn the_socket_asks_for_the_token() {
     let gate = Gate::open("", "", |mut options| {
-        options.token = Some("secret".to_owned().into());
+        options.token = Some("a secret of its own".to_owned().into());
         options
     })
     .await;
@@ -262,6 +262,7 @@ async fn the_socket_asks_for_the_token() {
     assert_eq!(answer.status(), StatusCode::UNAUTHORIZED);
     let hash = "0".repeat(24);
     assert_eq!(retrieve(&gate, &hash).await.0, 401);
-    let request = client().post(gate.at("/v1/compress")).bearer_auth("secret").body(text);
+    let request =
+        client().post(gate.at("/v1/compress")).bearer_auth("a secret of its own").body(text);
     assert_eq!(request.send().await.unwrap().status(), StatusCode::OK);
 }

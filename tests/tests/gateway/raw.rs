@@ -91,3 +91,59 @@ async fn two_hosts_tunnels_and_echoes_go_no_further() {
     }
     assert!(heads.try_recv().is_err(), "the upstream was asked");
 }
+
+#[tokio::test]
+async fn requests_that_somebody_could_read_otherwise_go_no_further() {
+    let (upstream, mut heads) = hasty(SHORT).await;
+    let gate = Gate::before(&upstream, "").await;
+    let chunks = "1\r\nx\r\n0\r\n\r\n";
+    for (line, headers, body, status) in [
+        ("POST /v1/files HTTP/1.1", "x-a: 1\r\n 2\r\n", "", "400"),
+        ("POST /v1/files HTTP/1.1", "x-a : 1\r\n", "", "400"),
+        ("POST /v1/files HTTP/1.1", "transfer-encoding: chunked, identity\r\n", chunks, "400"),
+        ("POST /v1/files HTTP/1.1", "transfer-encoding: identity\r\n", "", "400"),
+        ("POST /v1/files HTTP/1.1", "transfer-encoding: xchunked\r\n", chunks, "400"),
+        ("POST /v1/files HTTP/1.0", "transfer-encoding: chunked\r\n", chunks, "400"),
+        ("POST /v1/files HTTP/1.1", "content-length: +1\r\n", "x", "400"),
+        ("POST /v1/files HTTP/1.1", "content-length: 1\r\ncontent-length: 2\r\n", "xy", "400"),
+        ("POST /v1/files HTTP/1.1", "content-length: 1, 2\r\n", "xy", "400"),
+        ("POST /v1/files HTTP/1.1", "content-length: 0x1\r\n", "x", "400"),
+        ("GET http://elsewhere.example/v1/files HTTP/1.1", "", "", "421"),
+    ] {
+        let mut client = connected(&gate).await;
+        let said = format!("{line}\r\nhost: localhost\r\n{headers}\r\n{body}");
+        client.write_all(said.as_bytes()).await.unwrap();
+        let mut answer = [0; 12];
+        let read = timeout(LONG, client.read_exact(&mut answer)).await.unwrap();
+        assert!(read.is_ok(), "{said:?}: {read:?}");
+        assert_eq!(&answer[9..], status.as_bytes(), "{said:?}");
+    }
+    assert!(heads.try_recv().is_err(), "the upstream was asked");
+}
+
+#[tokio::test]
+async fn a_length_beside_chunks_is_not_passed_on() {
+    for lengths in
+        ["content-length: 9\r\ntransfer-encoding: chunked\r\n", "content-length: 1, 1\r\n"]
+    {
+        // What comes behind a head is one to it, too.
+        let (upstream, mut heads) = hasty(SHORT).await;
+        let gate = Gate::before(&upstream, "").await;
+        let mut client = connected(&gate).await;
+        let body = if lengths.contains("chunked") { "1\r\nx\r\n0\r\n\r\n" } else { "x" };
+        let said = format!("POST /v1/files HTTP/1.1\r\nhost: localhost\r\n{lengths}\r\n{body}");
+        client.write_all(said.as_bytes()).await.unwrap();
+        let mut answer = [0; 12];
+        timeout(LONG, client.read_exact(&mut answer)).await.unwrap().unwrap();
+        match &answer[9..] {
+            b"400" => assert!(heads.try_recv().is_err(), "{said:?}"),
+            _ => {
+                let head = timeout(LONG, heads.recv()).await.unwrap().unwrap();
+                let said_lengths =
+                    ["content-length", "transfer-encoding"].map(|name| head.matches(name).count());
+                assert_eq!(said_lengths.iter().sum::<usize>(), 1, "{head}");
+                assert!(!head.contains("content-length: 9") && !head.contains("1, 1"), "{head}");
+            }
+        }
+    }
+}

@@ -60,6 +60,12 @@ pub(super) const SETTINGS: &[Setting] = &[
         "the largest body that an engine sees, larger ones get 413; twice what the largest provider takes",
     ),
     setting(
+        "gateway.max_bodies_bytes",
+        "bytes",
+        Allowed::Whole(1_024),
+        "what the bodies of all requests may take together, as they came and decompressed; a request that finds no room is told to come again, and one that is larger than all of it gets 413; four of the largest",
+    ),
+    setting(
         "gateway.max_header_bytes",
         "bytes",
         Allowed::Whole(8_192),
@@ -177,7 +183,7 @@ pub(super) const SETTINGS: &[Setting] = &[
         "gateway.conversations",
         "conversations",
         Allowed::Whole(1),
-        "that stay in memory, the newest; others are read again from their files",
+        "that stay in memory, the newest; the others stand in their files and are found there, however many are at work",
     ),
     setting(
         "gateway.conversation_idle_ms",

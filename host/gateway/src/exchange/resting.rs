@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use tokio::task::yield_now;
 
+use super::apart::{apart, is_large};
 use super::desk::Desk;
 use super::hearing::{HearError, Heard, Words, client_compacts};
 use super::journey::{forward, is_mid_turn};
@@ -92,7 +93,10 @@ impl Desk {
     ) -> Afterwards {
         let desk = self.clone();
         self.afterwards(async move {
-            if let Err(error) = desk.caught_up(unheard, thread, passage, guest).await {
+            let is_large = is_large(&unheard.incoming);
+            let work = async move { desk.caught_up(unheard, thread, passage, guest).await };
+            let heard = if is_large { apart(work).await } else { work.await };
+            if let Err(error) = heard {
                 tracing::warn!(%error, "a request went on unheard");
             }
         })

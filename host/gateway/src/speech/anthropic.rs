@@ -110,7 +110,7 @@ impl Speech for AnthropicSpeech {
         call_id: &str,
         _tool: &str,
         text: &str,
-        _items: &[&str],
+        _call: Option<&str>,
     ) -> Option<Value> {
         let result = json!({
             "type": "tool_result", "tool_use_id": call_id, "content": text, "is_error": true,
@@ -139,10 +139,13 @@ impl Speech for AnthropicSpeech {
         if first.get("role") != second.get("role") {
             return Some(second);
         }
-        let content =
-            |message: &Value| blocks_of(message.get("content").cloned().unwrap_or_default());
-        let mut blocks = content(first);
-        blocks.extend(content(&second));
+        // Taken and put back: thousands of results may be joined one by one.
+        let content = |message: &mut Value| {
+            let content = message.get_mut("content").map(Value::take);
+            blocks_of(content.unwrap_or_default())
+        };
+        let (mut blocks, mut second) = (content(first), second);
+        blocks.extend(content(&mut second));
         if let Some(message) = first.as_object_mut() {
             message.insert("content".into(), blocks.into());
         }

@@ -4,6 +4,7 @@
 //! calls are named by their place, `item.nth`, which stays as long as the history does.
 
 use std::borrow::Cow;
+use std::collections::{HashMap, VecDeque};
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -47,6 +48,40 @@ struct WireConfig {
 struct Asked {
     id: String,
     name: String,
+}
+
+/// Calls that nothing has answered yet. There may be tens of thousands side by side.
+#[derive(Default)]
+struct OpenCalls {
+    calls: Vec<Option<Asked>>,
+    by_id: HashMap<String, VecDeque<usize>>,
+    by_name: HashMap<String, VecDeque<usize>>,
+}
+
+impl OpenCalls {
+    fn of(asked: Vec<Asked>) -> OpenCalls {
+        let mut open = OpenCalls::default();
+        for (at, call) in asked.into_iter().enumerate() {
+            open.by_id.entry(call.id.clone()).or_default().push_back(at);
+            open.by_name.entry(call.name.clone()).or_default().push_back(at);
+            open.calls.push(Some(call));
+        }
+        open
+    }
+
+    /// The first one of this id; where there is none in the response, the first of this name.
+    fn take(&mut self, id: &str, name: &str) -> Option<Asked> {
+        let same = match id.is_empty() {
+            true => self.by_name.get_mut(name)?,
+            false => self.by_id.get_mut(id)?,
+        };
+        while let Some(at) = same.pop_front() {
+            if let Some(call) = self.calls.get_mut(at).and_then(Option::take) {
+                return Some(call);
+            }
+        }
+        None
+    }
 }
 
 impl Speech for GeminiSpeech {
@@ -122,7 +157,7 @@ impl Speech for GeminiSpeech {
         _call_id: &str,
         tool: &str,
         text: &str,
-        _items: &[&str],
+        _call: Option<&str>,
     ) -> Option<Value> {
         let response = json!({ "name": tool, "response": { "error": text } });
         Some(json!({ "role": "user", "parts": [{ "functionResponse": response }] }))
@@ -134,10 +169,11 @@ impl Speech for GeminiSpeech {
         if is_model(first) != is_model(&second) {
             return Some(second);
         }
-        let more = second.get("parts").and_then(Value::as_array).cloned().unwrap_or_default();
         match first.get_mut("parts").and_then(Value::as_array_mut) {
             Some(parts) => {
-                parts.extend(more);
+                parts.extend(
+                    second.get("parts").and_then(Value::as_array).into_iter().flatten().cloned(),
+                );
                 None
             }
             None => Some(second),
@@ -230,7 +266,8 @@ fn shown(part: &Value) -> Content {
 
 /// Responses in order, and then what the person says beside them. Each takes the first open call of
 /// its name.
-fn heard(content: &Map<String, Value>, mut asked: Vec<Asked>, place: usize) -> Vec<Said> {
+fn heard(content: &Map<String, Value>, asked: Vec<Asked>, place: usize) -> Vec<Said> {
+    let mut asked = OpenCalls::of(asked);
     let mut said = Vec::new();
     let mut rest = Vec::new();
     for (nth, part) in parts_of(content).iter().enumerate() {
@@ -239,8 +276,7 @@ fn heard(content: &Map<String, Value>, mut asked: Vec<Asked>, place: usize) -> V
             continue;
         };
         let (id, name) = (string(response, "id"), string(response, "name"));
-        let fits = |call: &Asked| if id.is_empty() { call.name == name } else { call.id == id };
-        let call = asked.iter().position(fits).map(|at| asked.remove(at));
+        let call = asked.take(&id, &name);
         // An answer to nothing is an orphan, and the law knows what to do with one.
         let id = call.map_or_else(|| format!("{place}.{nth} unasked"), |call| call.id);
         said.push(Said::Message(result(response, id, name)));

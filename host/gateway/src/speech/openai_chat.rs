@@ -128,7 +128,7 @@ impl Speech for ChatSpeech {
         call_id: &str,
         _tool: &str,
         text: &str,
-        _items: &[&str],
+        _call: Option<&str>,
     ) -> Option<Value> {
         Some(json!({ "role": "tool", "tool_call_id": call_id, "content": text }))
     }

@@ -149,14 +149,9 @@ impl Speech for ResponsesSpeech {
         call_id: &str,
         _tool: &str,
         text: &str,
-        items: &[&str],
+        call: Option<&str>,
     ) -> Option<Value> {
-        let is_asked = |item: &Map<String, Value>| {
-            type_of(item).ends_with("_call") && call_id_of(item) == Some(call_id)
-        };
-        let named = |item: &&&str| memmem::find(item.as_bytes(), call_id.as_bytes()).is_some();
-        let mut named = items.iter().rev().filter(named).filter_map(|item| read(item));
-        let kind = match type_of(&named.find(is_asked)?) {
+        let kind = match type_of(&read(call?)?) {
             "function_call" | "local_shell_call" => "function_call_output",
             "custom_tool_call" => "custom_tool_call_output",
             "tool_search_call" => {
@@ -171,6 +166,12 @@ impl Speech for ResponsesSpeech {
     }
 
     /// Items of one role may follow each other.
+    fn call_of(&self, item: &str) -> Option<String> {
+        let item = read(item)?;
+        let id = call_id_of(&item).filter(|_| type_of(&item).ends_with("_call"))?;
+        Some(id.to_owned())
+    }
+
     fn join(&self, _first: &mut Value, second: Value) -> Option<Value> {
         Some(second)
     }

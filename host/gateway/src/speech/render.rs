@@ -1,5 +1,6 @@
 //! A lawful plan as the bytes of a request: what it keeps is copied, what it changes is written anew.
 
+use std::collections::HashMap;
 use std::ops::Range;
 
 use ctxhost_engine_api::{Entry, Item};
@@ -46,11 +47,12 @@ pub fn render(
     }
     let mut parts = Parts { speech, written, parts: Vec::new(), next: 0 };
     let mut run: Option<Run<'_>> = None;
+    let calls = calls_without_result(speech, projection, &written.body.items);
     for item in projection {
         let at = item.entry().and_then(|entry| place(&entry));
         let Some(at) = at else {
             parts.close(run.take());
-            parts.extend(insertion(speech, item, &written.body.items));
+            parts.extend(insertion(speech, item, &calls));
             continue;
         };
         if run.as_ref().is_none_or(|run| !run.goes_on_with(at)) {
@@ -81,10 +83,23 @@ impl Written<'_> {
     }
 }
 
-fn insertion(speech: &dyn Speech, item: &Item<'_>, items: &[&str]) -> Option<Value> {
+/// The items that ask for calls, by the calls' ids; none are looked for where every call has a result.
+fn calls_without_result<'a>(
+    speech: &dyn Speech,
+    projection: &[Item<'_>],
+    items: &[&'a str],
+) -> HashMap<String, &'a str> {
+    match projection.iter().any(|item| matches!(item, Item::MissingResult { .. })) {
+        true => items.iter().filter_map(|item| Some((speech.call_of(item)?, *item))).collect(),
+        false => HashMap::new(),
+    }
+}
+
+fn insertion(speech: &dyn Speech, item: &Item<'_>, calls: &HashMap<String, &str>) -> Option<Value> {
     match item {
         Item::MissingResult { call_id, tool } => {
-            speech.missing_result(call_id, tool, &item.text(), items)
+            let call = calls.get(&**call_id).copied();
+            speech.missing_result(call_id, tool, &item.text(), call)
         }
         _ => Some(speech.person(&item.text())),
     }
@@ -209,24 +224,43 @@ impl Parts<'_> {
     }
 
     fn join(&self, last: Part, part: Part, joined: &mut Vec<Part>) {
-        let (Some(mut first), Some(second)) = (self.value(&last), self.value(&part)) else {
+        if !self.is_one_item(&last) || !self.is_one_item(&part) {
             joined.extend([last, part]);
             return;
+        }
+        let units = [&last, &part].map(|part| match part {
+            Part::Unit(unit) => Some(*unit),
+            Part::New(_) => None,
+        });
+        // What grew by many joins is not copied for the next one.
+        let (mut first, second) = (self.value(last), self.value(part));
+        let Some(second) = self.speech.join(&mut first, second) else {
+            joined.push(Part::New(first));
+            return;
         };
-        match self.speech.join(&mut first, second) {
-            None => joined.push(Part::New(first)),
-            Some(_) => joined.extend([last, part]),
+        let as_it_was = |(unit, value)| match unit {
+            Some(unit) => Part::Unit(unit),
+            None => Part::New(value),
+        };
+        joined.extend(units.into_iter().zip([first, second]).map(as_it_was));
+    }
+
+    /// Whether a part is one item.
+    fn is_one_item(&self, part: &Part) -> bool {
+        match part {
+            Part::New(_) => true,
+            Part::Unit(unit) => matches!(self.written.items(*unit), [_]),
         }
     }
 
-    /// One item as a value; `None` for a unit of several.
-    fn value(&self, part: &Part) -> Option<Value> {
+    /// One item as a value. A unit that is one has been read before.
+    fn value(&self, part: Part) -> Value {
         match part {
-            Part::New(value) => Some(value.clone()),
-            Part::Unit(unit) => match self.written.items(*unit) {
-                [item] => serde_json::from_str(item).ok(),
-                _ => None,
-            },
+            Part::New(value) => value,
+            Part::Unit(unit) => {
+                let item = self.written.items(unit).first().copied().unwrap_or_default();
+                serde_json::from_str(item).unwrap_or_default()
+            }
         }
     }
 

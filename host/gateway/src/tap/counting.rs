@@ -7,6 +7,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+use crate::bodies::Room;
 use ctxhost_provider::message::Usage;
 use ctxhost_provider::{DialectName, take_usage};
 
@@ -26,6 +27,8 @@ const SIGN: &[u8] = b"\"usage";
 pub(crate) struct Counting {
     dialect: DialectName,
     read: Read,
+    /// What is kept takes room among the bodies of requests; where there is none, nothing is counted.
+    room: Room,
 }
 
 #[derive(Debug)]
@@ -45,7 +48,7 @@ struct Lines {
 
 impl Counting {
     /// Of a stream of events, or else of one document.
-    pub(crate) fn of(dialect: DialectName, is_stream: bool) -> Counting {
+    pub(crate) fn of(dialect: DialectName, is_stream: bool, room: Room) -> Counting {
         let read = match is_stream {
             true => Read::Events(Box::new(Lines {
                 sign: Finder::new(SIGN),
@@ -55,17 +58,20 @@ impl Counting {
             })),
             false => Read::Document { pieces: Vec::new(), bytes: 0 },
         };
-        Counting { dialect, read }
+        Counting { dialect, read, room }
     }
 
     /// The next bytes.
     pub(crate) fn see(&mut self, data: &Bytes) {
         match &mut self.read {
-            Read::Events(lines) => lines.see(data),
+            Read::Events(lines) => lines.see(data, &mut self.room),
             Read::Document { pieces, bytes } => {
-                *bytes += data.len();
-                if *bytes <= LOOKED_AT_MAX_BYTES {
+                *bytes = bytes.saturating_add(data.len());
+                if *bytes <= LOOKED_AT_MAX_BYTES && self.room.take(data.len()) {
                     pieces.push(data.clone());
+                } else {
+                    // A part of it says nothing.
+                    (*pieces, *bytes) = (Vec::new(), usize::MAX);
                 }
             }
         }
@@ -99,24 +105,27 @@ impl Counting {
 }
 
 impl Lines {
-    fn see(&mut self, mut data: &[u8]) {
+    fn see(&mut self, mut data: &[u8], room: &mut Room) {
         if !self.open.is_empty() {
             let end = memchr(b'\n', data).map_or(data.len(), |at| at + 1);
             let (rest, after) = data.split_at(end);
-            if self.open.len() + rest.len() <= LOOKED_AT_MAX_BYTES {
+            if self.open.len() + rest.len() <= LOOKED_AT_MAX_BYTES && room.take(rest.len()) {
                 self.open.extend_from_slice(rest);
             }
             if !rest.ends_with(b"\n") {
                 return;
             }
             let line = std::mem::take(&mut self.open);
+            room.give_back(line.len());
             self.look(&line);
             data = after;
         }
         let whole = memrchr(b'\n', data).map_or(0, |at| at + 1);
         let (lines, open) = data.split_at(whole);
         self.look(lines);
-        self.open.extend_from_slice(open);
+        if room.take(open.len()) {
+            self.open.extend_from_slice(open);
+        }
     }
 
     /// Notes the lines that hold a usage. The sign is looked for in all of them at once.
@@ -190,7 +199,8 @@ mod tests {
 
     /// What is counted of an answer that comes in pieces of so many bytes.
     fn counted(dialect: DialectName, is_stream: bool, text: &str, piece: usize) -> Option<Usage> {
-        let mut counting = Counting::of(dialect, is_stream);
+        let room = crate::bodies::Bodies::new(u64::MAX, Default::default()).room();
+        let mut counting = Counting::of(dialect, is_stream, room);
         for piece in text.as_bytes().chunks(piece) {
             counting.see(&Bytes::copy_from_slice(piece));
         }

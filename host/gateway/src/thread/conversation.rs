@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
 use super::digest::{Asked, Digest, Scope};
@@ -218,9 +218,20 @@ impl Thread {
     }
 
     /// Whether its client waits for something, or will ask again what was not answered.
-    pub(super) fn is_waiting(&self) -> bool {
-        let state = self.state();
-        matches!(state.last, Last::Asked | Last::Unanswered) || state.is_asked_to_summarise
+    /// `None` while somebody has its state.
+    pub(super) fn is_waiting(&self) -> Option<bool> {
+        let state = self.try_state()?;
+        let is_open = matches!(state.last, Last::Asked | Last::Unanswered);
+        Some(is_open || state.is_asked_to_summarise)
+    }
+
+    /// What is known of it; `None` while somebody else has it.
+    pub(super) fn try_state(&self) -> Option<MutexGuard<'_, State>> {
+        match self.state.try_lock() {
+            Ok(state) => Some(state),
+            Err(TryLockError::Poisoned(state)) => Some(state.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
     }
 
     /// Keeps everybody from opening its session, as long as the guard is held.

@@ -6,6 +6,8 @@
 //! at the beginning it may have put a summary. Two histories in which the model was asked or has answered
 //! otherwise are two conversations.
 
+use std::collections::HashSet;
+
 use super::digest::{Asked, Digest, Meaning};
 use super::outline::{Known, Outline};
 use super::traits::{Author, Traits};
@@ -185,10 +187,11 @@ impl Outline {
         };
         let (gone_words, said_words) = (words(&gone), words(&said));
         // Two agents that do the same differ in what their tools answer, so results stay as they are.
+        let there: HashSet<&(Digest, Traits)> = said.iter().collect();
         let are_results_there = gone
             .iter()
             .filter(|(_, traits)| traits.author == Author::Tool)
-            .all(|result| said.contains(result));
+            .all(|result| there.contains(result));
         let same_words = |is_same: fn(&Traits, &Traits) -> bool| {
             gone_words.len() == said_words.len()
                 && gone_words.iter().zip(&said_words).all(|(gone, said)| is_same(gone, said))

@@ -1,6 +1,6 @@
 //! What is known of a conversation's items: their names, and which entries they have become.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
 use ctxhost_engine_api::{Kind, Message, Role, Transcript};
@@ -242,9 +242,10 @@ impl Outline {
 
     /// The entries of the unit that an item belongs to: the items of it, and their ids.
     pub fn unit_at(&self, item: usize) -> Option<(Range<usize>, &[String])> {
-        let unit = self.units.iter().position(|(items, _)| items.contains(&item))?;
-        let from = self.entries_of(unit);
-        let (items, count) = self.units.get(unit)?;
+        let unit = self.units.partition_point(|(items, _)| items.end <= item);
+        let is_before = |id: &String| self.places.get(id).is_some_and(|it| it.unit < unit);
+        let from = self.entries.partition_point(is_before);
+        let (items, count) = self.units.get(unit).filter(|(items, _)| items.contains(&item))?;
         Some((items.clone(), self.entries.get(from..from + count)?))
     }
 
@@ -285,6 +286,7 @@ impl Outline {
         let (mut entries, mut written, mut last) = (Vec::<&Record>::new(), 0, None);
         // What a client took back is only known with the record that follows.
         let mut is_amended = false;
+        let mut left_out = HashSet::new();
         for record in session.branch() {
             match record.kind() {
                 RecordKind::Message | RecordKind::CustomMessage => entries.push(record),
@@ -294,13 +296,18 @@ impl Outline {
                         Some((target, Some(text))) => {
                             outline.mirrored.insert(target, text_name(&text));
                         }
-                        Some((target, None)) => entries.retain(|entry| entry.id() != target),
+                        Some((target, None)) => {
+                            left_out.insert(target);
+                        }
                         None => {}
                     }
                 }
                 RecordKind::Custom => {
                     if let Some(data) = record.custom_data(RECORD) {
                         outline.take_in(serde_json::from_value(data).ok()?)?;
+                        // All at once: there may be tens of thousands.
+                        entries.retain(|entry| !left_out.contains(entry.id()));
+                        left_out.clear();
                         written = entries.len();
                         is_amended = false;
                         last = Some(record.id().to_owned());

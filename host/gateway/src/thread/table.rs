@@ -25,6 +25,9 @@ const MAX_READ: usize = 64;
 /// or because the disk takes none. An upstream that is down for long must not cost all memory.
 const MAX_OVER: usize = 16;
 
+/// One in so many more than `gateway.conversations` may be in memory before the oldest are looked for.
+const SLACK_SHARE: usize = 8;
+
 /// How many times `gateway.conversations` are remembered of those that have left memory: some hundred bytes each.
 const MAX_LEFT: usize = 16;
 
@@ -97,10 +100,12 @@ impl Table {
     }
 }
 
-/// Whether anybody but the table holds a conversation, who has so many `others` of it.
+/// Whether anybody but the table holds a conversation, and those who have so many `others` of it.
 fn is_at_work(thread: &Arc<Thread>, others: usize) -> bool {
+    // Whoever has its state may have it for long, and the table waits for nobody.
+    let keys = thread.try_state().map(|state| state.keys.len());
     // Once by its id, and once for each key.
-    Arc::strong_count(thread) > thread.state().keys.len() + 1 + others
+    keys.is_none_or(|keys| Arc::strong_count(thread) > keys + 1 + others)
 }
 
 impl Threads {
@@ -272,9 +277,9 @@ impl Threads {
         self.count(&table);
     }
 
-    /// Whether there are more in memory than should be.
+    /// Whether there are so many more in memory than should be that looking for those who may leave is worth it.
     pub fn is_crowded(&self) -> bool {
-        self.table().threads.len() > self.most
+        self.table().threads.len() > self.most + self.most / SLACK_SHARE
     }
 
     /// Whether so many are in memory that some have to go whatever that costs.
@@ -291,7 +296,8 @@ impl Threads {
         let is_overcrowded = table.threads.len() > self.most.saturating_mul(MAX_OVER);
         let mut leaving = Vec::new();
         for thread in table.threads.values().filter(|thread| !is_at_work(thread, 0)) {
-            let (is_old, is_waiting) = (thread.used_ms() < before_ms, thread.is_waiting());
+            let Some(is_waiting) = thread.is_waiting() else { continue };
+            let is_old = thread.used_ms() < before_ms;
             if is_old || !is_waiting || is_overcrowded {
                 leaving.push((!is_old, is_waiting, thread.used_ms(), thread.clone()));
             }

@@ -11,7 +11,7 @@ use crate::side_calls::asks_for_summary;
 const OPENING_CHARS: usize = 48;
 
 /// Whose an item is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Author {
     /// The person's words, maybe beside what a client put in.
     Person,
@@ -24,7 +24,7 @@ pub enum Author {
 }
 
 /// What stays the same of an item.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Traits {
     /// Whose it is.
     pub author: Author,
