@@ -61,29 +61,42 @@ impl Meaning {
     }
 }
 
-/// A name of how a conversation begins, item by item. It stays the same when its client clears results, drops
-/// thinking or takes reminders away.
+/// How a conversation begins, item by item.
 #[derive(Default)]
-pub(super) struct Beginning(Xxh3);
+pub(super) struct Beginning {
+    alike: Xxh3,
+    exact: Xxh3,
+}
+
+/// Names of how a conversation begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct BeginningNames {
+    /// It stays the same when its client clears results, drops thinking or takes reminders away.
+    pub(super) alike: Digest,
+    /// It is of all that is said.
+    pub(super) exact: Digest,
+}
 
 impl Beginning {
     /// One more item.
     pub(super) fn add(&mut self, item: Meaning) {
+        self.exact.update(&item.name.0.to_le_bytes());
         match item.traits {
             Some(Traits { author, essence, .. }) => {
-                self.0.update(&[author as u8 + 1]);
-                self.0.update(&essence.to_le_bytes());
+                self.alike.update(&[author as u8 + 1]);
+                self.alike.update(&essence.to_le_bytes());
             }
             None => {
-                self.0.update(&[0]);
-                self.0.update(&item.name.0.to_le_bytes());
+                self.alike.update(&[0]);
+                self.alike.update(&item.name.0.to_le_bytes());
             }
         }
     }
 
-    /// The name of all so far.
-    pub(super) fn name(&self) -> Digest {
-        Digest(self.0.digest128())
+    /// The names of all so far.
+    pub(super) fn names(&self) -> BeginningNames {
+        let (alike, exact) = (self.alike.digest128(), self.exact.digest128());
+        BeginningNames { alike: Digest(alike), exact: Digest(exact) }
     }
 }
 
@@ -186,7 +199,7 @@ impl<'a> Asked<'a> {
     }
 
     /// The names of how it begins, of those of these lengths in items that it has, the shortest first.
-    pub(super) fn beginnings(&mut self, lengths: &BTreeSet<usize>) -> Vec<Digest> {
+    pub(super) fn beginnings(&mut self, lengths: &BTreeSet<usize>) -> Vec<BeginningNames> {
         let (mut beginning, mut names, mut added) = (Beginning::default(), Vec::new(), 0);
         for length in lengths.iter().copied().take_while(|length| *length <= self.items.len()) {
             for at in added..length {
@@ -195,7 +208,7 @@ impl<'a> Asked<'a> {
                 }
             }
             added = length;
-            names.push(beginning.name());
+            names.push(beginning.names());
         }
         names
     }

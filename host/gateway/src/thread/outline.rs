@@ -7,7 +7,7 @@ use ctxhost_engine_api::{Kind, Message, Role, Transcript};
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::digest::{Asked, Beginning, Digest, Meaning};
+use super::digest::{Asked, Beginning, BeginningNames, Digest, Meaning};
 use super::register::Entry;
 use super::traits::Traits;
 use crate::speech::{Place, Said, Unit};
@@ -126,21 +126,22 @@ impl Outline {
     }
 
     /// How it begins: how many items there are up to the last answer of the model (all, where there is none), and a
-    /// name of them.
-    pub(super) fn beginning(&self) -> (usize, Digest) {
+    /// names of them.
+    pub(super) fn beginning(&self) -> (usize, BeginningNames) {
         let items = Some(self.answered()).filter(|items| *items > 0).unwrap_or(self.items.len());
-        (items, self.name_of_first(items))
+        (items, self.names_of_first(items))
     }
 
     /// Whether it begins as an entry says.
     pub(super) fn begins_as(&self, entry: &Entry) -> bool {
-        entry.items <= self.items.len() && self.name_of_first(entry.items) == entry.beginning
+        entry.items <= self.items.len()
+            && self.names_of_first(entry.items).alike == entry.beginning.alike
     }
 
-    fn name_of_first(&self, items: usize) -> Digest {
+    fn names_of_first(&self, items: usize) -> BeginningNames {
         let mut beginning = Beginning::default();
         self.items.iter().take(items).for_each(|known| beginning.add(known.meaning));
-        beginning.name()
+        beginning.names()
     }
 
     /// Known items came with these bytes now.

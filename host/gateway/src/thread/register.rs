@@ -3,11 +3,11 @@
 //! A line only says where to look. What a conversation is stands in its session alone, and whoever finds one by its
 //! line holds the request against that. Files without a line are found by listing the folder.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
 
-use super::digest::{Asked, Digest};
+use super::digest::{Asked, BeginningNames, Digest};
 use super::outline::Outline;
 
 /// The name of the file in the folder of a key.
@@ -21,8 +21,8 @@ const MAX_READ_BYTES: u64 = 8 * 1024 * 1024;
 pub(super) struct Entry {
     /// How many items `beginning` is a name of.
     pub(super) items: usize,
-    /// A name of these items that stays the same when their client clears results or drops thinking.
-    pub(super) beginning: Digest,
+    /// Names of these items.
+    pub(super) beginning: BeginningNames,
     /// The key in whose folder the file is.
     pub(super) home: Digest,
     /// The id of its session.
@@ -31,34 +31,47 @@ pub(super) struct Entry {
 
 impl Entry {
     fn to_line(&self) -> String {
-        let Entry { items, beginning, home, id } = self;
-        format!("{items} {} {} {id}\n", beginning.to_hex(), home.to_hex())
+        let Entry { items, beginning: BeginningNames { alike, exact }, home, id } = self;
+        format!("{items} {} {} {} {id}\n", alike.to_hex(), exact.to_hex(), home.to_hex())
     }
 
     /// `None` for a line that is none, such as one that was cut short.
     fn of_line(line: &str) -> Option<Entry> {
         let mut words = line.strip_suffix('\n')?.split(' ');
-        let mut next = || words.next();
-        let (items, beginning) = (next()?.parse().ok()?, Digest::from_hex(next()?)?);
-        let (home, id) = (Digest::from_hex(next()?)?, next()?);
+        let items = words.next()?.parse().ok()?;
+        let mut name = || Digest::from_hex(words.next()?);
+        let beginning = BeginningNames { alike: name()?, exact: name()? };
+        let (home, id) = (name()?, words.next()?);
         // It becomes the name of a file.
         let is_id = |id: &str| {
             let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"_-".contains(&byte);
             !id.is_empty() && id.bytes().all(is_allowed)
         };
-        (is_id(id) && next().is_none()).then(|| Entry { items, beginning, home, id: id.to_owned() })
+        (is_id(id) && words.next().is_none()).then(|| Entry {
+            items,
+            beginning,
+            home,
+            id: id.to_owned(),
+        })
     }
 }
 
 /// The conversations of one key that are in files.
 #[derive(Debug, Default)]
 pub(super) struct Register {
-    /// By the names of their beginnings, the newest last.
-    by_beginning: HashMap<Digest, Vec<(Digest, String)>>,
+    /// By what stays the same of their beginnings, the newest last.
+    by_beginning: HashMap<Digest, Vec<Found>>,
     /// How long the beginnings are.
     lengths: BTreeSet<usize>,
     /// The newest entry of each, by the ids of their sessions.
-    newest: HashMap<String, (usize, Digest, Digest)>,
+    newest: HashMap<String, (usize, BeginningNames, Digest)>,
+}
+
+#[derive(Debug)]
+struct Found {
+    exact: Digest,
+    home: Digest,
+    id: String,
 }
 
 impl Register {
@@ -84,9 +97,8 @@ impl Register {
         let Entry { items, beginning, home, id } = entry;
         self.lengths.insert(items);
         self.newest.insert(id.clone(), (items, beginning, home));
-        let same = self.by_beginning.entry(beginning).or_default();
-        same.retain(|(_, known)| *known != id);
-        same.push((home, id));
+        let same = self.by_beginning.entry(beginning.alike).or_default();
+        same.push(Found { exact: beginning.exact, home, id });
     }
 
     /// Whether a session has an entry.
@@ -104,10 +116,14 @@ impl Register {
     pub(super) fn candidates(&self, asked: &mut Asked<'_>) -> Vec<(Digest, String)> {
         let mut found = Vec::new();
         for beginning in asked.beginnings(&self.lengths).into_iter().rev() {
-            let same = self.by_beginning.get(&beginning).into_iter().flatten();
-            found.extend(same.rev().cloned());
+            let same = self.by_beginning.get(&beginning.alike).into_iter().flatten().rev();
+            let (exact, others): (Vec<_>, Vec<_>) =
+                same.partition(|found| found.exact == beginning.exact);
+            found.extend(exact.into_iter().chain(others));
         }
-        found
+        let mut seen = HashSet::new();
+        let new = found.into_iter().filter(|found| seen.insert(&*found.id));
+        new.map(|found| (found.home, found.id.clone())).collect()
     }
 
     /// All of them, in no order.
@@ -156,7 +172,9 @@ mod tests {
 
     #[test]
     fn a_line_there_and_back_and_nothing_else() {
-        let (beginning, home) = (Digest::of(1, "b"), Digest::of(1, "h"));
+        let name = |text: &str| Digest::of(1, text);
+        let beginning = BeginningNames { alike: name("b"), exact: name("e") };
+        let home = name("h");
         let entry = Entry { items: 3, beginning, home, id: "01a1-b".into() };
         let line = entry.to_line();
         assert_eq!(Entry::of_line(&line), Some(entry.clone()));

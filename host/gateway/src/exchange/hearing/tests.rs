@@ -43,7 +43,14 @@ struct Gateway {
 
 impl Gateway {
     async fn open(folder: &Path, window_tokens: u64) -> Gateway {
-        let config = format!("[models.m]\nwindow_tokens = {window_tokens}\n");
+        Gateway::small(folder, window_tokens, 256).await
+    }
+
+    /// One that keeps no more than so many conversations in memory.
+    async fn small(folder: &Path, window_tokens: u64, conversations: usize) -> Gateway {
+        let config = format!(
+            "[models.m]\nwindow_tokens = {window_tokens}\n[gateway]\nconversations = {conversations}\n"
+        );
         let config = Config::parse("c", &config).unwrap();
         let spec = EngineSpec::linked::<KeepAll>(json!({}));
         let builder = RuntimeBuilder::of(&config).engine_spec(spec).without_builtin_tools();
@@ -84,7 +91,21 @@ impl Gateway {
         }
     }
 
+    /// Waits until no more conversations are in memory than may be.
+    async fn settle(&self) {
+        let desk = self.exchange.desk.as_ref().unwrap();
+        for _ in 0..2_000 {
+            if !desk.threads.is_crowded() {
+                return;
+            }
+            desk.tidy();
+            tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+        }
+        panic!("too many conversations stay in memory");
+    }
+
     async fn close(self) {
+        self.exchange.finish().await;
         drop(self.exchange);
         self.runtime.finish().await;
     }
@@ -291,6 +312,60 @@ async fn what_was_answered_and_is_asked_otherwise_is_a_fork_and_what_was_not_is_
     gateway.close().await;
 }
 
+#[tokio::test]
+async fn conversations_that_begin_alike_are_told_apart_when_they_have_left_memory() {
+    const AGENTS: usize = 70;
+    let folder = tempfile::tempdir().unwrap();
+    let mut agents: Vec<Vec<Value>> = vec![vec![user("Read all files.")]; AGENTS];
+    let mut sessions = vec![BTreeSet::new(); AGENTS];
+    for round in 0..4 {
+        // Another process each time: of one key there are more files than are read at once.
+        let gateway = Gateway::small(folder.path(), 200_000, 4).await;
+        for (agent, messages) in agents.iter_mut().enumerate() {
+            let text = format!("agent {agent}: {}", "line ".repeat(20));
+            messages.extend([call(round), result(round, &text)]);
+            if round == 3 {
+                // Cleared while nobody remembers what it was.
+                messages[2] = result(0, &format!("agent {agent}"));
+            }
+            sessions[agent].insert(gateway.ask(messages).await.session);
+        }
+        gateway.settle().await;
+        gateway.close().await;
+    }
+    let several = sessions.iter().filter(|names| names.len() > 1).count();
+    assert_eq!(several, 0, "{sessions:?}");
+    let all: BTreeSet<&String> = sessions.iter().flatten().collect();
+    assert_eq!(all.len(), AGENTS);
+}
+
+#[tokio::test]
+async fn what_is_under_way_or_was_not_answered_stays_in_memory_and_learned_things_come_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let gateway = Gateway::small(folder.path(), 200_000, 2).await;
+    let task = |number: usize| user(&format!("Task {number}."));
+    let mut out = Vec::new();
+    for number in 0..10 {
+        out.push(gateway.forward(None, &[task(number)]).await);
+    }
+    let desk = gateway.exchange.desk.as_ref().unwrap();
+    assert_eq!(desk.threads.leaving(i64::MIN).len(), 0, "all of them are under way");
+    // Half of them break off.
+    let broken: Vec<String> = out.drain(5..).map(|forward| forward.truth.session).collect();
+    assert_eq!(desk.threads.leaving(i64::MIN).len(), 0);
+    for (number, session) in (5..10).zip(&broken) {
+        // Asked again in other words, it is the same conversation.
+        let other = [task(number), user("Another end.")];
+        assert_eq!(gateway.ask(&other).await.session, *session);
+    }
+    for forward in out {
+        gateway.exchange.answered(forward.ticket, None);
+    }
+    gateway.settle().await;
+    assert!(gateway.runtime.open_sessions() <= 2);
+    gateway.close().await;
+}
+
 /// What one of several agents does next.
 #[derive(Clone, Copy, Debug)]
 enum Step {
@@ -317,11 +392,15 @@ proptest! {
     /// Agents that begin with the same words, whose models call the same tools under the same ids: only what
     /// the tools answer tells them apart.
     #[test]
-    fn each_conversation_is_one_session_and_no_two_share_one(steps in steps()) {
+    fn each_conversation_is_one_session_and_no_two_share_one(
+        steps in steps(),
+        is_small in any::<bool>(),
+    ) {
         let runtime = tokio::runtime::Runtime::new().unwrap();
         let seen = runtime.block_on(async {
             let folder = tempfile::tempdir().unwrap();
-            let gateway = Gateway::open(folder.path(), 200_000).await;
+            let conversations = if is_small { 1 } else { 256 };
+            let gateway = Gateway::small(folder.path(), 200_000, conversations).await;
             let mut agents: Vec<Vec<Value>> = vec![vec![user("Read all files.")]; 3];
             let mut rounds = [0usize; 3];
             let mut last: Vec<Vec<Value>> = vec![Vec::new(); 3];
@@ -349,6 +428,7 @@ proptest! {
                     last[agent] = messages.iter().cloned().chain(tail).collect();
                 }
                 let session = gateway.ask(&last[agent]).await.session;
+                gateway.settle().await;
                 if rounds[agent] > 0 {
                     seen.entry(agent).or_default().insert(session);
                 }
