@@ -116,7 +116,7 @@ fn network(peer: IpAddr) -> IpAddr {
 /// 10, 100, 1,000, ...: a log that somebody fills by guessing tells nothing.
 fn is_round(count: u64) -> bool {
     let mut rest = count;
-    while rest % 10 == 0 && rest > 1 {
+    while rest.is_multiple_of(10) && rest > 1 {
         rest /= 10;
     }
     rest == 1

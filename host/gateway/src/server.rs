@@ -378,10 +378,9 @@ async fn slow_guesses(
     let is_shown = dashboard::shows_token(&request);
     let peer = peer_of(&request);
     let response = next.run(request).await;
-    if is_shown && response.status() == StatusCode::UNAUTHORIZED {
-        if house.guesses.wrong(peer).await.is_err() {
-            return traffic::text(StatusCode::TOO_MANY_REQUESTS, TOO_MANY_GUESSES);
-        }
+    let is_wrong = is_shown && response.status() == StatusCode::UNAUTHORIZED;
+    if is_wrong && house.guesses.wrong(peer).await.is_err() {
+        return traffic::text(StatusCode::TOO_MANY_REQUESTS, TOO_MANY_GUESSES);
     }
     response
 }
