@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use ctxhost_tests::root;
 
 /// Crates of the host from the ground up. Crates on one floor do not know each other.
-const FLOORS: [&[&str]; 8] = [
+const FLOORS: [&[&str]; 9] = [
+    &["files"],
     &["session", "law", "media", "provider", "tool", "survival"],
     &["engine", "history"],
     &["store", "trust"],

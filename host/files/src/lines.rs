@@ -1,0 +1,190 @@
+//! Lines of a file without those that are too long to be held.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+
+use super::{SESSION_FILE_BYTES, check_length, open};
+
+/// Bytes of a line that is read: 256 MiB. A request of a client has at most 64 MiB by default
+/// (`gateway.max_body_bytes`), and JSON makes up to four times as much of what it says.
+pub const MOST_LINE_BYTES: usize = 256 << 20;
+
+/// Lines of a file that are read: a conversation of a thousand turns a day for a year has fewer.
+pub const MOST_LINES: usize = 2_000_000;
+
+/// Bytes that are read at a time.
+const CHUNK_BYTES: usize = 256 << 10;
+
+/// The text of a file. A line that is too long is empty in it, so that the others keep their numbers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Lines {
+    /// All lines, with their line breaks.
+    pub bytes: Vec<u8>,
+    /// Those that are too long, in order.
+    pub long: Vec<LongLine>,
+}
+
+/// A line that is too long to be held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LongLine {
+    /// Its number, from 1.
+    pub line: usize,
+    /// Its length without the line feed.
+    pub length_bytes: u64,
+}
+
+impl LongLine {
+    /// What is wrong with it, as a fragment.
+    #[must_use]
+    pub fn message(&self) -> String {
+        format!(
+            "the line has {} bytes, more than the {MOST_LINE_BYTES} that are read of one",
+            self.length_bytes
+        )
+    }
+}
+
+/// Reads the lines of a regular file, without those of more than [`MOST_LINE_BYTES`] bytes.
+///
+/// # Errors
+///
+/// As [`open`], and [`io::ErrorKind::FileTooLarge`] for a file of more than [`SESSION_FILE_BYTES`] bytes or
+/// [`MOST_LINES`] lines.
+pub fn read_lines(path: &Path) -> io::Result<Lines> {
+    let file = open(path)?;
+    check_length(file.metadata()?.len(), SESSION_FILE_BYTES)?;
+    read_lines_of(&file, SESSION_FILE_BYTES)
+}
+
+/// The same of the next `length_bytes` bytes of a file that is open.
+///
+/// # Errors
+///
+/// As [`read_lines`].
+pub fn read_lines_of(file: &File, length_bytes: u64) -> io::Result<Lines> {
+    check_length(length_bytes, SESSION_FILE_BYTES)?;
+    let there_bytes = length_bytes.min(file.metadata()?.len());
+    let mut reader = Reader::new(MOST_LINE_BYTES, MOST_LINES);
+    if there_bytes <= MOST_LINE_BYTES as u64 {
+        reader.lines.bytes.reserve_exact(usize::try_from(there_bytes).unwrap_or(0));
+    }
+    reader.read(&mut file.take(length_bytes))?;
+    Ok(reader.lines)
+}
+
+struct Reader {
+    most_line_bytes: usize,
+    most_lines: usize,
+    lines: Lines,
+    /// Lines that have ended.
+    ended: usize,
+    /// Where the line that is being read begins.
+    line_from: usize,
+    /// Bytes of it that are not held.
+    left_out_bytes: u64,
+}
+
+impl Reader {
+    fn new(most_line_bytes: usize, most_lines: usize) -> Reader {
+        let lines = Lines::default();
+        Reader { most_line_bytes, most_lines, lines, ended: 0, line_from: 0, left_out_bytes: 0 }
+    }
+
+    fn read(&mut self, source: &mut impl Read) -> io::Result<()> {
+        let mut chunk = vec![0; CHUNK_BYTES];
+        loop {
+            let read = match source.read(&mut chunk) {
+                Ok(0) => break,
+                Ok(read) => read,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => return Err(error),
+            };
+            let mut rest = chunk.get(..read).unwrap_or_default();
+            while let Some(at) = memchr::memchr(b'\n', rest) {
+                let (line, behind) = rest.split_at(at + 1);
+                self.add(line.get(..at).unwrap_or_default());
+                self.end_line();
+                self.lines.bytes.push(b'\n');
+                self.line_from = self.lines.bytes.len();
+                rest = behind;
+                if self.ended > self.most_lines {
+                    let most = self.most_lines;
+                    let message =
+                        format!("it has more than the {most} lines that are read of a file");
+                    return Err(io::Error::new(io::ErrorKind::FileTooLarge, message));
+                }
+            }
+            self.add(rest);
+        }
+        self.end_line();
+        Ok(())
+    }
+
+    fn add(&mut self, part: &[u8]) {
+        let held = self.lines.bytes.len() - self.line_from;
+        if self.left_out_bytes == 0 && held + part.len() <= self.most_line_bytes {
+            self.lines.bytes.extend_from_slice(part);
+            return;
+        }
+        self.left_out_bytes += (held + part.len()) as u64;
+        self.lines.bytes.truncate(self.line_from);
+    }
+
+    fn end_line(&mut self) {
+        self.ended += 1;
+        if self.left_out_bytes > 0 {
+            let length_bytes = std::mem::take(&mut self.left_out_bytes);
+            self.lines.long.push(LongLine { line: self.ended, length_bytes });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn lines(bytes: &[u8], most_line_bytes: usize) -> Lines {
+        let mut reader = Reader::new(most_line_bytes, MOST_LINES);
+        reader.read(&mut &*bytes).unwrap();
+        reader.lines
+    }
+
+    proptest! {
+        #[test]
+        fn long_lines_are_empty_and_the_others_as_they_are(
+            texts in prop::collection::vec("[a-z]{0,9}", 0..9), ends in any::<bool>(), most in 0..9_usize,
+        ) {
+            let ending = if ends { "\n" } else { "" };
+            let all = texts.join("\n") + ending;
+            let read = lines(all.as_bytes(), most);
+            let shortened: Vec<&str> =
+                texts.iter().map(|text| if text.len() > most { "" } else { text.as_str() }).collect();
+            prop_assert_eq!(String::from_utf8(read.bytes).unwrap(), shortened.join("\n") + ending);
+            let long: Vec<_> = texts.iter().enumerate().filter(|(_, text)| text.len() > most)
+                .map(|(at, text)| LongLine { line: at + 1, length_bytes: text.len() as u64 }).collect();
+            prop_assert_eq!(read.long, long);
+        }
+    }
+
+    #[test]
+    fn a_long_line_is_counted_over_many_chunks() {
+        let mut text = vec![b'x'; 3 * CHUNK_BYTES];
+        text.extend_from_slice(b"\nshort\n");
+        let read = lines(&text, 100);
+        assert_eq!(read.bytes, b"\nshort\n");
+        assert_eq!(read.long, [LongLine { line: 1, length_bytes: 3 * CHUNK_BYTES as u64 }]);
+        assert!(read.long[0].message().contains("786432 bytes"));
+    }
+
+    #[test]
+    fn too_many_lines_are_refused() {
+        let mut reader = Reader::new(9, 3);
+        assert!(
+            reader.read(&mut &b"a\nb\nc\nd\ne\n"[..]).unwrap_err().to_string().contains("3 lines")
+        );
+        assert!(Reader::new(9, 3).read(&mut &b"a\nb\nc"[..]).is_ok());
+    }
+}
