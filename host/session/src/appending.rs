@@ -1,5 +1,7 @@
 //! A session grows: each record behind the one where the session stands, in memory only once its store has it.
 
+use ctxhost_files::MOST_LINE_BYTES;
+
 use super::checkpoint;
 use super::compaction::Draft;
 use super::{
@@ -108,7 +110,14 @@ impl Session {
     ) -> Result<Record, SessionError> {
         self.check_writable()?;
         let parent = self.contents.at_hand().leaf().map(Record::id);
-        Ok(body.into_record(id, parent, timestamp_ms))
+        let record = body.into_record(id, parent, timestamp_ms);
+        let bytes = record.line().len();
+        if bytes > MOST_LINE_BYTES {
+            // Nobody would read it again.
+            let reason = format!("it has {bytes} bytes, and a line has at most {MOST_LINE_BYTES}");
+            return Err(SessionError::Body { reason });
+        }
+        Ok(record)
     }
 
     pub(super) fn record_of_line(line: &str) -> Result<Record, SessionError> {

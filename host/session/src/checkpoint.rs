@@ -16,11 +16,11 @@ mod marks;
 mod needed;
 
 use std::collections::HashSet;
-use std::fs;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
+use ctxhost_files::SESSION_FILE_BYTES;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
@@ -241,7 +241,7 @@ impl Checkpoint {
 
     /// The one beside a session, where it is whole and of this version.
     fn read(session: &Path) -> Option<Checkpoint> {
-        let text = fs::read_to_string(beside(session, "live")).ok()?;
+        let text = ctxhost_files::read_text(&beside(session, "live"), SESSION_FILE_BYTES).ok()?;
         let (seal, json) = text.strip_suffix('\n')?.split_once('\n')?;
         let is_whole = seal == format!("{:016x}", fingerprint(json.as_bytes()));
         let checkpoint: Checkpoint = is_whole.then(|| serde_json::from_str(json).ok())??;

@@ -5,12 +5,17 @@
 
 mod compare;
 mod fault;
+mod glued;
+mod mend;
 mod repair;
+mod salvage;
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 pub use fault::{Fault, FaultKind, Note, NoteKind};
+
+use ctxhost_files::Lines;
 
 use super::contents::{Content, Contents};
 use super::error::{LineFault, LineProblem, SessionError};
@@ -48,8 +53,8 @@ impl Checkup {
     /// [`SessionError::Io`] where it is not there. One that the disk does not give is damaged.
     pub fn of(path: &Path) -> Result<Checkup, SessionError> {
         let mut checkup = Checkup { path: path.to_owned(), ..Checkup::default() };
-        let bytes = match journal::read(path) {
-            Ok(bytes) => bytes,
+        let lines = match journal::read(path) {
+            Ok(lines) => lines,
             Err(error) if !path.exists() => return Err(error),
             Err(error) => {
                 let (kind, message) = (FaultKind::Unreadable, error.to_string());
@@ -59,8 +64,8 @@ impl Checkup {
         };
         let is_held = is_held(path);
         checkup.holder = is_held.then(|| Holder::noted_beside(path)).flatten();
-        checkup.lines(&bytes, is_held);
-        checkup.checksums(&bytes, is_held);
+        checkup.lines(&lines, is_held);
+        checkup.checksums(&lines.bytes, is_held);
         checkup.faults.sort_by_key(|fault| (fault.line, fault.kind));
         checkup.surroundings(is_held);
         Ok(checkup)
@@ -77,8 +82,12 @@ impl Checkup {
     ///
     /// [`SessionError::Io`] where it is not there any more.
     pub fn repair(self) -> Result<Checkup, SessionError> {
-        let repairs = repair::repair(&self);
-        Ok(Checkup { repairs, ..Checkup::of(&self.path)? })
+        let path = self.path.clone();
+        let mut repairs = mend::mend(&self);
+        // What was mended is no fault any more.
+        let found = if repairs.is_empty() { self } else { Checkup::of(&path)? };
+        repairs.extend(repair::repair(&found));
+        Ok(Checkup { repairs, ..Checkup::of(&path)? })
     }
 
     /// Whether every line is what was written.
@@ -86,8 +95,8 @@ impl Checkup {
         self.faults.is_empty()
     }
 
-    fn lines(&mut self, bytes: &[u8], is_held: bool) {
-        match parse::contents(&self.path.display().to_string(), bytes) {
+    fn lines(&mut self, lines: &Lines, is_held: bool) {
+        match parse::lines(&self.path.display().to_string(), lines) {
             Ok(contents) => {
                 let is_message = |record: &&Record| *record.kind() == RecordKind::Message;
                 self.messages = contents.records.iter().filter(is_message).count();
@@ -96,9 +105,20 @@ impl Checkup {
                 }
             }
             Err(error) => {
-                let SessionError::Header { reason, .. } = error else { return };
-                let message = format!("no session header: {reason}");
-                self.faults.push(Fault { line: 1, kind: FaultKind::Header, record: None, message });
+                let (line, message) = match error {
+                    SessionError::Header { reason, .. } => {
+                        (1, format!("no session header: {reason}"))
+                    }
+                    SessionError::DamagedHeader { line, reason, records, .. } => (
+                        line,
+                        format!(
+                            "the header cannot be read: {reason}; {} below it can, --repair writes the header anew",
+                            crate::error::counted(records)
+                        ),
+                    ),
+                    _ => return,
+                };
+                self.faults.push(Fault { line, kind: FaultKind::Header, record: None, message });
             }
         }
     }
@@ -187,7 +207,9 @@ fn files_beside(session: &Path) -> Vec<(String, PathBuf)> {
 
 fn is_kept(suffix: &str) -> bool {
     const WHOLE: [&str; 4] = ["crc", "pending", "live", "ids"];
-    WHOLE.contains(&suffix) || suffix.starts_with("torn") || suffix.contains(".bak")
+    WHOLE.contains(&suffix)
+        || ["torn", "damaged"].iter().any(|kept| suffix.starts_with(kept))
+        || suffix.contains(".bak")
 }
 
 /// What only stands there while somebody is at work.
@@ -197,7 +219,7 @@ fn is_left_over(suffix: &str) -> bool {
 
 /// Whether somebody has it open for writing.
 fn is_held(path: &Path) -> bool {
-    let Ok(file) = std::fs::File::open(path) else { return false };
+    let Ok(file) = ctxhost_files::open(path) else { return false };
     match file.try_lock_shared() {
         Err(std::fs::TryLockError::WouldBlock) => true,
         Err(std::fs::TryLockError::Error(_)) => false,

@@ -43,6 +43,8 @@ pub(super) enum Content {
     Record(usize),
     /// A blank or a bad line, which stays as it is.
     Kept(Vec<u8>),
+    /// A line that is too long to be held.
+    TooLong { length_bytes: u64 },
     /// The beginning of a last line whose write was cut short.
     Torn(Vec<u8>),
 }
@@ -174,6 +176,9 @@ impl Contents {
             Content::Header => self.header.line().len(),
             Content::Record(at) => self.at(*at).map_or(0, |record| record.line().len()),
             Content::Kept(kept) | Content::Torn(kept) => kept.len(),
+            Content::TooLong { length_bytes } => {
+                usize::try_from(*length_bytes).unwrap_or(usize::MAX)
+            }
         };
         (content_bytes + line.ending.bytes().len()) as u64
     }
@@ -219,6 +224,8 @@ impl Contents {
                     bytes.extend_from_slice(text.as_bytes());
                 }
                 Content::Kept(kept) | Content::Torn(kept) => bytes.extend_from_slice(kept),
+                // Only the file has it: a copy of the session has a blank line there.
+                Content::TooLong { .. } => {}
             }
             bytes.extend_from_slice(line.ending.bytes());
         }

@@ -1,6 +1,6 @@
 //! When what was appended reaches the disk.
 
-use super::{Session, SessionError, Store, SyncPolicy};
+use super::{FileCheck, Session, SessionError, Store, SyncPolicy};
 
 impl Session {
     /// Chooses when appends are made durable; without it, always before they are acknowledged.
@@ -30,6 +30,15 @@ impl Session {
         match &mut self.store {
             Store::File(journal) => journal.write_out(),
             Store::Memory | Store::ReadOnly | Store::Kept(_) => Ok(()),
+        }
+    }
+
+    /// Looks whether its file still stands under its name, and makes it again where it does not: deleted,
+    /// renamed or replaced with its folder. Every append looks too; this is for a session that waits.
+    pub fn check_file(&mut self) -> FileCheck {
+        match &mut self.store {
+            Store::File(journal) => journal.check_file(),
+            Store::Memory | Store::ReadOnly | Store::Kept(_) => FileCheck::Sound,
         }
     }
 

@@ -29,6 +29,21 @@ pub enum SessionError {
         /// What is there instead.
         reason: String,
     },
+    /// The header of a session is damaged or gone; what was said below it is not.
+    #[error(
+        "the header of {name}, line {line}, cannot be read: {reason}; {} below it can, `ctxhost fsck --repair {name}` writes the header anew and keeps the old line",
+        counted(*records)
+    )]
+    DamagedHeader {
+        /// The file or the name it was given.
+        name: String,
+        /// Where the header should be, counted from 1.
+        line: usize,
+        /// What is there instead.
+        reason: String,
+        /// How many records can be read.
+        records: usize,
+    },
     /// The file was written by a newer program.
     #[error(
         "{name} has session version {version}, ctxhost writes up to 3; open it for reading only, or update ctxhost"
@@ -180,6 +195,11 @@ pub enum LineFault {
     NoParent,
     /// The header lacks something, or is newer than this version.
     Header,
+}
+
+/// A number of records in words.
+pub(super) fn counted(records: usize) -> String {
+    format!("{records} record{}", if records == 1 { "" } else { "s" })
 }
 
 fn named(holder: &Option<Box<Holder>>) -> String {

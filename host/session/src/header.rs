@@ -85,6 +85,12 @@ impl Header {
         }
     }
 
+    /// Whether a line is the header of version 0: another program's, not a damaged one.
+    pub(super) fn is_of_version_0(line: &str) -> bool {
+        let wire = serde_json::from_str::<WireHeader>(line);
+        wire.is_ok_and(|wire| wire.kind == "session" && wire.version == 0)
+    }
+
     /// The same header with the current version number; everything else stays as it is written.
     pub(super) fn migrated(&self) -> Header {
         let mut header = self.clone();

@@ -8,6 +8,7 @@ pub(super) mod aside;
 pub(super) mod checksums;
 pub(super) mod disk;
 pub(super) mod holder;
+mod place;
 mod policy;
 
 use std::io;
@@ -15,7 +16,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 pub use holder::Holder;
+pub use place::FileCheck;
 pub use policy::SyncPolicy;
+
+use ctxhost_files::Lines;
 
 use super::contents::Contents;
 use super::error::SessionError;
@@ -23,6 +27,7 @@ use aside::{make, replace, set_aside};
 use checksums::Checksums;
 use disk::{Disk, DiskFile, Opening, RealDisk};
 use holder::HolderNote;
+use place::Place;
 use policy::Wait;
 
 /// A session file that is open for writing.
@@ -43,6 +48,8 @@ pub(super) struct Journal {
     writes_behind: bool,
     /// What is held back, as it will be written.
     held: Vec<u8>,
+    /// Whether the name leads to the file.
+    place: Place,
 }
 
 impl Journal {
@@ -64,11 +71,13 @@ impl Journal {
         Ok(Journal::on(disk, path, file, length_bytes))
     }
 
-    /// All of the file, as long as it is now.
-    pub(super) fn read(&mut self) -> Result<Vec<u8>, SessionError> {
-        let bytes = self.file.read().map_err(io_error("read", &self.path))?;
-        (self.length_bytes, self.synced_bytes) = (bytes.len() as u64, bytes.len() as u64);
-        Ok(bytes)
+    /// All of the file, as long as it is now, but for lines that are too long to be held.
+    pub(super) fn read(&mut self) -> Result<Lines, SessionError> {
+        let lines = self.file.read_lines().map_err(io_error("read", &self.path))?;
+        let long_bytes: u64 = lines.long.iter().map(|line| line.length_bytes).sum();
+        self.length_bytes = lines.bytes.len() as u64 + long_bytes;
+        self.synced_bytes = self.length_bytes;
+        Ok(lines)
     }
 
     /// How long it is.
@@ -114,6 +123,7 @@ impl Journal {
             is_broken: false,
             writes_behind: false,
             held: Vec::new(),
+            place: Place::default(),
         }
     }
 
@@ -247,6 +257,7 @@ impl Journal {
             let (path, expected_bytes) = (self.path.clone(), self.length_bytes);
             return Err(SessionError::Changed { path, expected_bytes, found_bytes });
         }
+        self.check_place()?;
         if self.owes_folder_sync { self.sync_folder() } else { Ok(()) }
     }
 
@@ -289,6 +300,35 @@ impl Journal {
         io_error(action, &self.path)(source)
     }
 
+    /// Puts a file with these bytes in the place of the old one, which the caller has kept. The folder is
+    /// not synced yet.
+    fn rewrite(&mut self, action: &'static str, bytes: &[u8]) -> Result<(), SessionError> {
+        let file = replace(&*self.disk, &self.path, &*self.file, bytes)
+            .map_err(io_error(action, &self.path))?;
+        // From here on the name leads to the new file, whatever else fails.
+        self.file = file;
+        (self.length_bytes, self.synced_bytes) = (bytes.len() as u64, bytes.len() as u64);
+        self.owes_folder_sync = true;
+        Ok(())
+    }
+
+    /// Writes the file anew with lines that were mended, after the damaged ones are safe in a file beside
+    /// it, whose path is the answer. `rows` are the checksums of the mended lines.
+    pub(super) fn mend(
+        &mut self,
+        bytes: &[u8],
+        damaged: &[u8],
+        rows: &[checksums::Row],
+    ) -> Result<PathBuf, SessionError> {
+        let aside = set_aside(&*self.disk, &self.path, "damaged", damaged)?;
+        // Before the file: rows without their line are a fault that the next check names.
+        checksums::replace(self.disk.clone(), &self.path, rows)
+            .map_err(io_error("write the checksums of", &self.path))?;
+        self.rewrite("mend", bytes)?;
+        self.sync_folder()?;
+        Ok(aside)
+    }
+
     /// Puts the migrated file in the place of an older one, which stays beside it.
     fn migrate(&mut self, contents: &mut Contents) -> Result<(), SessionError> {
         let Some(from_version) = contents.migrated_from else { return Ok(()) };
@@ -297,11 +337,7 @@ impl Journal {
         let aside = set_aside(&*self.disk, &self.path, &suffix, &original)?;
         self.checksums.discard().map_err(io_error("remove the checksums of", &self.path))?;
         let bytes = contents.to_bytes();
-        let file = replace(&*self.disk, &self.path, &*self.file, &bytes)
-            .map_err(io_error("migrate", &self.path))?;
-        // From here on the name leads to the new file, whatever else fails.
-        self.file = file;
-        (self.length_bytes, self.synced_bytes) = (bytes.len() as u64, bytes.len() as u64);
+        self.rewrite("migrate", &bytes)?;
         contents.migrated_from = None;
         self.checksums.add(&bytes);
         tracing::info!(original = %aside.display(), from_version, "session migrated");
@@ -353,21 +389,20 @@ fn in_real_folder(path: &Path) -> io::Result<PathBuf> {
     Ok(folder.unwrap_or(Path::new(".")).canonicalize()?.join(name))
 }
 
-/// The first bytes of a file, without any claim on it.
-pub(super) fn read_beginning(path: &Path, length_bytes: u64) -> Result<Vec<u8>, SessionError> {
-    let mut bytes = read(path)?;
-    let found_bytes = bytes.len() as u64;
+/// The lines in the first bytes of a file, without any claim on it.
+pub(super) fn read_beginning(path: &Path, length_bytes: u64) -> Result<Lines, SessionError> {
+    let file = ctxhost_files::open(path).map_err(io_error("read", path))?;
+    let found_bytes = file.metadata().map_err(io_error("look at", path))?.len();
     if found_bytes < length_bytes {
         let (path, expected_bytes) = (path.to_owned(), length_bytes);
         return Err(SessionError::Changed { path, expected_bytes, found_bytes });
     }
-    bytes.truncate(usize::try_from(length_bytes).unwrap_or(usize::MAX));
-    Ok(bytes)
+    ctxhost_files::read_lines_of(&file, length_bytes).map_err(io_error("read", path))
 }
 
-/// Reads a file without any claim on it.
-pub(super) fn read(path: &Path) -> Result<Vec<u8>, SessionError> {
-    std::fs::read(path).map_err(io_error("read", path))
+/// Reads the lines of a file without any claim on it.
+pub(super) fn read(path: &Path) -> Result<Lines, SessionError> {
+    ctxhost_files::read_lines(path).map_err(io_error("read", path))
 }
 
 pub(super) fn io_error(

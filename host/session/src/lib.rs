@@ -65,7 +65,7 @@ pub use entry::{retold, retold_raw, rewritten};
 pub use error::{LineFault, LineProblem, SessionError};
 pub use folder::{Kept, SessionFolder};
 pub use header::{Header, SESSION_VERSION};
-pub use journal::{Holder, SyncPolicy};
+pub use journal::{FileCheck, Holder, SyncPolicy};
 pub use keeper::{Founding, Keeper};
 pub use live::context_edit;
 pub use pending::{Intent, Recovered, pending_file};
@@ -121,7 +121,7 @@ impl Session {
             let session = Session::reading(contents, Store::File(journal));
             return Ok(Session { sealed: Some(sealed), ..session });
         }
-        let contents = parse::contents(&path.display().to_string(), &journal.read()?)?;
+        let contents = parse::lines(&path.display().to_string(), &journal.read()?)?;
         let session = Session::of(contents, Store::File(journal));
         session.check_writable()?;
         Ok(Session { owes_checkpoint: true, ..session })
@@ -133,7 +133,7 @@ impl Session {
     ///
     /// Where the file cannot be read or is no session.
     pub fn read(path: &Path) -> Result<Session, SessionError> {
-        let contents = parse::contents(&path.display().to_string(), &journal::read(path)?)?;
+        let contents = parse::lines(&path.display().to_string(), &journal::read(path)?)?;
         Ok(Session::of(contents, Store::ReadOnly))
     }
 

@@ -2,27 +2,46 @@
 
 use serde::de::IgnoredAny;
 
+use ctxhost_files::{Lines, LongLine};
+
 use super::contents::{Content, Contents, Line};
 use super::cut_short;
 use super::error::{LineFault, LineProblem, SessionError};
 use super::header::{Header, SESSION_VERSION};
 use super::lines::{Ending, split};
 use super::migrate::Migration;
-use super::record::{ParsedRecord, Record};
+use super::record::{self, ParsedRecord, Record};
 
 /// The contents of a file of any version.
 ///
 /// # Errors
 ///
-/// [`SessionError::Header`] where the first readable record is no header.
+/// [`SessionError::Header`] where this is no session, [`SessionError::DamagedHeader`] where it is one whose
+/// header cannot be read.
 pub(super) fn contents(name: &str, bytes: &[u8]) -> Result<Contents, SessionError> {
+    read(name, bytes, &[])
+}
+
+/// The contents of a file of which the lines that are too long were left out.
+///
+/// # Errors
+///
+/// As [`contents`].
+pub(super) fn lines(name: &str, lines: &Lines) -> Result<Contents, SessionError> {
+    read(name, &lines.bytes, &lines.long)
+}
+
+fn read(name: &str, bytes: &[u8], long: &[LongLine]) -> Result<Contents, SessionError> {
+    let long = |at: usize| long.iter().find(|line| line.line == at + 1);
     let mut header = None;
     let mut before_header = Vec::new();
     let mut lines = split(bytes).enumerate();
     for (at, (line, ending)) in lines.by_ref() {
         match json_line(line) {
             LineText::Json(text) => {
-                let parsed = Header::parse(text).map_err(|reason| header_error(name, reason))?;
+                let parsed = Header::parse(text).map_err(|reason| {
+                    header_error(name, bytes, (at, text, reason), &before_header)
+                })?;
                 header = Some((parsed, at, ending));
                 break;
             }
@@ -31,7 +50,8 @@ pub(super) fn contents(name: &str, bytes: &[u8]) -> Result<Contents, SessionErro
         }
     }
     let Some((header, header_at, header_ending)) = header else {
-        return Err(header_error(name, "it holds no readable record".to_owned()));
+        let reason = "it holds no readable record".to_owned();
+        return Err(SessionError::Header { name: name.to_owned(), reason });
     };
     let mut reader = Reader::new(&header, header_at);
     for (at, line, ending, problem) in before_header {
@@ -39,7 +59,10 @@ pub(super) fn contents(name: &str, bytes: &[u8]) -> Result<Contents, SessionErro
     }
     reader.contents.lines.push(Line { content: Content::Header, ending: header_ending });
     for (at, (line, ending)) in lines {
-        reader.line(at, line, ending);
+        match long(at) {
+            Some(long) => reader.long_line(*long, ending),
+            None => reader.line(at, line, ending),
+        }
     }
     reader.contents.problems.sort_by_key(|problem| problem.line);
     cut_short::leave_half_undone(&mut reader.contents);
@@ -97,6 +120,12 @@ impl Reader {
                 self.keep(at, line, ending, Some((LineFault::Bad, message)));
             }
         }
+    }
+
+    fn long_line(&mut self, line: LongLine, ending: Ending) {
+        self.note(line.line - 1, LineFault::Bad, format!("left out: {}", line.message()));
+        let content = Content::TooLong { length_bytes: line.length_bytes };
+        self.contents.lines.push(Line { content, ending });
     }
 
     fn record(&mut self, at: usize, text: &str, ending: Ending) {
@@ -160,13 +189,18 @@ impl Reader {
     }
 }
 
-enum LineText<'a> {
+/// What stands on a line.
+pub(super) enum LineText<'a> {
+    /// Nothing but white space.
     Blank,
+    /// A JSON object.
     Json(&'a str),
+    /// Anything else, with what is wrong with it.
     Bad(String),
 }
 
-fn json_line(line: &[u8]) -> LineText<'_> {
+/// Looks at a line.
+pub(super) fn json_line(line: &[u8]) -> LineText<'_> {
     let Ok(text) = std::str::from_utf8(line) else {
         return LineText::Bad("not UTF-8".to_owned());
     };
@@ -181,6 +215,23 @@ fn json_line(line: &[u8]) -> LineText<'_> {
     }
 }
 
-fn header_error(name: &str, reason: String) -> SessionError {
-    SessionError::Header { name: name.to_owned(), reason }
+/// A line before the header: its number from 0, its bytes and ending, and what is wrong with it.
+type Before<'a> = (usize, &'a [u8], Ending, Option<String>);
+
+/// Whether the header is damaged, or the file something else: records of a session tell.
+fn header_error(
+    name: &str,
+    bytes: &[u8],
+    (at, text, reason): (usize, &str, String),
+    before: &[Before<'_>],
+) -> SessionError {
+    let name = name.to_owned();
+    let lines = split(bytes).filter_map(|(line, _)| std::str::from_utf8(line).ok());
+    let records = lines.filter(|line| record::is_of_a_session(line)).count();
+    if records == 0 || Header::is_of_version_0(text) {
+        return SessionError::Header { name, reason };
+    }
+    let damaged = before.iter().find_map(|(at, _, _, problem)| Some((*at, problem.clone()?)));
+    let (at, reason) = damaged.unwrap_or((at, reason));
+    SessionError::DamagedHeader { name, line: at + 1, reason, records }
 }

@@ -13,11 +13,11 @@
 //! the same summary twice. A compaction without this file is less comfortable and never unsafe, so
 //! nothing about it stops a compaction or an opening.
 
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use ctxhost_engine_api::Transcript;
+use ctxhost_files::SESSION_FILE_BYTES;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
@@ -208,7 +208,7 @@ enum ReadError {
 
 impl Pending {
     fn read(path: &Path) -> Result<Option<Pending>, ReadError> {
-        let bytes = match fs::read(path) {
+        let bytes = match ctxhost_files::read(path, SESSION_FILE_BYTES) {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(ReadError::Io(error)),

@@ -97,7 +97,7 @@ impl Reading {
         tracing::debug!(file = %path.display(), "the older part of a session is read");
         Some(
             journal::read_beginning(path, self.at_hand.length_bytes())
-                .and_then(|bytes| parse::contents(&path.display().to_string(), &bytes)),
+                .and_then(|lines| parse::lines(&path.display().to_string(), &lines)),
         )
     }
 }

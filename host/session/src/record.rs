@@ -112,6 +112,25 @@ pub(super) struct ParsedRecord {
     pub(super) names_parent: bool,
 }
 
+/// Whether a line is a record of a session, of whatever version, and of nothing else.
+pub(super) fn is_of_a_session(line: &str) -> bool {
+    serde_json::from_str::<serde_json::Map<String, Value>>(line)
+        .is_ok_and(|fields| is_record_of_a_session(&fields))
+}
+
+/// The same of the fields of a line.
+pub(super) fn is_record_of_a_session(fields: &serde_json::Map<String, Value>) -> bool {
+    let text = |name| fields.get(name).and_then(Value::as_str);
+    let is_known = text("type").is_some_and(|kind| RecordKind::KNOWN.contains(&kind));
+    let has_id = text("id").is_some_and(|id| !id.is_empty()) && fields.contains_key("parentId");
+    // Version 1 had no ids.
+    let is_first_version = || {
+        !fields.contains_key("id")
+            && fields.get("message").is_some_and(|it| it.get("role").is_some())
+    };
+    is_known && (has_id || is_first_version())
+}
+
 impl Record {
     /// The record of a line, or what is wrong with it.
     pub(super) fn parse(line: &str) -> Result<ParsedRecord, String> {

@@ -6,6 +6,8 @@ use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::sync::Arc;
 
+use ctxhost_files::MOST_LINE_BYTES;
+
 use super::{Checkpoint, Held, Marks, Older, Place, SavedSlot, SavedSource, Sealed, fingerprint};
 use crate::contents::{Content, Contents};
 use crate::header::{Header, SESSION_VERSION};
@@ -19,10 +21,12 @@ use crate::{adoption, parse, undo};
 pub(crate) fn open(path: &Path, length_bytes: u64) -> Option<(Contents, Sealed)> {
     let checkpoint = Checkpoint::read(path)?;
     let marks = Marks::read(path, checkpoint.marks)?;
-    let source = Lines { file: File::open(path).ok()? };
+    let source = Lines { file: ctxhost_files::open(path).ok()? };
     let mut contents = held(&source, &checkpoint, marks)?;
-    let tail =
-        source.bytes(checkpoint.end_bytes, length_bytes.checked_sub(checkpoint.end_bytes)?)?;
+    let tail_bytes = length_bytes.checked_sub(checkpoint.end_bytes)?;
+    // A line that is too long is left out by those who read all of the file.
+    let tail = (tail_bytes <= MOST_LINE_BYTES as u64)
+        .then(|| source.bytes(checkpoint.end_bytes, tail_bytes))??;
     parse::more(&mut contents, &tail);
     let sealed = Sealed { seal: checkpoint.marks, records: checkpoint.records };
     is_all_that_is_needed(&contents).then_some((contents, sealed))

@@ -4,6 +4,7 @@
 use std::io;
 use std::path::Path;
 
+use ctxhost_files::SESSION_FILE_BYTES;
 use serde::{Deserialize, Serialize};
 
 use super::{Older, Sealed, fingerprint};
@@ -42,7 +43,7 @@ impl Seal {
 impl Marks {
     /// Those beside a session up to a seal; `None` where they are other ones.
     pub(super) fn read(session: &Path, seal: Seal) -> Option<Marks> {
-        let mut bytes = std::fs::read(beside(session, "ids")).ok()?;
+        let mut bytes = ctxhost_files::read(&beside(session, "ids"), SESSION_FILE_BYTES).ok()?;
         let whole_bytes = usize::try_from(seal.bytes()).ok()?;
         if bytes.len() < whole_bytes {
             return None;

@@ -43,8 +43,8 @@ pub(super) fn repair(found: &Checkup) -> Vec<String> {
 fn set_tail_aside(found: &Checkup) -> String {
     let done = || -> Result<Option<std::path::PathBuf>, SessionError> {
         let mut journal = Journal::open(&found.path)?;
-        let bytes = journal.read()?;
-        let mut contents = parse::contents(&found.path.display().to_string(), &bytes)?;
+        let lines = journal.read()?;
+        let mut contents = parse::lines(&found.path.display().to_string(), &lines)?;
         journal.set_torn_aside(&mut contents)
     };
     match done() {
@@ -65,8 +65,8 @@ fn rebuild(found: &Checkup) -> String {
     let done = || -> Result<(), SessionError> {
         // Opened for its lock: nobody adds lines meanwhile.
         let mut journal = Journal::open(&found.path)?;
-        let bytes = journal.read()?;
-        checksums::rebuild(Arc::new(RealDisk), &found.path, &bytes)
+        let lines = journal.read()?;
+        checksums::rebuild(Arc::new(RealDisk), &found.path, &lines.bytes)
             .map_err(journal::io_error("write", &path))
     };
     told(done().map_err(|error| error.to_string()), format!("{} was written anew", path.display()))

@@ -100,7 +100,7 @@ fn keep(disk: &dyn Disk, aside: &Path, bytes: &[u8]) -> io::Result<bool> {
 
 /// A try that failed late may have left the same bytes, unsynced.
 fn keep_again(disk: &dyn Disk, aside: &Path, bytes: &[u8]) -> io::Result<bool> {
-    if !std::fs::read(aside).is_ok_and(|there| there == bytes) {
+    if !ctxhost_files::read(aside, bytes.len() as u64).is_ok_and(|there| there == bytes) {
         return Ok(false);
     }
     disk.open(aside, Opening::Existing)?.sync()?;

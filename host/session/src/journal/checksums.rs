@@ -7,6 +7,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use ctxhost_files::SESSION_FILE_BYTES;
+
 use super::aside::beside;
 use super::disk::{Disk, DiskFile, Opening};
 use crate::lines::split;
@@ -67,7 +69,7 @@ pub(crate) struct Rows {
 impl Rows {
     /// Those beside a session; `None` where there are none that this version reads.
     pub(crate) fn read_beside(session: &Path) -> Option<Rows> {
-        let bytes = std::fs::read(path_beside(session)).ok()?;
+        let bytes = ctxhost_files::read(&path_beside(session), SESSION_FILE_BYTES).ok()?;
         let body = bytes.strip_prefix(HEAD)?;
         let parsed: Vec<Option<Row>> = body.chunks(ROW_BYTES).map(Row::parse).collect();
         let has_bad = parsed.iter().any(Option::is_none);
@@ -86,6 +88,17 @@ pub(crate) fn rebuild(disk: Arc<dyn Disk>, session: &Path, bytes: &[u8]) -> io::
     checksums.discard()?;
     checksums.open()?;
     checksums.write(bytes)
+}
+
+/// Writes these rows in the place of those that are there. No rows, no file.
+pub(crate) fn replace(disk: Arc<dyn Disk>, session: &Path, rows: &[Row]) -> io::Result<()> {
+    let mut checksums = Checksums::of(disk, session);
+    checksums.discard()?;
+    if rows.is_empty() {
+        return Ok(());
+    }
+    checksums.open()?;
+    checksums.write_rows(rows.iter().copied())
 }
 
 /// The file of checksums while its session is written to. Opened with the first row.
@@ -155,8 +168,12 @@ impl Checksums {
     }
 
     fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.write_rows(covered(bytes).map(Row::of))
+    }
+
+    fn write_rows(&mut self, rows: impl Iterator<Item = Row>) -> io::Result<()> {
         let State::Open { file, length_bytes } = &mut self.state else { return Ok(()) };
-        let rows: Vec<u8> = covered(bytes).flat_map(|line| Row::of(line).to_bytes()).collect();
+        let rows: Vec<u8> = rows.flat_map(Row::to_bytes).collect();
         if let Err(error) = file.append(&rows) {
             // Half a row is found and cut off when the file is opened again.
             let _ = file.truncate(*length_bytes);

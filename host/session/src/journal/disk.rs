@@ -7,6 +7,7 @@ use std::os::unix::fs::{
 };
 use std::path::Path;
 
+use ctxhost_files::{Lines, check_regular, open_flags, read_lines_of};
 use rustix::fs::{CWD, OFlags, RenameFlags, renameat_with};
 use rustix::io::Errno;
 
@@ -47,6 +48,8 @@ pub(crate) enum Opening {
 pub(crate) trait DiskFile: std::fmt::Debug + Send + Sync {
     /// All of it.
     fn read(&mut self) -> io::Result<Vec<u8>>;
+    /// All of its lines but those that are too long to be held.
+    fn read_lines(&mut self) -> io::Result<Lines>;
     /// Its length now.
     fn length_bytes(&self) -> io::Result<u64>;
     /// Writes all bytes at the end.
@@ -81,12 +84,10 @@ impl Disk for RealDisk {
             .create(opening == Opening::Any)
             .create_new(is_new)
             .mode(FILE_MODE)
-            .custom_flags(no_follow)
+            .custom_flags(no_follow | open_flags())
             .open(path)?;
+        check_regular(&file)?;
         let metadata = file.metadata()?;
-        if !metadata.is_file() {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file"));
-        }
         // The umask may have taken from the mode of a new file, and others may have added to an old one's.
         let is_ours = opening != Opening::Existing && metadata.mode() & 0o777 != FILE_MODE;
         if is_ours && let Err(error) = file.set_permissions(Permissions::from_mode(FILE_MODE)) {
@@ -156,6 +157,11 @@ impl DiskFile for RealFile {
         Ok(bytes)
     }
 
+    fn read_lines(&mut self) -> io::Result<Lines> {
+        self.0.rewind()?;
+        read_lines_of(&self.0, self.0.metadata()?.len())
+    }
+
     fn length_bytes(&self) -> io::Result<u64> {
         Ok(self.0.metadata()?.len())
     }
@@ -184,7 +190,15 @@ impl DiskFile for RealFile {
         let own = self.0.metadata()?;
         match fs::symlink_metadata(path) {
             Ok(there) => Ok((there.dev(), there.ino()) == (own.dev(), own.ino())),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            // A folder on the way may be another file by now.
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+                ) =>
+            {
+                Ok(false)
+            }
             Err(error) => Err(error),
         }
     }

@@ -7,6 +7,7 @@ use std::fs::TryLockError;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use ctxhost_files::SMALL_FILE_BYTES;
 use serde::{Deserialize, Serialize};
 
 use super::aside::beside;
@@ -41,7 +42,8 @@ impl Holder {
 
     /// Whoever left the note beside a session; it may be the one before.
     pub(crate) fn noted_beside(session: &Path) -> Option<Holder> {
-        serde_json::from_slice(&std::fs::read(note_beside(session)).ok()?).ok()
+        let note = ctxhost_files::read(&note_beside(session), SMALL_FILE_BYTES).ok()?;
+        serde_json::from_slice(&note).ok()
     }
 }
 

@@ -6,6 +6,7 @@ use super::block::kind;
 use super::chat::Chat;
 use super::line::{Record, records, without_mark};
 use super::{Format, RecordingError};
+use crate::record::is_record_of_a_session;
 
 /// How many kinds of records an error names.
 const NAMED_KINDS: usize = 3;
@@ -30,9 +31,14 @@ pub fn detect(bytes: &[u8]) -> Result<Format, RecordingError> {
 }
 
 fn format_of_lines(bytes: &[u8]) -> Option<Format> {
-    let mut chat = None;
+    let (mut chat, mut is_foreign) = (None, false);
     for (place, record) in records(bytes).filter_map(Result::ok).enumerate() {
         if place == 0 && is_pi_header(&record) {
+            return Some(Format::Pi);
+        }
+        is_foreign |= place == 0 && is_header_of_version_0(&record);
+        // Its header is damaged: as a session it is refused with the command that mends it.
+        if !is_foreign && is_record_of_a_session(&record.fields) {
             return Some(Format::Pi);
         }
         if is_codex(&record) {
@@ -68,6 +74,11 @@ fn is_pi_header(record: &Record) -> bool {
         && record.text("id").is_some()
         && record.text("timestamp").is_some()
         && version.is_none_or(|version| version >= Some(1))
+}
+
+fn is_header_of_version_0(record: &Record) -> bool {
+    let version = record.fields.get("version").and_then(Value::as_u64);
+    record.text("type") == Some("session") && version == Some(0)
 }
 
 fn is_codex(record: &Record) -> bool {

@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use ctxhost_files::LongLine;
+
 use super::{Format, Imported, Problem, RecordingError, detect, import};
 use crate::{Header, RecordBody, Session, SessionError};
 
@@ -37,6 +39,14 @@ pub enum OpenError {
         /// What is wrong.
         source: RecordingError,
     },
+    /// A line is too long to be read, and nothing usable is in the others.
+    #[error("{}, line {}: {}", path.display(), line.line, line.message())]
+    LongLine {
+        /// The file.
+        path: PathBuf,
+        /// The line.
+        line: LongLine,
+    },
     /// It is a Pi session, but not a usable one.
     #[error(transparent)]
     Session(#[from] SessionError),
@@ -49,8 +59,16 @@ pub enum OpenError {
 /// [`OpenError`] where the file cannot be read or holds no session of a known format.
 pub fn read(path: &Path) -> Result<Recorded, OpenError> {
     let unreadable = |source| OpenError::Unreadable { path: path.into(), source };
-    let bytes = std::fs::read(path).map_err(unreadable)?;
-    open(&path.display().to_string(), &bytes)
+    let lines = ctxhost_files::read_lines(path).map_err(unreadable)?;
+    let name = path.display().to_string();
+    let mut recorded = open(&name, &lines.bytes).map_err(|error| match lines.long.first() {
+        Some(long) => OpenError::LongLine { path: path.into(), line: *long },
+        None => error,
+    })?;
+    let left_out = |long: &LongLine| Problem { line: long.line as u64, message: long.message() };
+    recorded.problems.extend(lines.long.iter().map(left_out));
+    recorded.problems.sort_by_key(|problem| problem.line);
+    Ok(recorded)
 }
 
 /// Opens the bytes of a recording of any format. Errors call it by `name`.

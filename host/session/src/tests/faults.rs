@@ -50,7 +50,7 @@ impl Start {
 fn opened(disk: &FaultyDisk, path: &Path) -> Result<Session, SessionError> {
     let mut journal = Journal::open_on(Arc::new(disk.clone()), path)?;
     let bytes = journal.read()?;
-    Ok(Session::of(parse::contents("s", &bytes)?, Store::File(journal)))
+    Ok(Session::of(parse::lines("s", &bytes)?, Store::File(journal)))
 }
 
 fn created(disk: &FaultyDisk, path: &Path) -> Result<Session, SessionError> {
@@ -281,6 +281,37 @@ fn what_was_held_back_and_cannot_be_written_ends_the_session_and_leaves_the_file
         assert!(matches!(refused, Err(SessionError::Broken { .. })), "{how:?}: {refused:?}");
         drop(session);
         assert_eq!(fs::read(&path).unwrap(), before, "{how:?}");
+    }
+}
+
+#[test]
+fn a_file_that_is_gone_is_made_again_whatever_fails_on_the_way() {
+    for (how, number) in
+        [How::Short, How::Full, How::Io].into_iter().flat_map(|how| (0..40).map(move |n| (how, n)))
+    {
+        let folder = quick_folder();
+        let path = folder.path().join("state/s.jsonl");
+        fs::create_dir(folder.path().join("state")).unwrap();
+        let disk = FaultyDisk::new(how, usize::MAX, false);
+        let mut session = created(&disk, &path).unwrap();
+        session.append(user("one")).unwrap();
+        fs::remove_dir_all(folder.path().join("state")).unwrap();
+        let next = disk.0.lock().unwrap().seen;
+        disk.0.lock().unwrap().from = next + number;
+        let said = session.append(user("two"));
+        let failed = disk.failed();
+        disk.heal();
+        let what = || format!("{how:?} at {number} ({failed:?}): {said:?}");
+        assert_eq!(said.is_ok(), texts(&session).len() == 2, "{}", what());
+        match session.append(user("three")) {
+            Ok(_) => assert_eq!(fs::read(&path).unwrap(), session.to_bytes(), "{}", what()),
+            Err(SessionError::Broken { .. }) => assert!(said.is_err(), "{}", what()),
+            Err(error) => panic!("{}: {error}", what()),
+        }
+        let known = texts(&session);
+        drop(session);
+        assert_eq!(texts(&Session::read(&path).unwrap()), known, "{}", what());
+        assert!(failed.is_some() || number > 8, "{number}");
     }
 }
 

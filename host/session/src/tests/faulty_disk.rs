@@ -127,6 +127,10 @@ impl DiskFile for FaultyFile {
         self.file.read()
     }
 
+    fn read_lines(&mut self) -> io::Result<ctxhost_files::Lines> {
+        self.file.read_lines()
+    }
+
     fn length_bytes(&self) -> io::Result<u64> {
         self.file.length_bytes()
     }
