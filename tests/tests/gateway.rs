@@ -19,6 +19,8 @@ mod counting;
 mod dashboard;
 #[path = "gateway/failing.rs"]
 mod failing;
+#[path = "gateway/gone.rs"]
+mod gone;
 #[path = "gateway/identity.rs"]
 mod identity;
 #[path = "gateway/killed.rs"]

@@ -1,6 +1,5 @@
 //! What the kit found: a line for each group, and a file that is true of one library only.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -182,7 +181,7 @@ impl Report {
     ///
     /// [`ReportError`], where it cannot be read or is of another format.
     pub fn read(path: &Path) -> Result<Report, ReportError> {
-        let text = fs::read(path)
+        let text = ctxhost_files::read(path, ctxhost_files::SMALL_FILE_BYTES)
             .map_err(|source| ReportError::Unreadable { path: path.into(), source })?;
         let nonsense = |error: serde_json::Error| ReportError::NotAReport {
             path: path.into(),
@@ -227,7 +226,7 @@ impl Report {
     ///
     /// [`ReportError`].
     pub fn verify_file(&self, library: &Path) -> Result<(), ReportError> {
-        let bytes = fs::read(library)
+        let bytes = ctxhost_files::read(library, ctxhost_files::SESSION_FILE_BYTES)
             .map_err(|source| ReportError::Unreadable { path: library.into(), source })?;
         let hash = Sha256::digest(&bytes);
         self.verify(&hash.iter().map(|byte| format!("{byte:02x}")).collect::<String>())
@@ -246,6 +245,8 @@ impl Report {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     fn report(sha256: &str) -> Report {

@@ -87,10 +87,7 @@ impl Compact {
         if !self.dry_run {
             return Ok(Session::open(&self.file)?);
         }
-        let unreadable =
-            |error| Failure::caller(format!("cannot read {}: {error}", self.file.display()));
-        let bytes = std::fs::read(&self.file).map_err(unreadable)?;
-        Ok(Session::parse(&self.file.display().to_string(), &bytes)?)
+        Ok(Session::read(&self.file)?.in_memory_alone())
     }
 
     fn told(&self, outcome: &CompactionOutcome) -> String {

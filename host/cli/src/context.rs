@@ -70,6 +70,8 @@ fn print_json(
         "turns_until_compaction": filling.turns_until(budget_tokens),
     });
     let text = serde_json::to_string_pretty(&figures);
-    output.print(&(text.map_err(|error| Failure::internal(error.to_string()))? + "\n"))?;
+    output.print_bytes(
+        (text.map_err(|error| Failure::internal(error.to_string()))? + "\n").as_bytes(),
+    )?;
     Ok(ExitCode::SUCCESS)
 }

@@ -51,7 +51,7 @@ impl Export {
         };
         match &self.out {
             Some(path) => write_new(path, text.as_bytes())?,
-            None => output.print(&text)?,
+            None => output.print_bytes(text.as_bytes())?,
         }
         output.remark(&told(&export));
         Ok(ExitCode::SUCCESS)

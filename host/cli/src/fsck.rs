@@ -40,7 +40,7 @@ impl Fsck {
             report.sessions.push(if self.repair { checkup.repair()? } else { checkup });
         }
         match self.json {
-            true => output.print(&format!("{:#}\n", report.to_json()))?,
+            true => output.print_bytes(format!("{:#}\n", report.to_json()).as_bytes())?,
             false => output.print(&report.to_text())?,
         }
         Ok(ExitCode::from(u8::from(report.damaged() > 0)))

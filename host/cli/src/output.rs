@@ -4,6 +4,7 @@ use std::io::{IsTerminal as _, Write as _};
 
 use clap::ColorChoice;
 
+use super::render::harmless::harmless;
 use super::render::paint::Style;
 
 /// The two streams and how they look.
@@ -18,12 +19,21 @@ impl Output {
     }
 
     /// Writes what was asked for. A reader that closed the pipe has had enough: that is success.
+    ///
+    /// Text for people, which cannot steer a terminal whatever foreign words stand in it.
     pub(super) fn print(&mut self, text: &str) -> std::io::Result<()> {
-        self.print_bytes(text.as_bytes())
+        self.write(harmless(text, self.style().color).as_bytes())
     }
 
-    /// The same for bytes that need not be text.
+    /// The same for data, such as JSON or a file: a program gets each byte of it, a terminal only text.
     pub(super) fn print_bytes(&mut self, bytes: &[u8]) -> std::io::Result<()> {
+        match std::io::stdout().is_terminal() {
+            true => self.write(harmless(&String::from_utf8_lossy(bytes), false).as_bytes()),
+            false => self.write(bytes),
+        }
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<()> {
         let mut stdout = std::io::stdout().lock();
         let written = stdout.write_all(bytes).and_then(|()| stdout.flush());
         match written {
@@ -34,7 +44,7 @@ impl Output {
 
     /// Writes a line beside the output. Where even that fails there is nobody left to tell.
     pub(super) fn remark(&mut self, line: &str) {
-        let _ = writeln!(std::io::stderr(), "{line}");
+        let _ = writeln!(std::io::stderr(), "{}", harmless(line, false));
     }
 
     /// How text on standard output should look. A terminal wraps long lines by itself.

@@ -7,6 +7,7 @@ pub(crate) mod dev;
 pub(crate) mod diff;
 pub(crate) mod filling;
 pub(crate) mod grid;
+pub(crate) mod harmless;
 pub(crate) mod markdown;
 pub(crate) mod paint;
 pub(crate) mod phrase;

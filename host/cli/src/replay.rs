@@ -162,7 +162,7 @@ impl Replay {
             reports => serde_json::to_string_pretty(reports),
         };
         let json = json.map_err(|error| Failure::internal(error.to_string()))?;
-        Ok(output.print(&format!("{json}\n"))?)
+        Ok(output.print_bytes(format!("{json}\n").as_bytes())?)
     }
 }
 

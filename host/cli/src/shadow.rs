@@ -70,7 +70,7 @@ impl Report {
         if self.json {
             let json = serde_json::to_string_pretty(&report);
             let json = json.map_err(|error| Failure::internal(error.to_string()))?;
-            output.print(&format!("{json}\n"))?;
+            output.print_bytes(format!("{json}\n").as_bytes())?;
             return Ok(ExitCode::SUCCESS);
         }
         output.print(&told(&report, config, output))?;

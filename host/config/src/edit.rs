@@ -95,7 +95,7 @@ fn set(path: &Path, written: &str, value: Value) -> Result<SlotEdit, ConfigError
 }
 
 pub(super) fn read(path: &Path) -> Result<Option<String>, ConfigError> {
-    match fs::read_to_string(path) {
+    match ctxhost_files::read_text(path, ctxhost_files::SMALL_FILE_BYTES) {
         Ok(text) => Ok(Some(text)),
         Err(cause) if cause.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(cause) => Err(ConfigError::Unreadable { path: path.to_owned(), cause }),

@@ -159,7 +159,7 @@ impl Config {
     /// Reads and resolves a file.
     pub fn load(path: impl AsRef<Path>) -> Result<Config, ConfigError> {
         let path = path.as_ref();
-        let text = std::fs::read_to_string(path)
+        let text = ctxhost_files::read_text(path, ctxhost_files::SMALL_FILE_BYTES)
             .map_err(|cause| ConfigError::Unreadable { path: path.to_owned(), cause })?;
         Config::parse(&path.display().to_string(), &text)
     }

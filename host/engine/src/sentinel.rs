@@ -107,7 +107,7 @@ pub(super) fn sweep(book: &FailureBook) {
 }
 
 fn sweep_one(book: &FailureBook, path: &Path) -> io::Result<()> {
-    let Ok(file) = File::options().read(true).open(path) else { return Ok(()) };
+    let Ok(file) = ctxhost_files::open(path) else { return Ok(()) };
     // Held by its process, or by another sweep.
     if file.try_lock().is_err() {
         return Ok(());

@@ -98,6 +98,11 @@ struct ByReason {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ByFileCheck {
+    outcome: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ByStatus {
     dialect: &'static str,
     status: u16,
@@ -118,6 +123,7 @@ struct Families {
     truncated_upstream: Counter,
     request: Family<ByStatus, Counter>,
     broken_off: Family<ByDialect, Counter>,
+    session_file: Family<ByFileCheck, Counter>,
     in_flight: Gauge,
     first_byte_seconds: Seconds<ByDialect>,
     request_seconds: Seconds<ByDialect>,
@@ -142,6 +148,7 @@ impl Default for Families {
             truncated_upstream: Counter::default(),
             request: Family::default(),
             broken_off: Family::default(),
+            session_file: Family::default(),
             in_flight: Gauge::default(),
             first_byte_seconds: Family::new_with_constructor(requests),
             request_seconds: Family::new_with_constructor(requests),
@@ -169,6 +176,9 @@ impl Metrics {
         // A zero is seen before a one.
         for reason in ["failed", "unread"] {
             metrics.families.unshaped.get_or_create(&ByReason { reason }).inc_by(0);
+        }
+        for outcome in ["made_again", "gone"] {
+            metrics.families.session_file.get_or_create(&ByFileCheck { outcome }).inc_by(0);
         }
         metrics.seat(configured);
         metrics
@@ -199,6 +209,8 @@ impl Metrics {
             }
             What::Compaction(outcome) => self.compacted(outcome),
             What::SilentTruncation { .. } => drop(self.families.truncated_upstream.inc()),
+            What::SessionFileMadeAgain { .. } => self.session_file("made_again"),
+            What::SessionFileGone { .. } => self.session_file("gone"),
             What::EngineChanged { engine, .. } => self.seat(engine),
             What::EngineRolledBack { serving, .. } => self.serves(&self.configured(), serving),
             _ => {}
@@ -264,6 +276,10 @@ impl Metrics {
         text
     }
 
+    fn session_file(&self, outcome: &'static str) {
+        self.families.session_file.get_or_create(&ByFileCheck { outcome }).inc();
+    }
+
     fn compacted(&self, outcome: &CompactionOutcome) {
         let words = match outcome.verdict {
             Verdict::Applied => "applied",
@@ -322,6 +338,8 @@ impl Families {
         all.register("truncated_upstream", help, f.truncated_upstream);
         all.register("request", "Requests for an answer, by its status", f.request);
         all.register("broken_off", "Answers that did not come to their end", f.broken_off);
+        let help = "Session files that were gone from their place, by what became of them";
+        all.register("session_file_lost", help, f.session_file);
         all.register("in_flight", "Requests that are being answered", f.in_flight);
         let (name, help) = ("first_byte_duration", "Time to the head of an answer");
         all.register_with_unit(name, help, Unit::Seconds, f.first_byte_seconds);

@@ -1,6 +1,6 @@
 //! Secrets in files: made once, for their owner alone, and whole wherever they have their name.
 
-use std::fs::{OpenOptions, hard_link, read_to_string, remove_file};
+use std::fs::{OpenOptions, hard_link, remove_file};
 use std::io::{self, Write};
 use std::path::Path;
 
@@ -28,7 +28,8 @@ impl SecretFile {
         if !path.exists() {
             self.make::<N>(folder, &path).map_err(failed)?;
         }
-        let text = read_to_string(&path).map_err(failed)?;
+        let text =
+            ctxhost_files::read_text(&path, ctxhost_files::SMALL_FILE_BYTES).map_err(failed)?;
         let secret = bytes(text.trim()).and_then(|secret| secret.try_into().ok());
         let damaged = "it holds no such thing; remove it, and a new one is made";
         secret.ok_or_else(|| failed(io::Error::new(io::ErrorKind::InvalidData, damaged)))

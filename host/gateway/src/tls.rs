@@ -25,14 +25,18 @@ pub(super) fn acceptor(certificates: &Path, key: &Path) -> Result<TlsAcceptor, G
     };
     const CHAIN: &str = "the certificate and those that vouch for it";
     const KEY: &str = "the private key of the certificate";
-    let chain = CertificateDer::pem_file_iter(certificates)
-        .and_then(Iterator::collect::<Result<Vec<_>, _>>)
+    let read = |path, wanted| {
+        let bytes = ctxhost_files::read(path, ctxhost_files::SMALL_FILE_BYTES);
+        bytes.map_err(|error| bad(path, error.to_string(), wanted))
+    };
+    let chain = CertificateDer::pem_slice_iter(&read(certificates, CHAIN)?)
+        .collect::<Result<Vec<_>, _>>()
         .map_err(|error| bad(certificates, error.to_string(), CHAIN))?;
     if chain.is_empty() {
         return Err(bad(certificates, "there is no certificate in it".into(), CHAIN));
     }
-    let private =
-        PrivateKeyDer::from_pem_file(key).map_err(|error| bad(key, error.to_string(), KEY))?;
+    let private = PrivateKeyDer::from_pem_slice(&read(key, KEY)?)
+        .map_err(|error| bad(key, error.to_string(), KEY))?;
     let mut config = ServerConfig::builder_with_provider(provider())
         .with_safe_default_protocol_versions()
         .and_then(|builder| builder.with_no_client_auth().with_single_cert(chain, private))

@@ -4,7 +4,6 @@
 //! session or not. So nothing has to be understood to know that something is still of use.
 
 use std::collections::HashSet;
-use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
@@ -58,7 +57,7 @@ pub fn mentioned<'a>(
 
 /// The handles among `known` that a file names.
 pub(super) fn in_file(path: &Path, known: &HashSet<String>) -> io::Result<HashSet<String>> {
-    let (mut file, mut found) = (File::open(path)?, HashSet::new());
+    let (mut file, mut found) = (ctxhost_files::open(path)?, HashSet::new());
     let (mut chunk, mut mentions) = (vec![0; CHUNK_BYTES], Mentions::default());
     loop {
         let count = match file.read(&mut chunk) {

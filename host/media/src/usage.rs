@@ -1,7 +1,6 @@
 //! What sessions take: with everything inline, and as they are.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::fs::File;
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 
@@ -153,7 +152,7 @@ fn base64_bytes(size_bytes: u64) -> u64 {
 
 fn named_in(session: &Path, is_kept: impl Fn(&str) -> bool) -> Result<Named, MediaError> {
     let failed = |error| disk_error("read", session)(error);
-    let mut reader = BufReader::new(File::open(session).map_err(failed)?);
+    let mut reader = BufReader::new(ctxhost_files::open(session).map_err(failed)?);
     let field = format!("\"{BLOB_FIELD}\":\"");
     let (finder, mut named, mut line) = (memmem::Finder::new(&field), Named::default(), Vec::new());
     while reader.read_until(b'\n', &mut line).map_err(failed)? > 0 {

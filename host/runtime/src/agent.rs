@@ -16,6 +16,7 @@
 
 mod builder;
 mod housekeeping;
+mod session_files;
 mod sessions;
 
 use std::collections::{BTreeMap, HashMap};

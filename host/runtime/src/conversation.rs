@@ -12,7 +12,9 @@ use ctxhost_law::progress::Breaker;
 use ctxhost_law::{Anchors, LawSettings};
 use ctxhost_media::Images;
 use ctxhost_provider::ChatMessage;
-use ctxhost_session::{NewCompaction, Record, RecordBody, Session, SessionError, SyncPolicy};
+use ctxhost_session::{
+    FileCheck, NewCompaction, Record, RecordBody, Session, SessionError, SyncPolicy,
+};
 
 /// A session, its live transcript, and what compaction remembers of it.
 #[derive(Debug)]
@@ -109,6 +111,11 @@ impl Conversation {
     /// Whatever the disk answers; nothing more can be said then.
     pub(super) fn write_out(&mut self) -> Result<(), SessionError> {
         self.session.write_out()
+    }
+
+    /// Looks after the file of the session.
+    pub(super) fn check_file(&mut self) -> FileCheck {
+        self.session.check_file()
     }
 
     /// New images are kept there.

@@ -1,5 +1,6 @@
 //! What happens in a runtime, as it happens: every face shows the same events in its own way.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -44,6 +45,19 @@ pub enum What {
         illegal: u64,
         /// Time inside engines, for this request alone: that of compactions stands with them.
         took: Duration,
+    },
+    /// The file of the session was deleted, renamed or replaced while it is open, and was made again with all
+    /// that it held.
+    SessionFileMadeAgain {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The same, and it cannot be made again yet.
+    SessionFileGone {
+        /// The file.
+        path: PathBuf,
+        /// Why, as a sentence.
+        why: String,
     },
     /// More of the answer.
     Text(String),

@@ -13,7 +13,7 @@ mod flush;
 mod tests;
 
 use std::ffi::OsString;
-use std::fs::{self, DirBuilder, OpenOptions};
+use std::fs::{DirBuilder, OpenOptions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
@@ -69,7 +69,10 @@ impl Notes {
     /// The newest notes on what is done in `cwd`, for a system prompt: whole ones, as many as fit. Empty
     /// where there are none.
     pub(super) fn recall(&self, cwd: &str, most_chars: usize) -> String {
-        let Ok(bytes) = fs::read(self.file(cwd)) else { return String::new() };
+        let Ok(bytes) = ctxhost_files::read(&self.file(cwd), ctxhost_files::SESSION_FILE_BYTES)
+        else {
+            return String::new();
+        };
         let text = String::from_utf8_lossy(&bytes);
         let notes = newest_notes(text.trim(), most_chars);
         if notes.is_empty() {

@@ -1,6 +1,5 @@
 //! The rules of a workspace, read from its AGENTS.md for an engine that repeats them in summaries.
 
-use std::fs::File;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
@@ -61,7 +60,7 @@ impl WorkspaceRules {
 
 fn read(path: PathBuf) -> Option<WorkspaceRules> {
     let mut bytes = Vec::new();
-    File::open(&path).ok()?.take(MAX_BYTES).read_to_end(&mut bytes).ok()?;
+    ctxhost_files::open(&path).ok()?.take(MAX_BYTES).read_to_end(&mut bytes).ok()?;
     let text = String::from_utf8_lossy(&bytes).trim().to_owned();
     (!text.is_empty()).then_some(WorkspaceRules { path, text })
 }

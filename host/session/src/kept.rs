@@ -23,6 +23,12 @@ impl Session {
         Ok(session)
     }
 
+    /// The same session in memory: nothing done to it reaches its file.
+    #[must_use]
+    pub fn in_memory_alone(self) -> Session {
+        Session { store: Store::Memory, ..self }
+    }
+
     /// The same session for reading alone: appending is refused.
     #[must_use]
     pub fn read_only(self) -> Session {

@@ -32,7 +32,7 @@ pub(super) fn lines(name: &str, lines: &Lines) -> Result<Contents, SessionError>
 }
 
 fn read(name: &str, bytes: &[u8], long: &[LongLine]) -> Result<Contents, SessionError> {
-    let long = |at: usize| long.iter().find(|line| line.line == at + 1);
+    let long_at = |at: usize| long.iter().find(|line| line.line == at + 1);
     let mut header = None;
     let mut before_header = Vec::new();
     let mut lines = split(bytes).enumerate();
@@ -59,10 +59,15 @@ fn read(name: &str, bytes: &[u8], long: &[LongLine]) -> Result<Contents, Session
     }
     reader.contents.lines.push(Line { content: Content::Header, ending: header_ending });
     for (at, (line, ending)) in lines {
-        match long(at) {
+        match long_at(at) {
             Some(long) => reader.long_line(*long, ending),
             None => reader.line(at, line, ending),
         }
+    }
+    // A last one without its line break leaves nothing among the bytes.
+    let lines_there = reader.contents.lines.len();
+    for long in long.iter().filter(|long| long.line > lines_there) {
+        reader.long_line(*long, Ending::Missing);
     }
     reader.contents.problems.sort_by_key(|problem| problem.line);
     cut_short::leave_half_undone(&mut reader.contents);

@@ -1,5 +1,6 @@
 //! Sessions as files of this machine: a folder for each working folder, as `chat` has always kept them.
 
+use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -30,8 +31,11 @@ impl FileSessions {
         let ending = format!("_{id}.jsonl");
         let is_named = |path: &&PathBuf| path.to_string_lossy().ends_with(&ending);
         let files = self.files(&folders(&self.root));
-        let named = files.iter().filter(is_named).find(|path| has_id(path));
-        named.or_else(|| files.iter().find(|path| has_id(path))).cloned()
+        let named = || files.iter().filter(is_named);
+        let found = named().find(|path| has_id(path));
+        let found = found.or_else(|| files.iter().find(|path| has_id(path)));
+        // One whose header is damaged is found by its name: whoever opens it is told what mends it.
+        found.or_else(|| named().find(|path| header_of(path).is_none())).cloned()
     }
 
     fn files(&self, folders: &[PathBuf]) -> Vec<PathBuf> {
@@ -83,11 +87,13 @@ fn folders(root: &Path) -> Vec<PathBuf> {
     entries.map(|entry| entry.path()).filter(|path| path.is_dir()).collect()
 }
 
+/// Bytes within which a header ends: 64 KiB. It holds an id, a time and a few paths.
+const MOST_HEADER_BYTES: u64 = 64 << 10;
+
 /// Id and working folder; `None` for a file that is no session.
 fn header_of(path: &Path) -> Option<(String, String)> {
-    use std::io::BufRead as _;
-    let file = std::io::BufReader::new(std::fs::File::open(path).ok()?);
-    let lines = file.lines().map_while(Result::ok);
+    let file = ctxhost_files::open(path).ok()?;
+    let lines = BufReader::new(file.take(MOST_HEADER_BYTES)).lines().map_while(Result::ok);
     let first = lines.into_iter().find(|line| !line.trim().is_empty())?;
     let session = Session::parse(&path.display().to_string(), first.as_bytes()).ok()?;
     Some((session.header().id().to_owned(), session.header().cwd().to_owned()))

@@ -47,7 +47,8 @@ impl Conformance {
     }
 
     fn in_folder(folder: &Path, sha256: &str) -> Option<Conformance> {
-        let text = std::fs::read(folder.join(REPORT_NAME)).ok()?;
+        let text =
+            ctxhost_files::read(&folder.join(REPORT_NAME), ctxhost_files::SMALL_FILE_BYTES).ok()?;
         let report: Report = serde_json::from_slice(&text).ok()?;
         let speaks_of_it = report.file.sha256.eq_ignore_ascii_case(sha256);
         let verdict = speaks_of_it.then(|| report.verdict())??;

@@ -71,7 +71,9 @@ impl InstallFolder {
             move |source| FolderError { what: "write", path, source }
         };
         self.make().map_err(written(&self.path))?;
-        if let Ok(signature) = fs::read(Keys::beside(&file.path)) {
+        if let Ok(signature) =
+            ctxhost_files::read(&Keys::beside(&file.path), ctxhost_files::SMALL_FILE_BYTES)
+        {
             let beside = Keys::beside(&path);
             self.replace(&beside, &signature, FILE_MODE).map_err(written(&beside))?;
         }

@@ -211,7 +211,7 @@ impl LockFile {
 
 fn read(path: &Path) -> Result<Option<Lock>, LockError> {
     let damaged = |reason: String| LockError::Damaged { path: path.into(), reason };
-    let text = match fs::read(path) {
+    let text = match ctxhost_files::read(path, ctxhost_files::SMALL_FILE_BYTES) {
         Ok(text) => String::from_utf8(text).map_err(|_| damaged("it is no text".into()))?,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(source) => return Err(LockError::Unreadable { path: path.into(), source }),

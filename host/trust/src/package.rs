@@ -134,7 +134,8 @@ fn made(folder: &Path) -> Result<PathBuf, PackageError> {
 /// The library of a crate, where cargo puts it: below the crate, or below the workspace it is in.
 fn built(folder: &Path, manifest: &Path) -> Result<PathBuf, PackageError> {
     let no_package = || PackageError::NoPackage { path: manifest.into() };
-    let text = std::fs::read_to_string(manifest).map_err(|_| no_package())?;
+    let text = ctxhost_files::read_text(manifest, ctxhost_files::SMALL_FILE_BYTES)
+        .map_err(|_| no_package())?;
     let read: Manifest = toml::from_str(&text).map_err(|_| no_package())?;
     let of = |named: Option<Named>| named.and_then(|named| named.name);
     let name = of(read.lib).or_else(|| of(read.package)).ok_or_else(no_package)?;

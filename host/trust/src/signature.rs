@@ -86,7 +86,7 @@ impl Keys {
     /// [`SignatureError`]: a signature that is there and wrong is worse than none.
     pub fn check(&self, file: &Path, image: &[u8]) -> Result<Signature, SignatureError> {
         let path = Keys::beside(file);
-        let text = match std::fs::read(&path) {
+        let text = match ctxhost_files::read(&path, ctxhost_files::SMALL_FILE_BYTES) {
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 return Ok(Signature::Missing);

@@ -9,3 +9,4 @@ mod diff;
 mod example_config;
 mod fsck;
 mod history;
+mod inputs;

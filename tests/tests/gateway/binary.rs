@@ -21,7 +21,7 @@ pub(crate) struct Served {
 
 impl Served {
     /// The first line of its log that has these words, once it is there.
-    async fn logged(&self, words: &str) -> String {
+    pub(crate) async fn logged(&self, words: &str) -> String {
         for _ in 0..500 {
             let found = self.log.lock().unwrap().iter().find(|it| it.contains(words)).cloned();
             if let Some(line) = found {

@@ -21,7 +21,8 @@ const OURS: &str = "context_engine";
 fn symbols(bench: &Bench<'_>) -> Outcome {
     let unreadable =
         |reason: String| Fault::new("symbols", format!("the file cannot be read: {reason}"));
-    let image = fs::read(bench.file).map_err(|error| unreadable(error.to_string()))?;
+    let image = ctxhost_files::read(bench.file, ctxhost_files::SESSION_FILE_BYTES)
+        .map_err(|error| unreadable(error.to_string()))?;
     let file = object::File::parse(&*image).map_err(|error| unreadable(error.to_string()))?;
     let exports = file.dynamic_symbols().filter(|symbol| symbol.is_definition());
     let is_ours = |name: &str| name.to_ascii_lowercase().starts_with(OURS);

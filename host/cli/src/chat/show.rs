@@ -7,6 +7,7 @@ use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
+use crate::render::harmless::harmless;
 use crate::render::paint::{Style, Tone};
 use crate::render::phrase::{counted, grouped};
 use crate::render::survival;
@@ -99,6 +100,14 @@ impl Screen {
                     self.remark(&format!("  it says: {said}"));
                 }
             }
+            What::SessionFileMadeAgain { path } => self.remark(&format!(
+                "! {} was deleted or replaced; it was made again with all that was said",
+                path.display()
+            )),
+            What::SessionFileGone { path, why } => self.remark(&format!(
+                "! {} was deleted or replaced and cannot be made again: {why}",
+                path.display()
+            )),
             What::ModelChanged { model, why } => self.remark(&format!("! {model} goes on: {why}")),
             What::SilentTruncation { message } => self.remark(&format!("! {message}")),
             What::EngineChanged { engine, before, .. } => {
@@ -127,7 +136,7 @@ impl Screen {
     fn text(&mut self, text: &str) {
         let mut stdout = std::io::stdout().lock();
         // A reader that closed the pipe has had enough.
-        let _ = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
+        let _ = stdout.write_all(harmless(text, false).as_bytes()).and_then(|()| stdout.flush());
         self.in_line = !text.ends_with('\n');
     }
 
@@ -143,7 +152,8 @@ impl Screen {
 
     fn remark(&mut self, line: &str) {
         self.end_line();
-        let _ = writeln!(std::io::stderr(), "{}", self.style.paint(Tone::Quiet, line));
+        let line = harmless(line, false);
+        let _ = writeln!(std::io::stderr(), "{}", self.style.paint(Tone::Quiet, &line));
     }
 }
 

@@ -39,7 +39,7 @@ fn open(path: &Path) -> Result<import::Import, Failure> {
         Failure::caller(format!("{} is neither JSON nor YAML by its name", path.display()))
             .hint("give openclaw.json of OpenClaw, or config.yaml of Hermes Agent")
     })?;
-    let text = std::fs::read_to_string(path)
+    let text = ctxhost_files::read_text(path, ctxhost_files::SMALL_FILE_BYTES)
         .map_err(|cause| ConfigError::Unreadable { path: path.to_owned(), cause })?;
     Ok(import::import(agent, &path.display().to_string(), &text)?)
 }

@@ -92,7 +92,7 @@ impl List {
         if self.json {
             let text = serde_json::to_string_pretty(&listing);
             let text = text.map_err(|error| Failure::internal(error.to_string()))?;
-            output.print(&format!("{text}\n"))?;
+            output.print_bytes(format!("{text}\n").as_bytes())?;
         } else {
             listing.show(output)?;
         }

@@ -307,7 +307,7 @@ impl FailureBook {
 
     fn read(&self) -> io::Result<Pages> {
         let path = self.path();
-        let text = match fs::read(&path) {
+        let text = match ctxhost_files::read(&path, ctxhost_files::SMALL_FILE_BYTES) {
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Pages::default()),
             Err(error) => return Err(said_of(&path, &error.to_string())),

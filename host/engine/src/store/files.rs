@@ -117,7 +117,7 @@ fn decode_name(name: &str) -> Option<String> {
 }
 
 fn read(path: &Path) -> Result<Option<Vec<u8>>, MediaError> {
-    match fs::read(path) {
+    match ctxhost_files::read(path, ctxhost_files::SESSION_FILE_BYTES) {
         Ok(bytes) => Ok(Some(bytes)),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
         Err(error) => Err(disk_error("read", path)(error)),

@@ -54,6 +54,7 @@ fn a_zero_is_seen_before_a_one() {
             r#"ctxhost_fallback_total{engine="mask"} 0"#,
             r#"ctxhost_illegal_output_total{engine="mask"} 0"#,
             "ctxhost_saved_tokens_total 0",
+            r#"ctxhost_session_file_lost_total{outcome="made_again"} 0"#,
             "# EOF",
         ],
     );

@@ -288,6 +288,7 @@ impl RuntimeBuilder {
             // A canary that is on has its sessions from the first turn on. What is wrong with it is logged.
             let _ = runtime.reload().await;
             runtime.watch();
+            runtime.watch_session_files();
             Ok(runtime)
         })
     }

@@ -292,7 +292,7 @@ impl Shared {
         }
     }
 
-    fn sessions(&self) -> MutexGuard<'_, HashMap<SessionId, Arc<HeldSession>>> {
+    pub(super) fn sessions(&self) -> MutexGuard<'_, HashMap<SessionId, Arc<HeldSession>>> {
         self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -49,7 +49,7 @@ impl CanaryHome {
     /// [`CanaryError`].
     pub fn read(&self) -> Result<SlotState, CanaryError> {
         let path = self.state_path();
-        let text = match fs::read_to_string(&path) {
+        let text = match ctxhost_files::read_text(&path, ctxhost_files::SMALL_FILE_BYTES) {
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 return Ok(SlotState { version: VERSION, ..SlotState::default() });
@@ -118,7 +118,12 @@ impl CanaryHome {
     /// What was measured of an engine while a canary was on. A line that a crash cut short counts as not
     /// measured.
     pub fn figures(&self, engine: &str, run: &str) -> Figures {
-        let texts = [".1", ""].map(|age| fs::read_to_string(self.measured_path(engine, age)));
+        let texts = [".1", ""].map(|age| {
+            ctxhost_files::read_text(
+                &self.measured_path(engine, age),
+                ctxhost_files::SESSION_FILE_BYTES,
+            )
+        });
         let texts: Vec<String> = texts.into_iter().flatten().collect();
         let lines = texts.iter().flat_map(|text| text.lines());
         let turns = lines.filter_map(|line| serde_json::from_str::<TurnFigures>(line).ok());

@@ -22,7 +22,7 @@ impl LetterFile {
     /// The letters in it, oldest first. A torn last line is cut off: its sender was never told that
     /// it had been taken.
     pub(super) fn read(&self) -> Result<Vec<Letter>, InboxError> {
-        let bytes = match fs::read(&self.path) {
+        let bytes = match ctxhost_files::read(&self.path, ctxhost_files::SESSION_FILE_BYTES) {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
             Err(error) => return Err(self.error("read")(error)),
@@ -70,7 +70,7 @@ impl LetterFile {
     }
 
     fn unreadable_lines(&self) -> io::Result<usize> {
-        let bytes = fs::read(&self.path)?;
+        let bytes = ctxhost_files::read(&self.path, ctxhost_files::SESSION_FILE_BYTES)?;
         let lines = bytes.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
         Ok(lines.filter(|line| serde_json::from_slice::<Letter>(line).is_err()).count())
     }
@@ -84,7 +84,8 @@ impl LetterFile {
 
     /// Whether an append that failed could not be taken back: the next line may not stick to it.
     fn is_torn(&self) -> bool {
-        fs::read(&self.path).is_ok_and(|bytes| bytes.last().is_some_and(|last| *last != b'\n'))
+        ctxhost_files::read(&self.path, ctxhost_files::SESSION_FILE_BYTES)
+            .is_ok_and(|bytes| bytes.last().is_some_and(|last| *last != b'\n'))
     }
 
     fn open(&self) -> io::Result<File> {

@@ -152,7 +152,7 @@ pub fn read(path: &Path, since_ms: i64) -> io::Result<(Vec<Line>, u64)> {
     let mut lines = Vec::new();
     let mut unreadable = 0;
     for path in [older(path), path.to_owned()] {
-        let bytes = match fs::read(&path) {
+        let bytes = match ctxhost_files::read(&path, ctxhost_files::SESSION_FILE_BYTES) {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
             Err(error) => return Err(error),

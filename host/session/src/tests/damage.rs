@@ -166,3 +166,24 @@ fn a_missing_last_line_break_is_added_with_the_next_line() {
     assert!(fs::read_to_string(&path).unwrap().starts_with(&format!("{file}\n{{")));
     assert_eq!(texts(&Session::read(&path).unwrap()), ["1", "2"]);
 }
+
+#[test]
+fn a_line_that_is_too_long_keeps_its_number_and_its_length() {
+    use ctxhost_files::{Lines, LongLine};
+    let header = r#"{"type":"session","version":3,"id":"s","timestamp":"2026-11-21T01:41:21.054Z","cwd":"/"}"#;
+    let record = r#"{"type":"message","id":"a","parentId":null,"message":{"role":"user","content":"first"}}"#;
+    let long = |line| LongLine { line, length_bytes: 1 << 30 };
+    for (text, line) in [
+        (format!("{header}\n\n{record}\n"), 2),
+        (format!("{header}\n{record}\n\n"), 3),
+        // The last line has no line break.
+        (format!("{header}\n{record}\n"), 3),
+    ] {
+        let lines = Lines { bytes: text.clone().into_bytes(), long: vec![long(line)] };
+        let contents = crate::parse::lines("s", &lines).unwrap();
+        assert_eq!(contents.problems[0].line, line, "{text}");
+        assert!(contents.problems[0].message.contains("1073741824 bytes"), "{text}");
+        assert_eq!(contents.length_bytes(), text.len() as u64 + (1 << 30), "{text}");
+        assert_eq!(contents.records.len(), 1, "{text}");
+    }
+}

@@ -1,0 +1,75 @@
+//! Text that cannot steer a terminal: what a recorded session or an engine says shows as characters only.
+
+use std::borrow::Cow;
+
+/// The codes of colours and weights that our own reports are painted with. Others could hide text.
+const OUR_CODES: [u8; 20] =
+    [0, 1, 2, 30, 31, 32, 33, 34, 35, 36, 37, 39, 90, 91, 92, 93, 94, 95, 96, 97];
+
+/// The text with every control character but line feeds and tabs replaced, and marks that turn the direction of
+/// writing. Where it is painted, the colours of our reports stay.
+pub(crate) fn harmless(text: &str, is_painted: bool) -> Cow<'_, str> {
+    if !text.chars().any(steers) {
+        return Cow::Borrowed(text);
+    }
+    let mut written = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(char) = rest.chars().next() {
+        if is_painted && let Some(code) = paint(rest) {
+            let (code, behind) = rest.split_at(code);
+            written.push_str(code);
+            rest = behind;
+            continue;
+        }
+        rest = rest.get(char.len_utf8()..).unwrap_or_default();
+        match char {
+            // The end of a line as other systems write it.
+            '\r' if rest.starts_with('\n') => {}
+            char if steers(char) => written.push(char::REPLACEMENT_CHARACTER),
+            char => written.push(char),
+        }
+    }
+    Cow::Owned(written)
+}
+
+/// Whether a character could do more than show itself.
+fn steers(char: char) -> bool {
+    let is_control = char.is_control() && !matches!(char, '\n' | '\t');
+    is_control || matches!(char, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+/// The length of one of our colours at the beginning of a text.
+fn paint(text: &str) -> Option<usize> {
+    let codes = text.strip_prefix("\u{1b}[")?;
+    let end = codes.find(|char: char| !char.is_ascii_digit() && char != ';')?;
+    let (codes, behind) = codes.split_at_checked(end)?;
+    let is_ours = |code: &str| {
+        code.is_empty() || code.parse().is_ok_and(|code: u8| OUR_CODES.contains(&code))
+    };
+    (behind.starts_with('m') && codes.split(';').all(is_ours)).then_some(2 + end + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_our_colours_pass_and_only_where_there_are_any() {
+        let red = "\u{1b}[1;31mbad\u{1b}[0m";
+        assert_eq!(harmless(red, true), red);
+        assert_eq!(harmless(red, false), "\u{fffd}[1;31mbad\u{fffd}[0m");
+        for foreign in
+            ["\u{1b}]0;title\u{7}", "\u{1b}[2J", "\u{1b}[8mhidden", "\u{9b}2J", "\u{1b}[", "\u{1b}"]
+        {
+            let shown = harmless(foreign, true);
+            assert!(!shown.contains(['\u{1b}', '\u{9b}', '\u{7}']), "{shown:?}");
+        }
+    }
+
+    #[test]
+    fn words_stay_as_they_are() {
+        let text = "naïve 你好 🙂\n\tمرحبا";
+        assert!(matches!(harmless(text, false), Cow::Borrowed(same) if same == text));
+        assert_eq!(harmless("a\r\nb\rc\u{202e}d", false), "a\nb\u{fffd}c\u{fffd}d");
+    }
+}

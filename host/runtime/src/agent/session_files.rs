@@ -1,0 +1,54 @@
+//! The files of open sessions, looked at once a second: one that was deleted, renamed or replaced is made again
+//! while its conversation waits.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::{HeldSession, Runtime, SessionId, Shared};
+use crate::event::What;
+use ctxhost_session::FileCheck;
+
+/// How long a file may be gone before it is noticed, where nothing is appended meanwhile. A look costs two
+/// system calls for each open session.
+const INTERVAL: Duration = Duration::from_secs(1);
+
+impl Runtime {
+    /// Looks after the files of all open sessions, as long as the runtime lives.
+    pub(super) fn watch_session_files(&self) {
+        let closing = self.shared.closing.clone();
+        let watched = Arc::downgrade(&self.shared);
+        tokio::spawn(async move {
+            while closing.run_until_cancelled(tokio::time::sleep(INTERVAL)).await.is_some() {
+                let Some(shared) = watched.upgrade() else { return };
+                if shared.sessions().is_empty() {
+                    continue;
+                }
+                // A disk may be slow, and a file that is made again is synced.
+                let looked = tokio::task::spawn_blocking(move || shared.look_after_session_files());
+                if looked.await.is_err() {
+                    tracing::error!("looking after session files failed");
+                }
+            }
+        });
+    }
+}
+
+impl Shared {
+    fn look_after_session_files(&self) {
+        let sessions: Vec<(SessionId, Arc<HeldSession>)> =
+            self.sessions().iter().map(|(id, held)| (id.clone(), held.clone())).collect();
+        for (id, held) in sessions {
+            // A turn that is at work in it looks when it appends.
+            let Ok(mut open) = held.open.try_lock() else { continue };
+            match open.conversation.check_file() {
+                FileCheck::Sound => {}
+                FileCheck::MadeAgain { path } => {
+                    self.listeners.tell(id.as_str(), What::SessionFileMadeAgain { path });
+                }
+                FileCheck::Gone { path, why } => {
+                    self.listeners.tell(id.as_str(), What::SessionFileGone { path, why });
+                }
+            }
+        }
+    }
+}
