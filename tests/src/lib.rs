@@ -136,9 +136,11 @@ pub fn ctxhost_release() -> PathBuf {
 
 /// Where this test was built, and what it builds goes.
 pub fn target_folder() -> PathBuf {
-    // This test's own executable is `<target>/<profile>/deps/name`.
+    // This test's own executable is `<target>/<profile>/deps/name`, that of a program `<target>/<profile>/name`.
     let executable = std::env::current_exe().expect("a test has a path");
-    executable.ancestors().nth(3).expect("a test is three folders deep").into()
+    let is_test = executable.parent().is_some_and(|folder| folder.ends_with("deps"));
+    let depth = if is_test { 3 } else { 2 };
+    executable.ancestors().nth(depth).expect("a test is three folders deep").into()
 }
 
 /// Builds with cargo, once for each combination, one at a time: two builds in one folder only wait

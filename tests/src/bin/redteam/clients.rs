@@ -1,0 +1,34 @@
+//! Clients that no decent program is, against a running gateway.
+
+mod access;
+mod conversations;
+mod large;
+mod wire;
+
+use std::time::Duration;
+
+use ctxhost_tests::rules::Wire;
+use ctxhost_tests::scripted::{Ask, Model, ScriptedServer, Step};
+
+use crate::run::Attack;
+use crate::stand::Stand;
+
+pub(crate) fn attacks() -> Vec<Attack> {
+    [wire::attacks(), large::attacks(), conversations::attacks(), access::attacks()].concat()
+}
+
+fn attack(name: &'static str, tries: &'static str, run: fn(&Stand)) -> Attack {
+    Attack { group: "clients", name, tries, is_long: false, run }
+}
+
+/// A provider that says the same short words to all.
+fn provider() -> ScriptedServer {
+    let server = ScriptedServer::start(Wire::OpenAiChat, Model::new(200_000));
+    server.script(|_: &Ask<'_>| vec![Step::say("Noted.")])
+}
+
+/// Little patience with clients.
+const HASTY: &str = "gateway.client_timeout_ms = 500\n";
+
+/// How long a decent client may wait while others misbehave. Generous: the claim is that nobody is shut out.
+const FAIR: Duration = Duration::from_secs(8);

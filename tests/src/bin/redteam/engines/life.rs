@@ -1,0 +1,93 @@
+//! Engines that die, or never come back, in every place where they are called.
+
+use std::time::Duration;
+
+use super::{Hostile, attack};
+use crate::report::Breach;
+use crate::run::Attack;
+use crate::stand::Stand;
+
+pub(super) fn attacks() -> Vec<Attack> {
+    vec![
+        attack("death in create", "ends or hangs while it is created", create),
+        attack("death in a call", "ends or hangs while it is asked", call),
+        attack("death in its end", "ends or hangs while it is let go", drop_it),
+        attack("ends without an end", "a replay and a check of an engine that never lets go", commands),
+        attack("a lane that hangs", "never answers, or never lets go, on a lane", lane),
+        attack("exit on a lane", "calls exit(0) on a lane: the host may die, not as if all were well", exit_on_a_lane),
+    ]
+}
+
+const WAYS: [&str; 13] = [
+    "exit",
+    "loop",
+    "abort",
+    "overflow",
+    "scribble",
+    "stop",
+    "segv",
+    "close-all",
+    "_exit",
+    "exit-3",
+    "pause",
+    "ignore-signals",
+    "sigterm",
+];
+
+fn die(stand: &Stand, place: &str, short: u64) {
+    for way in WAYS.iter().take(stand.size(short, 99, 99) as usize) {
+        Hostile::new(&format!("{place}-{way}")).meets_a_conversation(stand, |_| {});
+    }
+}
+
+fn create(stand: &Stand) {
+    die(stand, "create", 3);
+}
+
+fn call(stand: &Stand) {
+    die(stand, "call", 6);
+}
+
+fn drop_it(stand: &Stand) {
+    die(stand, "drop", 3);
+}
+
+/// Commands that end by themselves, whatever the engine does.
+fn ends(stand: &Stand, hostile: &Hostile) {
+    stand.tried(1);
+    std::fs::write(stand.path("work/ctxhost.toml"), hostile.config(stand)).expect("a config");
+    let arguments = ["replay", "demo:mixed", "--window", "32k", "--no-timings", "--json"];
+    stand.ctxhost(&arguments, Duration::from_secs(20));
+}
+
+fn commands(stand: &Stand) {
+    let ways = ["drop-loop", "drop-pause", "drop-exit", "call-exit", "drop-stop"];
+    for way in ways.iter().take(stand.size(2, 99, 99) as usize) {
+        ends(stand, &Hostile::new(way));
+    }
+}
+
+/// The documents promise of a lane: what never answers is called off, and a thread is lost. The host ends all the same.
+fn lane(stand: &Stand) {
+    let ways = ["call-loop", "call-pause", "create-pause"];
+    for way in ways.iter().take(stand.size(1, 99, 99) as usize) {
+        Hostile::new(way).on_a_lane().meets_a_conversation(stand, |_| {});
+    }
+    for way in ["drop-loop", "drop-pause"].iter().take(stand.size(1, 99, 99) as usize) {
+        Hostile::new(way).on_a_lane().meets_a_conversation(stand, |_| {});
+        ends(stand, &Hostile::new(way).on_a_lane());
+    }
+}
+
+/// A host that an engine ends must not look like one that has done its work.
+fn exit_on_a_lane(stand: &Stand) {
+    stand.tried(1);
+    let hostile = Hostile::new("call-exit").on_a_lane();
+    std::fs::write(stand.path("work/ctxhost.toml"), hostile.config(stand)).expect("a config");
+    let arguments = ["replay", "demo:mixed", "--window", "32k", "--no-timings", "--json"];
+    let ran = stand.ctxhost(&arguments, Duration::from_secs(30));
+    let looks_well = ran.code == Some(0) && ran.out.is_empty();
+    stand.must(!looks_well, Breach::Panic, || {
+        "exit(0) of an engine on a lane ends the host with code 0 and no output".to_owned()
+    });
+}

@@ -1,0 +1,218 @@
+//! What an engine must not use up: memory, threads, time, the log, the store, descriptors.
+
+use std::fs;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use super::{Hostile, SOON, attack};
+use crate::report::Breach;
+use crate::run::Attack;
+use crate::stand::{Stand, peak_mib};
+
+pub(super) fn attacks() -> Vec<Attack> {
+    vec![
+        attack("memory", "takes memory until there is none", memory),
+        attack("memory in pipes", "hides memory in pipes, where no limit of a process sees it", pipes),
+        attack("memory in files", "hides memory in files that have no name", memory_files),
+        attack("threads", "starts 500 threads", threads),
+        attack("cpu between calls", "goes on computing when nobody asked for anything", burn),
+        attack("log flood", "logs without end", log),
+        attack("store flood", "keeps values without end", store),
+        attack("descriptors", "opens descriptors without end", descriptors),
+        attack("words for a terminal", "logs line ends, escapes and titles of windows", words),
+    ]
+}
+
+/// What an engine's process may hold: its limit of 1 GiB, and a little for the tables of the kernel.
+const WORKER_MIB: u64 = 1_100;
+/// What may stand beside that limit and is not seen by it.
+const BESIDE_KIB: i64 = 64 << 10;
+
+fn memory(stand: &Stand) {
+    let hostile = Hostile::new("memory").with("amount", 3_000);
+    let end = AtomicBool::new(false);
+    let watched = std::thread::scope(|scope| {
+        let watching = scope.spawn(|| {
+            let mut most = 0;
+            while !end.load(Ordering::SeqCst) {
+                most = most.max(largest_worker_mib(stand));
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            most
+        });
+        hostile.meets_a_conversation(stand, |met| met.gateway.must_take_at_most(500, "the host"));
+        end.store(true, Ordering::SeqCst);
+        watching.join().expect("a number")
+    });
+    stand.must(watched <= WORKER_MIB, Breach::Escaped, || {
+        format!("the engine held {watched} MiB; its limit is 1024 MiB")
+    });
+    stand.must(watched > 100, Breach::Wrong, || {
+        format!("the engine took {watched} MiB only, so the attack did not happen")
+    });
+}
+
+/// The most that any process of this stand's engines held. They stand in the process table under the command of the host.
+fn largest_worker_mib(stand: &Stand) -> u64 {
+    let home = stand.path("").display().to_string();
+    let pids = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let pids = pids.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    let is_worker = |pid: &u32| {
+        let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        String::from_utf8_lossy(&line).contains("engine-worker") && host_of(*pid, &home)
+    };
+    pids.filter(is_worker).map(peak_mib).max().unwrap_or(0)
+}
+
+/// Whether the parent of a process works in a folder below this one.
+fn host_of(pid: u32, home: &str) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let behind = stat.rsplit_once(')').map(|(_, rest)| rest).unwrap_or_default();
+    let parent = behind.split_whitespace().nth(1).unwrap_or_default();
+    fs::read_link(format!("/proc/{parent}/cwd")).is_ok_and(|cwd| cwd.starts_with(home))
+}
+
+fn hidden(stand: &Stand, attack: &str, claim: &str) {
+    let hostile = Hostile::new(attack).with("amount", 512_i64 << 20);
+    hostile.meets_a_conversation(stand, |met| {
+        // An engine that died over it holds nothing any more.
+        let kib = met.claimed(claim).unwrap_or(0);
+        stand.must(kib <= BESIDE_KIB, Breach::Escaped, || {
+            format!("{} MiB are held beside the limit of memory", kib / 1024)
+        });
+    });
+}
+
+fn pipes(stand: &Stand) {
+    hidden(stand, "vmsplice", "vmspliced-kib");
+}
+
+fn memory_files(stand: &Stand) {
+    hidden(stand, "memfd", "memfd-kib");
+}
+
+const MOST_THREADS: i64 = 500;
+
+fn threads(stand: &Stand) {
+    let hostile = Hostile::new("threads").with("amount", MOST_THREADS);
+    hostile.meets_a_conversation(stand, |met| {
+        let count = |pid: &u32| fs::read_dir(format!("/proc/{pid}/task")).map_or(0, Iterator::count);
+        let most = met.gateway.workers().iter().map(count).max().unwrap_or(0);
+        let claimed = met.claimed("threads").unwrap_or(0).max(most as i64);
+        stand.must(claimed < MOST_THREADS, Breach::Escaped, || {
+            format!("{claimed} of {MOST_THREADS} threads were started")
+        });
+    });
+}
+
+/// The time that the processes of a gateway's engines have computed so far, in ticks of 10 ms.
+fn ticks(pids: &[u32]) -> u64 {
+    let of = |pid: &u32| {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        let behind = stat.rsplit_once(')').map(|(_, rest)| rest).unwrap_or_default().to_owned();
+        let number = |at| behind.split_whitespace().nth(at).and_then(|it| it.parse::<u64>().ok());
+        number(11).unwrap_or(0) + number(12).unwrap_or(0)
+    };
+    pids.iter().map(of).sum()
+}
+
+/// It has to stop, or somebody has to say that it does not.
+fn burn(stand: &Stand) {
+    let watch = Duration::from_secs(stand.size(12, 30, 60));
+    Hostile::new("burn").meets_a_conversation(stand, |met| {
+        met.must_have_acted();
+        let begun = Instant::now();
+        let mut before = ticks(&met.gateway.workers());
+        loop {
+            std::thread::sleep(Duration::from_secs(1));
+            let now = ticks(&met.gateway.workers());
+            let is_quiet = now.saturating_sub(before) < 10;
+            before = now;
+            if is_quiet || met.gateway.says(&["cpu", "processor", "computes"], Duration::ZERO) {
+                return;
+            }
+            if begun.elapsed() > watch {
+                let what = format!("the engine computes for {} s and nobody says so", watch.as_secs());
+                stand.broke(Breach::Unbounded, what);
+                return;
+            }
+        }
+    });
+}
+
+/// What an engine may leave in the log in all, in bytes.
+const LOG_BYTES: u64 = 4 << 20;
+
+fn log(stand: &Stand) {
+    let lines = stand.size(20_000, 60_000, 200_000);
+    Hostile::new("log").with("amount", lines).meets_a_conversation(stand, |met| {
+        let logged = met.gateway.log_bytes();
+        stand.must(logged <= LOG_BYTES, Breach::Unbounded, || {
+            format!("{} MiB of log by {lines} lines of one engine", logged >> 20)
+        });
+        stand.must(logged > 20_000, Breach::Wrong, || "the engine did not log at all".to_owned());
+    });
+}
+
+/// What an engine may keep, in bytes, of the 100 to 400 MB that it tries to.
+const STORED_BYTES: u64 = 96 << 20;
+
+fn folder_bytes(path: &Path) -> u64 {
+    let entries = fs::read_dir(path).into_iter().flatten().flatten();
+    entries
+        .map(|entry| match entry.file_type() {
+            Ok(kind) if kind.is_dir() => folder_bytes(&entry.path()),
+            _ => entry.metadata().map_or(0, |about| about.len()),
+        })
+        .sum()
+}
+
+fn store(stand: &Stand) {
+    let times = stand.size(1_000, 1_000, 2_000);
+    let mut hostile = Hostile::new("store").with("amount", times);
+    // Not the time of a call is what should stop it.
+    hostile.assemble_ms = 20_000;
+    hostile.meets_a_conversation(stand, |met| {
+        // What goes on behind the request is over when nothing is added any more.
+        let begun = Instant::now();
+        let mut stored = 0;
+        while begun.elapsed() < SOON {
+            std::thread::sleep(Duration::from_millis(500));
+            let now = folder_bytes(&stand.path("state"));
+            if now == stored {
+                break;
+            }
+            stored = now;
+        }
+        stand.must(stored <= STORED_BYTES, Breach::Unbounded, || {
+            format!("an engine keeps {} MiB", stored >> 20)
+        });
+        stand.must(stored > 100 << 10, Breach::Wrong, || "the engine kept nothing".to_owned());
+        met.gateway.must_take_at_most(500, "the host");
+    });
+}
+
+fn descriptors(stand: &Stand) {
+    Hostile::new("descriptors").meets_a_conversation(stand, |met| {
+        met.must_have_acted();
+        let opened = met.claimed("descriptors").unwrap_or(0);
+        stand.must(opened <= 64, Breach::Escaped, || format!("{opened} of 64 descriptors"));
+    });
+}
+
+fn words(stand: &Stand) {
+    Hostile::new("words").meets_a_conversation(stand, |met| {
+        met.must_have_acted();
+        let said = met.gateway.said_text();
+        let is_logged = said.contains("FORGED-LINE");
+        stand.must(is_logged, Breach::Wrong, || "the engine's words are not logged".to_owned());
+        let forged = said.lines().any(|line| line.contains("INFO FORGED-LINE") && !line.contains("one"));
+        stand.must(!forged, Breach::Escaped, || "an engine's word begins a line of the log".to_owned());
+        for (character, name) in [('\u{9b}', "CSI of C1"), ('\u{202e}', "right-to-left override")] {
+            stand.must(!said.contains(character), Breach::Escaped, || {
+                format!("U+{:04X} ({name}) stands in the log as it is", character as u32)
+            });
+        }
+    });
+}
