@@ -48,7 +48,12 @@ struct Hostile {
 
 impl Hostile {
     fn new(attack: &str) -> Hostile {
-        Hostile { attack: attack.to_owned(), isolation: "process", assemble_ms: 2_000, settings: json!({}) }
+        Hostile {
+            attack: attack.to_owned(),
+            isolation: "process",
+            assemble_ms: 2_000,
+            settings: json!({}),
+        }
     }
 
     fn on_a_lane(mut self) -> Hostile {
@@ -145,7 +150,8 @@ impl Meeting<'_, '_> {
     fn must_have_acted(&self) {
         let has_acted = self.claims.iter().any(|claim| claim.name == "assemble");
         self.stand.must(has_acted, Breach::Wrong, || {
-            "the engine did not come to the end of its attack, so nothing is known of the rest".to_owned()
+            "the engine did not come to the end of its attack, so nothing is known of the rest"
+                .to_owned()
         });
         self.stand.tried(self.claims.len().saturating_sub(1) as u64);
     }

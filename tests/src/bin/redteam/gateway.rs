@@ -24,6 +24,8 @@ pub(crate) struct Gateway<'a> {
     /// The path of its dashboard with the token that opens it.
     pub(crate) dashboard: String,
     log: PathBuf,
+    /// Where its log begins, behind what it says of itself when it starts.
+    log_begins: usize,
     has_ended: bool,
 }
 
@@ -64,8 +66,16 @@ impl Stand {
                 && said.ends_with('\n')
             {
                 let dashboard = dashboard.trim_start_matches(&address).to_owned();
-                let has_ended = false;
-                return Ok(Gateway { stand: self, child, address, dashboard, log, has_ended });
+                let (log_begins, has_ended) = (said.len(), false);
+                return Ok(Gateway {
+                    stand: self,
+                    child,
+                    address,
+                    dashboard,
+                    log,
+                    log_begins,
+                    has_ended,
+                });
             }
             if child.try_wait().is_ok_and(|it| it.is_some()) || begun.elapsed() > START {
                 let (status, _) = self.wait(&mut child, Duration::ZERO);
@@ -137,9 +147,11 @@ impl Gateway<'_> {
     /// The processes of its engines.
     pub(crate) fn workers(&self) -> Vec<u32> {
         let tasks = fs::read_dir(format!("/proc/{}/task", self.child.id()));
-        let children = tasks.into_iter().flatten().flatten().map(|task| {
-            fs::read_to_string(task.path().join("children")).unwrap_or_default()
-        });
+        let children = tasks
+            .into_iter()
+            .flatten()
+            .flatten()
+            .map(|task| fs::read_to_string(task.path().join("children")).unwrap_or_default());
         let pids = children.flat_map(|line| {
             let pids = line.split_whitespace().filter_map(|pid| pid.parse().ok());
             pids.collect::<Vec<u32>>()
@@ -168,7 +180,9 @@ impl Gateway<'_> {
     pub(crate) fn says(&self, any_of: &[&str], patience: Duration) -> bool {
         let begun = Instant::now();
         loop {
-            let said = self.said_text().to_lowercase();
+            let said = self.said();
+            let said = said.get(self.log_begins..).unwrap_or_default();
+            let said = String::from_utf8_lossy(said).to_lowercase();
             if any_of.iter().any(|words| said.contains(words)) {
                 return true;
             }
@@ -181,7 +195,8 @@ impl Gateway<'_> {
 
     /// A decent client still gets an answer.
     pub(crate) fn must_answer(&self, when: &str) {
-        let body = crate::bodies::chat(&[crate::bodies::user(&format!("Are you there? {when}"))], false);
+        let body =
+            crate::bodies::chat(&[crate::bodies::user(&format!("Are you there? {when}"))], false);
         let answer = crate::http::ask(&self.address, "POST", crate::bodies::CHAT, &[], &body);
         let is_answered = answer.status == 200 && answer.is_whole;
         self.stand.must(is_answered, Breach::Wrong, || {
@@ -219,7 +234,8 @@ impl Gateway<'_> {
         if let Some(at) = raw {
             let around = &said[at.saturating_sub(60)..(at + 20).min(said.len())];
             let around = String::from_utf8_lossy(around).into_owned();
-            self.stand.broke(Breach::Escaped, format!("a control character in the log: {around:?}"));
+            self.stand
+                .broke(Breach::Escaped, format!("a control character in the log: {around:?}"));
         }
     }
 }

@@ -93,6 +93,8 @@ impl Group {
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
+    // What stops an attack stands in its row.
+    std::panic::set_hook(Box::new(|_| {}));
     let beside = || {
         let own = std::env::current_exe().expect("a program has a path");
         own.with_file_name("ctxhost")

@@ -58,9 +58,8 @@ impl Campaign {
             }
         });
         let mut rows = rows.into_inner().unwrap();
-        let place = |row: &Row| {
-            attacks.iter().position(|it| (it.group, it.name) == (row.group, row.name))
-        };
+        let place =
+            |row: &Row| attacks.iter().position(|it| (it.group, it.name) == (row.group, row.name));
         rows.sort_by_key(place);
         rows
     }

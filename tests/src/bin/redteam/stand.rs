@@ -7,7 +7,7 @@ use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
@@ -45,6 +45,8 @@ pub(crate) struct Stand {
     record: Mutex<Record>,
     running: Mutex<Vec<u32>>,
     outputs: AtomicUsize,
+    /// What is found from now on is the doing of the kit, which has ended the processes.
+    is_over: AtomicBool,
 }
 
 /// A command that has ended, or was ended because its time was over.
@@ -93,6 +95,7 @@ impl Stand {
             record: Mutex::default(),
             running: Mutex::default(),
             outputs: AtomicUsize::new(0),
+            is_over: AtomicBool::new(false),
         };
         stand.put_victims();
         stand
@@ -128,6 +131,9 @@ impl Stand {
     }
 
     pub(crate) fn broke(&self, breach: Breach, what: impl Into<String>) {
+        if self.is_over.load(Ordering::SeqCst) {
+            return;
+        }
         let what: String = what.into().chars().flat_map(visible).take(400).collect();
         let mut record = self.record.lock().unwrap();
         let new = (breach, what);
@@ -167,7 +173,9 @@ impl Stand {
 
     /// The program and what surrounds it, for commands that start it through another one.
     pub(crate) fn surround(&self, command: &mut Command) {
-        command.env_clear().env("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin");
+        command
+            .env_clear()
+            .env("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin");
         command.env("HOME", self.path("home")).env("XDG_STATE_HOME", self.path("home/state"));
         command.env("XDG_CONFIG_HOME", self.path("home/config"));
         command.env("CTXHOST_STATE_DIR", self.path("state")).env("NO_COLOR", "1");
@@ -232,7 +240,10 @@ impl Stand {
         };
         let name = name.replace(&self.folder.display().to_string(), "…");
         if ran.is_late {
-            self.broke(Breach::Unbounded, format!("`{name}` does not end in {} s", limit.as_secs()));
+            self.broke(
+                Breach::Unbounded,
+                format!("`{name}` does not end in {} s", limit.as_secs()),
+            );
         }
         self.judge(&name, status, &ran.err);
         ran
@@ -247,8 +258,9 @@ impl Stand {
     /// Panics and fatal signals.
     pub(crate) fn judge(&self, name: &str, status: Option<ExitStatus>, said: &[u8]) {
         let said = String::from_utf8_lossy(said);
-        if let Some(line) = said.lines().find(|line| line.contains("panicked at")) {
-            self.broke(Breach::Panic, format!("`{name}`: {line}"));
+        let mut lines = said.lines().skip_while(|line| !line.contains("panicked at"));
+        if let (Some(line), more) = (lines.next(), lines.next().unwrap_or_default()) {
+            self.broke(Breach::Panic, format!("`{name}`: {line} {more}"));
         }
         if let Some(signal) = status.and_then(|status| status.signal()) {
             self.broke(Breach::Panic, format!("`{name}` died of signal {signal}"));
@@ -260,6 +272,7 @@ impl Stand {
 
     /// Ends all that still runs.
     pub(crate) fn kill_all(&self) {
+        self.is_over.store(true, Ordering::SeqCst);
         for pid in self.running.lock().unwrap().drain(..) {
             let _ = kill(Pid::from_raw(pid as i32), Signal::SIGKILL);
         }

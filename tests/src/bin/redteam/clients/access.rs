@@ -11,7 +11,11 @@ use crate::stand::Stand;
 
 pub(super) fn attacks() -> Vec<Attack> {
     vec![
-        attack("guessed tokens", "hundreds of wrong tokens: none opens, and somebody hears of it", guesses),
+        attack(
+            "guessed tokens",
+            "hundreds of wrong tokens: none opens, and somebody hears of it",
+            guesses,
+        ),
         attack("a weak token", "a token of five letters", weak),
         attack("strange pages", "pages of other origins and names bent to this machine", strangers),
         attack("paths out", "paths out of the dashboard and of the originals", paths),
@@ -25,7 +29,8 @@ fn guesses(stand: &Stand) {
     let gateway = stand.serve_with(&server.url(), "", |command| {
         command.env("CTXHOST_TOKEN", TOKEN);
     });
-    let mut guesses = vec![String::new(), " ".into(), TOKEN[..TOKEN.len() - 1].into(), format!("{TOKEN}x")];
+    let mut guesses =
+        vec![String::new(), " ".into(), TOKEN[..TOKEN.len() - 1].into(), format!("{TOKEN}x")];
     guesses.push(TOKEN.to_uppercase());
     guesses.push("x".repeat(30_000));
     let mut random = stand.random();
@@ -48,7 +53,8 @@ fn guesses(stand: &Stand) {
             break;
         }
     }
-    stand.must(server.requests().is_empty(), Breach::Escaped, || "a guess went upstream".to_owned());
+    stand
+        .must(server.requests().is_empty(), Breach::Escaped, || "a guess went upstream".to_owned());
     let words = ["token", "unauthorized", "guess"];
     let is_heard = slowed > 0 || gateway.says(&words, Duration::from_secs(1));
     stand.must(is_heard, Breach::Wrong, || {
@@ -61,7 +67,8 @@ fn guesses(stand: &Stand) {
 fn weak(stand: &Stand) {
     stand.tried(1);
     let server = provider();
-    let mut command = stand.command(&["serve", "--listen", "127.0.0.1:0", "--upstream", &server.url()]);
+    let mut command =
+        stand.command(&["serve", "--listen", "127.0.0.1:0", "--upstream", &server.url()]);
     command.env("CTXHOST_TOKEN", "abcde");
     match stand.serve_by(command) {
         Err(said) => {
@@ -70,7 +77,8 @@ fn weak(stand: &Stand) {
         }
         Ok(gateway) => {
             let words = ["short", "weak", "at least"];
-            let is_told = gateway.says(&words, Duration::from_secs(1));
+            let said = gateway.said_text().to_lowercase();
+            let is_told = words.iter().any(|word| said.contains(word));
             stand.must(is_told, Breach::Wrong, || "a token of five letters is taken".to_owned());
             gateway.end();
         }
@@ -93,7 +101,9 @@ fn strangers(stand: &Stand) {
         &[("host", "[::ffff:9.9.9.9]")],
     ];
     for headers in headers {
-        for (method, path) in [("POST", CHAT), ("GET", "/ui"), ("GET", "/metrics"), ("POST", "/v1/compress")] {
+        for (method, path) in
+            [("POST", CHAT), ("GET", "/ui"), ("GET", "/metrics"), ("POST", "/v1/compress")]
+        {
             stand.tried(1);
             let body = if method == "POST" { body.as_slice() } else { b"" };
             let answer = http::ask(&gateway.address, method, path, headers, body);
@@ -128,7 +138,8 @@ fn strangers(stand: &Stand) {
 fn paths(stand: &Stand) {
     let server = provider();
     let gateway = stand.serve(&server.url(), "");
-    let out = ["../", "..%2f", "%2e%2e/", "..\\", "....//", "%252e%252e%252f", "..;/", "%c0%ae%c0%ae/"];
+    let out =
+        ["../", "..%2f", "%2e%2e/", "..\\", "....//", "%252e%252e%252f", "..;/", "%c0%ae%c0%ae/"];
     let victims = stand.path("victims/private.txt").display().to_string();
     for begin in ["/ui/", "/v1/retrieve/", "/metrics/", "/ui/assets/"] {
         for step in out {

@@ -13,9 +13,17 @@ use crate::stand::Stand;
 
 pub(super) fn attacks() -> Vec<Attack> {
     vec![
-        attack("more than the table", "more conversations at once than the gateway remembers", many),
+        attack(
+            "more than the table",
+            "more conversations at once than the gateway remembers",
+            many,
+        ),
         attack("one name for all", "many conversations under one name", one_name),
-        attack("forged names", "names of sessions with paths, line ends and 5,000 characters", forged),
+        attack(
+            "forged names",
+            "names of sessions with paths, line ends and 5,000 characters",
+            forged,
+        ),
         attack("the same at once", "the same request thirty times at the same moment", same),
         attack("aborted streams", "clients that go away in the middle of a stream", aborted),
     ]
@@ -91,17 +99,47 @@ fn forged(stand: &Stand) {
     let gateway = stand.serve(&server.url(), "");
     let long = "x".repeat(5_000);
     let names = [
-        "../../../victims/private.txt", "..", "/etc/passwd", "a/../../b", "..\\..\\a", "%2e%2e%2f%2e%2e", "a\tb", "con:", "...",
-        ".", "", " ", "~/.ssh/id_ed25519", "a;rm -rf x", "$(id)", "a\u{1b}[31m", "ä", "*", ".hidden", "-rf", "a:b", &long,
+        "../../../victims/private.txt",
+        "..",
+        "/etc/passwd",
+        "a/../../b",
+        "..\\..\\a",
+        "%2e%2e%2f%2e%2e",
+        "a\tb",
+        "con:",
+        "...",
+        ".",
+        "",
+        " ",
+        "~/.ssh/id_ed25519",
+        "a;rm -rf x",
+        "$(id)",
+        "a\u{1b}[31m",
+        "ä",
+        "*",
+        ".hidden",
+        "-rf",
+        "a:b",
+        &long,
     ];
     let before = stand.snapshot();
     for name in names {
-        for header in ["x-ctxhost-session", "x-session-id", "session_id", "x-claude-code-session-id"] {
+        for header in
+            ["x-ctxhost-session", "x-session-id", "session_id", "x-claude-code-session-id"]
+        {
             stand.tried(1);
             let mut messages = vec![user("Begin.")];
             for _ in 0..2 {
-                let answer = http::ask(&gateway.address, "POST", CHAT, &[(header, name)], &chat(&messages, false));
-                stand.must(answer.status != 0, Breach::Wrong, || format!("{header}: {name:?}: no answer"));
+                let answer = http::ask(
+                    &gateway.address,
+                    "POST",
+                    CHAT,
+                    &[(header, name)],
+                    &chat(&messages, false),
+                );
+                stand.must(answer.status != 0, Breach::Wrong, || {
+                    format!("{header}: {name:?}: no answer")
+                });
                 messages.push(serde_json::json!({ "role": "assistant", "content": "Noted." }));
                 messages.push(user("Go on."));
             }
@@ -155,7 +193,8 @@ fn same(stand: &Stand) {
 
 /// The beginning of a stream, and so many of its pieces.
 fn stream(pieces: u64) -> Vec<Act> {
-    let head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
+    let head =
+        b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
     let piece = "data: {\"id\":\"c\",\"object\":\"chat.completion.chunk\",\"choices\":[{\"index\":0,\"delta\":{\"content\":\"word \"}}]}\n\n";
     let piece = format!("{:x}\r\n{piece}\r\n", piece.len());
     let mut acts = vec![Act::Send(head.to_vec())];
@@ -183,7 +222,10 @@ fn aborted(stand: &Stand) {
             scope.spawn(move || {
                 let Some(mut client) = http::connect(&address) else { return };
                 let body = chat(&[user(&format!("Stream {n}."))], true);
-                let _ = std::io::Write::write_all(&mut client, &http::request("POST", CHAT, &[], &body));
+                let _ = std::io::Write::write_all(
+                    &mut client,
+                    &http::request("POST", CHAT, &[], &body),
+                );
                 let _ = client.set_read_timeout(Some(Duration::from_millis(wait.max(1))));
                 let _ = std::io::Read::read(&mut client, &mut [0; 512]);
             });

@@ -12,9 +12,17 @@ pub(super) fn attacks() -> Vec<Attack> {
         attack("death in create", "ends or hangs while it is created", create),
         attack("death in a call", "ends or hangs while it is asked", call),
         attack("death in its end", "ends or hangs while it is let go", drop_it),
-        attack("ends without an end", "a replay and a check of an engine that never lets go", commands),
+        attack(
+            "ends without an end",
+            "a replay and a check of an engine that never lets go",
+            commands,
+        ),
         attack("a lane that hangs", "never answers, or never lets go, on a lane", lane),
-        attack("exit on a lane", "calls exit(0) on a lane: the host may die, not as if all were well", exit_on_a_lane),
+        attack(
+            "exit on a lane",
+            "calls exit(0) on a lane: the host may die, not as if all were well",
+            exit_on_a_lane,
+        ),
     ]
 }
 

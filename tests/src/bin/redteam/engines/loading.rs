@@ -10,8 +10,16 @@ use crate::stand::Stand;
 
 pub(super) fn attacks() -> Vec<Attack> {
     vec![
-        attack("damaged libraries", "libraries cut short, patched, of another major or machine", damaged),
-        attack("no libraries", "folders, pipes, devices, links and texts in the place of one", strange),
+        attack(
+            "damaged libraries",
+            "libraries cut short, patched, of another major or machine",
+            damaged,
+        ),
+        attack(
+            "no libraries",
+            "folders, pipes, devices, links and texts in the place of one",
+            strange,
+        ),
     ]
 }
 
@@ -45,7 +53,10 @@ fn damaged(stand: &Stand) {
         let text = String::from_utf8_lossy(&good[at..at + 600]).into_owned();
         let place = at + text.find(from).unwrap_or_else(|| panic!("no {from}"));
         // The text begins behind bytes that are no UTF-8 where its length says so.
-        let place = good[at..].windows(from.len()).position(|it| it == from.as_bytes()).map_or(place, |it| at + it);
+        let place = good[at..]
+            .windows(from.len())
+            .position(|it| it == from.as_bytes())
+            .map_or(place, |it| at + it);
         let mut bytes = good.clone();
         bytes[place..place + to.len()].copy_from_slice(to.as_bytes());
         bytes

@@ -14,9 +14,17 @@ use crate::stand::Stand;
 pub(super) fn attacks() -> Vec<Attack> {
     vec![
         attack("files", "writes, chmods, chowns, moves and removes the person's files", files),
-        attack("syscall numbers", "calls every harmful number with arguments that are none", numbers),
+        attack(
+            "syscall numbers",
+            "calls every harmful number with arguments that are none",
+            numbers,
+        ),
         attack("syscall walk", "calls all numbers up to 560 with a victim's path", walk),
-        attack("secrets", "reads keys, the host's memory and environment, tables of the kernel", secrets),
+        attack(
+            "secrets",
+            "reads keys, the host's memory and environment, tables of the kernel",
+            secrets,
+        ),
         attack("names", "finds out which files there are, and watches them", names),
         attack("network", "connects and sends by TCP, UDP, unix sockets and raw ones", network),
         attack("processes", "starts, traces, slows down and kills processes", processes),

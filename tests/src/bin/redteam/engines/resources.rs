@@ -13,7 +13,11 @@ use crate::stand::{Stand, peak_mib};
 pub(super) fn attacks() -> Vec<Attack> {
     vec![
         attack("memory", "takes memory until there is none", memory),
-        attack("memory in pipes", "hides memory in pipes, where no limit of a process sees it", pipes),
+        attack(
+            "memory in pipes",
+            "hides memory in pipes, where no limit of a process sees it",
+            pipes,
+        ),
         attack("memory in files", "hides memory in files that have no name", memory_files),
         attack("threads", "starts 500 threads", threads),
         attack("cpu between calls", "goes on computing when nobody asked for anything", burn),
@@ -97,7 +101,8 @@ const MOST_THREADS: i64 = 500;
 fn threads(stand: &Stand) {
     let hostile = Hostile::new("threads").with("amount", MOST_THREADS);
     hostile.meets_a_conversation(stand, |met| {
-        let count = |pid: &u32| fs::read_dir(format!("/proc/{pid}/task")).map_or(0, Iterator::count);
+        let count =
+            |pid: &u32| fs::read_dir(format!("/proc/{pid}/task")).map_or(0, Iterator::count);
         let most = met.gateway.workers().iter().map(count).max().unwrap_or(0);
         let claimed = met.claimed("threads").unwrap_or(0).max(most as i64);
         stand.must(claimed < MOST_THREADS, Breach::Escaped, || {
@@ -133,7 +138,8 @@ fn burn(stand: &Stand) {
                 return;
             }
             if begun.elapsed() > watch {
-                let what = format!("the engine computes for {} s and nobody says so", watch.as_secs());
+                let what =
+                    format!("the engine computes for {} s and nobody says so", watch.as_secs());
                 stand.broke(Breach::Unbounded, what);
                 return;
             }
@@ -207,8 +213,11 @@ fn words(stand: &Stand) {
         let said = met.gateway.said_text();
         let is_logged = said.contains("FORGED-LINE");
         stand.must(is_logged, Breach::Wrong, || "the engine's words are not logged".to_owned());
-        let forged = said.lines().any(|line| line.contains("INFO FORGED-LINE") && !line.contains("one"));
-        stand.must(!forged, Breach::Escaped, || "an engine's word begins a line of the log".to_owned());
+        let forged =
+            said.lines().any(|line| line.contains("INFO FORGED-LINE") && !line.contains("one"));
+        stand.must(!forged, Breach::Escaped, || {
+            "an engine's word begins a line of the log".to_owned()
+        });
         for (character, name) in [('\u{9b}', "CSI of C1"), ('\u{202e}', "right-to-left override")] {
             stand.must(!said.contains(character), Breach::Escaped, || {
                 format!("U+{:04X} ({name}) stands in the log as it is", character as u32)
