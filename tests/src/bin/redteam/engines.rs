@@ -39,6 +39,8 @@ fn library() -> &'static Path {
 /// One engine at work.
 #[derive(Clone, Debug)]
 struct Hostile {
+    id: &'static str,
+    library: PathBuf,
     attack: String,
     isolation: &'static str,
     /// How long it may take for a request, in ms.
@@ -49,6 +51,8 @@ struct Hostile {
 impl Hostile {
     fn new(attack: &str) -> Hostile {
         Hostile {
+            id: "hostile",
+            library: library().to_owned(),
             attack: attack.to_owned(),
             isolation: "process",
             assemble_ms: 2_000,
@@ -74,16 +78,15 @@ impl Hostile {
         settings["home"] = stand.path("home").display().to_string().into();
         let lines = settings.as_object().into_iter().flatten();
         let lines: String = lines.map(|(key, value)| format!("{key} = {value}\n")).collect();
+        let (id, library) = (self.id, self.library.display().to_string());
+        let (isolation, assemble_ms) = (self.isolation, self.assemble_ms);
         format!(
-            "plugins.trust = \"any\"\nplugins.slots.context_engine = \"hostile\"\n\
-             timeouts.create_ms = 3000\ntimeouts.assemble_ms = {}\ntimeouts.ingest_ms = 2000\n\
+            "plugins.trust = \"any\"\nplugins.slots.context_engine = {id:?}\n\
+             timeouts.create_ms = 3000\ntimeouts.assemble_ms = {assemble_ms}\ntimeouts.ingest_ms = 2000\n\
              timeouts.compact_ms = 3000\ntimeouts.dispose_ms = 500\n\
              [models.some-model]\nwindow_tokens = 20000\n\
-             [plugins.entries.hostile]\npath = {:?}\nisolation = {:?}\n\
-             [plugins.entries.hostile.config]\n{lines}",
-            self.assemble_ms,
-            library().display().to_string(),
-            self.isolation,
+             [plugins.entries.{id}]\npath = {library:?}\nisolation = {isolation:?}\n\
+             [plugins.entries.{id}.config]\n{lines}"
         )
     }
 

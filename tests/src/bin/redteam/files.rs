@@ -64,8 +64,9 @@ fn read_by_all(stand: &Stand, session: &str, what: &str, limit: Duration, most_m
         &["compact", "--dry-run", "--window", "32k", session],
         &["statusline", "--session", session],
     ];
-    let some = stand.size(4, 7, 7) as usize;
-    for command in commands.iter().take(some) {
+    let is_large = most_mib > 300;
+    let some = if is_large { stand.size(2, 7, 7) } else { stand.size(4, 7, 7) };
+    for command in commands.iter().take(some as usize) {
         stand.tried(1);
         let ran = stand.ctxhost(command, limit);
         let name = command[0];

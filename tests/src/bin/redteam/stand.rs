@@ -258,9 +258,12 @@ impl Stand {
     /// Panics and fatal signals.
     pub(crate) fn judge(&self, name: &str, status: Option<ExitStatus>, said: &[u8]) {
         let said = String::from_utf8_lossy(said);
-        let mut lines = said.lines().skip_while(|line| !line.contains("panicked at"));
-        if let (Some(line), more) = (lines.next(), lines.next().unwrap_or_default()) {
-            self.broke(Breach::Panic, format!("`{name}`: {line} {more}"));
+        let lines: Vec<&str> = said.lines().collect();
+        for pair in lines.windows(2).filter(|pair| pair[0].contains("panicked at")) {
+            // The engine whose attack a panic is says so.
+            if !pair[1].starts_with("chaos: ") {
+                self.broke(Breach::Panic, format!("`{name}`: {} {}", pair[0], pair[1]));
+            }
         }
         if let Some(signal) = status.and_then(|status| status.signal()) {
             self.broke(Breach::Panic, format!("`{name}` died of signal {signal}"));

@@ -13,7 +13,7 @@ use crate::run::Attack;
 use crate::stand::Stand;
 
 pub(crate) fn attacks() -> Vec<Attack> {
-    let all: [(&str, &str, fn(&Stand)); 8] = [
+    let all: [(&str, &str, fn(&Stand)); 9] = [
         ("lengths", "lengths that are too long, too short, doubled or none", lengths),
         ("broken answers", "HTML, resets, strange bytes and heads that are none", broken),
         ("broken streams", "streams without an end, with torn events and doubled ids", streams),
@@ -21,6 +21,7 @@ pub(crate) fn attacks() -> Vec<Attack> {
         ("bombs", "answers that are a thousand times as large as they came", bombs),
         ("redirects", "sends the client's key somewhere else", redirects),
         ("absurd numbers", "overflows and waits with numbers that cannot be", absurd),
+        ("an agent", "the same lies to `chat`, which asks by itself", agent),
         ("silence", "an upstream that says nothing, and a gateway that is told to end", silence),
     ];
     let attack =
@@ -356,6 +357,57 @@ fn absurd(stand: &Stand) {
     meets_lies(stand, lies, |name, answer| {
         stand.must(answer.status >= 400, Breach::Wrong, || format!("{name}: {}", answer.status));
     });
+}
+
+/// `chat` ends in its time, says what is wrong, and its session stays sound.
+fn agent(stand: &Stand) {
+    let word = event("word");
+    let lies = [
+        ("HTML", vec![Act::Send(whole(200, "text/html", b"<html>Sign in to the hotel</html>"))]),
+        ("no end", send(&[&stream(&[&word, &word])])),
+        ("doubled ids", send(&[&stream(&[&call(0, "a"), &call(1, "a"), b"data: [DONE]\n\n"])])),
+        ("no UTF-8", send(&[&stream(&[&word, b"data: \xff\xfe\n\n", b"data: [DONE]\n\n"])])),
+        ("a huge index", send(&[&stream(&[&call(u64::MAX, "a"), b"data: [DONE]\n\n"])])),
+        ("silence", vec![Act::Hang(Duration::from_secs(30))]),
+        ("a reset", vec![Act::Send(stream(&[&word])), Act::Reset]),
+        (
+            "a long line",
+            vec![
+                Act::Send(stream(&[b"data: "])),
+                Act::Repeat(vec![b'x'; 65_536], 1_024),
+                Act::Close,
+            ],
+        ),
+        (
+            "steering words",
+            send(&[&stream(&[&event("\u{1b}]0;owned\u{7}\u{1b}[2J"), b"data: [DONE]\n\n"])]),
+        ),
+    ];
+    let some = stand.size(5, 99, 99) as usize;
+    for (name, acts) in lies.into_iter().take(some) {
+        stand.tried(1);
+        let origin = liar(acts);
+        let config = format!(
+            "[agent]\nmodel = \"a/m\"\n[models.\"a/m\"]\nwindow_tokens = 20000\n\
+             [providers.a]\ndialect = \"openai-chat\"\nbase_url = \"{}\"\nproxy = \"none\"\nretry_pause_ms = 1\n\
+             retry_pause_max_ms = 4\nfirst_byte_timeout_ms = 1000\nidle_timeout_ms = 1000\nretry_after_max_ms = 1000\n",
+            origin.url()
+        );
+        std::fs::write(stand.path("work/ctxhost.toml"), config).expect("a config");
+        let session = stand.path("work/talk.jsonl").display().to_string();
+        let limit = Duration::from_secs(30);
+        let ran = stand.ctxhost(&["chat", "--session", &session, "-p", "LIE to me."], limit);
+        stand.must(ran.peak_mib < 400, Breach::Unbounded, || {
+            format!("{name}: {} MiB", ran.peak_mib)
+        });
+        let steers = ran.out.iter().chain(&ran.err).any(|byte| *byte == 0x1b || *byte == 7);
+        stand.must(!steers, Breach::Escaped, || format!("{name}: the model steers the terminal"));
+        let is_told = ran.is_late || ran.code == Some(0) || !ran.err.is_empty();
+        stand.must(is_told, Breach::Wrong, || format!("{name}: it fails without a word"));
+        let ran = stand.ctxhost(&["fsck", &session], limit);
+        stand.must(ran.code == Some(0), Breach::Lost, || format!("{name}: fsck: {}", ran.text()));
+        origin.stop();
+    }
 }
 
 fn silence(stand: &Stand) {

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use super::{FAIR, attack, provider};
 use crate::bodies::{CHAT, chat, user, zstd};
 use crate::http::{self, Answer};
+use crate::origin::{Act, Origin, decent};
 use crate::report::Breach;
 use crate::run::Attack;
 use crate::stand::Stand;
@@ -139,8 +140,15 @@ fn zstd_chat(bytes: usize) -> Vec<u8> {
 }
 
 fn bombs(stand: &Stand) {
-    let server = provider();
-    let gateway = stand.serve(&server.url(), "");
+    let origin = Origin::start(|_| vec![Act::Send(decent("Noted."))]);
+    let gateway = stand.serve(&origin.url(), "");
+    // A small one is taken, so that it is their size for which the others are refused.
+    let headers = [("content-encoding", "zstd")];
+    let small = http::ask(&gateway.address, "POST", CHAT, &headers, &zstd_chat(1_000));
+    let is_heard = small.header("x-ctxhost-engine").is_some_and(|engine| engine != "none");
+    stand.must(small.status == 200 && is_heard, Breach::Wrong, || {
+        format!("a small zstd body gets {} {:.200}", small.status, small.text())
+    });
     let before = gateway.peak_mib();
     for (name, coding, body) in [
         ("zstd of 4 GB", "zstd", zstd_chat(4 << 30)),
@@ -162,16 +170,18 @@ fn bombs(stand: &Stand) {
     gateway.must_take_at_most(450, "compression bombs");
     gateway.must_answer("after bombs");
     gateway.end();
+    origin.stop();
 }
 
 fn at_once(stand: &Stand) {
-    let server = provider();
-    let gateway = stand.serve(&server.url(), "");
+    // One that only counts bytes: what is slow or large has to be the gateway.
+    let origin = Origin::start(|_| vec![Act::Send(decent("Noted."))]);
+    let gateway = stand.serve(&origin.url(), "");
     let body = zstd_chat(60 << 20);
     let plain = stand.size(0, 4, 20);
     let clients = 20;
     stand.tried(clients + plain);
-    let large = chat(&[user(&"b".repeat(60 << 20))], false);
+    let large = if plain > 0 { chat(&[user(&"b".repeat(60 << 20))], false) } else { Vec::new() };
     let ask = |coding: &'static str, body: &[u8]| {
         let headers = [("content-encoding", coding), ("content-type", "application/json")];
         let bytes = http::request("POST", CHAT, &headers, body);
@@ -190,6 +200,7 @@ fn at_once(stand: &Stand) {
     gateway.must_take_at_most(900, "twenty large bodies");
     gateway.must_answer("after large bodies");
     gateway.end();
+    origin.stop();
 }
 
 fn cut_short(stand: &Stand) {

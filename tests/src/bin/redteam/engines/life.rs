@@ -8,7 +8,12 @@ use crate::run::Attack;
 use crate::stand::Stand;
 
 pub(super) fn attacks() -> Vec<Attack> {
+    let panics = Attack {
+        is_long: true,
+        ..attack("panics", "panics in every call and in its drop", panics)
+    };
     vec![
+        panics,
         attack("death in create", "ends or hangs while it is created", create),
         attack("death in a call", "ends or hangs while it is asked", call),
         attack("death in its end", "ends or hangs while it is let go", drop_it),
@@ -41,6 +46,20 @@ const WAYS: [&str; 13] = [
     "ignore-signals",
     "sigterm",
 ];
+
+/// The library in Rust: it takes a build of its own, which the tests of the gate do.
+fn panics(stand: &Stand) {
+    for isolation in ["process", "lane"] {
+        for mode in
+            ["panic-assemble", "panic-create", "panic-ingest", "panic-compact", "panic-drop"]
+        {
+            let mut hostile = Hostile::new(mode).with("mode", mode);
+            (hostile.id, hostile.library) = ("chaos", ctxhost_tests::chaos_library());
+            hostile.isolation = isolation;
+            hostile.meets_a_conversation(stand, |_| {});
+        }
+    }
+}
 
 fn die(stand: &Stand, place: &str, short: u64) {
     for way in WAYS.iter().take(stand.size(short, 99, 99) as usize) {

@@ -161,7 +161,7 @@ fn log(stand: &Stand) {
     });
 }
 
-/// What an engine may keep, in bytes, of the 100 to 400 MB that it tries to.
+/// What an engine may keep, in bytes, of the 200 MiB and more that it tries to.
 const STORED_BYTES: u64 = 96 << 20;
 
 fn folder_bytes(path: &Path) -> u64 {
@@ -175,7 +175,7 @@ fn folder_bytes(path: &Path) -> u64 {
 }
 
 fn store(stand: &Stand) {
-    let times = stand.size(1_000, 1_000, 2_000);
+    let times = stand.size(100, 200, 1_000);
     let mut hostile = Hostile::new("store").with("amount", times);
     // Not the time of a call is what should stop it.
     hostile.assemble_ms = 20_000;

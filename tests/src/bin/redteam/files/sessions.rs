@@ -5,7 +5,6 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::{QUICK, TURNS, attack, read_by_all, words, written_session};
-use crate::gateway::is_control;
 use crate::report::Breach;
 use crate::run::Attack;
 use crate::stand::Stand;
@@ -183,6 +182,10 @@ fn huge(stand: &Stand) {
 const STEERING: &str =
     "\u{1b}[31mred\u{1b}]0;title\u{7}\u{1b}]52;c;b3duZWQ=\u{7}\u{1b}[2J\r\u{8}\u{9b}31mC1\u{7f}";
 
+/// Pieces of it, each of which no screen may get.
+const OBEYED: [&str; 6] =
+    ["\u{1b}[31mred", "\u{1b}]0;title", "\u{1b}]52;c;", "\u{1b}[2J", "\u{9b}31m", "C1\u{7f}"];
+
 fn escapes(stand: &Stand) {
     let mut lines = vec![
         serde_json::json!({ "type": "session", "version": 3, "id": "11111111-1111-4111-8111-111111111111",
@@ -207,14 +210,14 @@ fn escapes(stand: &Stand) {
     let path = stand.path("work/steering.jsonl");
     fs::write(&path, text).expect("a session");
     let name = path.display().to_string();
-    let commands: [&[&str]; 11] = [
+    // `export` as JSON is not among them: that is data, and goes to no screen.
+    let commands: [&[&str]; 10] = [
         &["context", &name],
-        &["replay", &name, "--window", "8k"],
-        &["replay", &name, "--window", "8k", "--markdown"],
-        &["export", &name],
-        &["export", &name, "--format", "markdown"],
+        &["replay", "--window", "8k", &name],
+        &["replay", "--markdown", "--window", "8k", &name],
+        &["export", "--format", "markdown", &name],
         &["sessions", "show", &name],
-        &["compact", &name, "--window", "8k"],
+        &["compact", "--window", "8k", &name],
         &["diff", &name],
         &["bisect", &name, "title"],
         &["fsck", &name],
@@ -223,20 +226,13 @@ fn escapes(stand: &Stand) {
     for command in commands {
         stand.tried(1);
         let ran = stand.ctxhost(command, Duration::from_secs(30));
+        let name = command.iter().take(3).filter(|word| !word.starts_with('/'));
+        let name = name.copied().collect::<Vec<_>>().join(" ");
         for (stream, bytes) in [("prints", &ran.out), ("says", &ran.err)] {
-            let found = bytes.iter().position(|byte| is_control(*byte));
+            let text = String::from_utf8_lossy(bytes);
+            let found = OBEYED.iter().find(|piece| text.contains(**piece));
             stand.must(found.is_none(), Breach::Escaped, || {
-                let at = found.unwrap_or_default();
-                format!(
-                    "`{} {}` {stream} byte {:02x} of a text as it is",
-                    command[0],
-                    command.get(2).unwrap_or(&""),
-                    bytes[at]
-                )
-            });
-            let c1 = String::from_utf8_lossy(bytes).contains('\u{9b}');
-            stand.must(!c1, Breach::Escaped, || {
-                format!("`{}` {stream} U+009B of a text", command[0])
+                format!("`{name}` {stream} {found:?} of a text as it is")
             });
         }
     }
