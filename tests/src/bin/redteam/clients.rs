@@ -18,7 +18,7 @@ pub(crate) fn attacks() -> Vec<Attack> {
 }
 
 fn attack(name: &'static str, tries: &'static str, run: fn(&Stand)) -> Attack {
-    Attack { group: "clients", name, tries, is_long: false, run }
+    Attack::new("clients", name, tries, run)
 }
 
 /// A provider that says the same short words to all.

@@ -27,7 +27,7 @@ pub(crate) fn attacks() -> Vec<Attack> {
 }
 
 fn attack(name: &'static str, tries: &'static str, run: fn(&Stand)) -> Attack {
-    Attack { group: "engines", name, tries, is_long: false, run }
+    Attack::new("engines", name, tries, run)
 }
 
 /// The hostile library, compiled at the first call.

@@ -19,7 +19,7 @@ pub(crate) fn attacks() -> Vec<Attack> {
 }
 
 fn attack(name: &'static str, tries: &'static str, run: fn(&Stand)) -> Attack {
-    Attack { group: "files", name, tries, is_long: false, run }
+    Attack::new("files", name, tries, run)
 }
 
 /// As long as a command may take with a file of a few lines.

@@ -14,17 +14,16 @@ use crate::run::Attack;
 use crate::stand::Stand;
 
 pub(crate) fn attacks() -> Vec<Attack> {
-    let all: [(&str, &str, fn(&Stand)); 3] = [
-        ("agents", "`chaos kill`: agents, tools, compactions and undos", agents),
-        ("a gateway at work", "kills a gateway under clients, again and again", gateway),
-        (
+    let attack = |name, tries, run| Attack::new("kills", name, tries, run);
+    vec![
+        attack("agents", "`chaos kill`: agents, tools, compactions and undos", agents),
+        attack("a gateway at work", "kills a gateway under clients, again and again", gateway),
+        attack(
             "a compaction",
             "kills `compact` at any moment: the session is as it was, or compacted",
             compaction,
         ),
-    ];
-    let attack = |(name, tries, run)| Attack { group: "kills", name, tries, is_long: false, run };
-    all.into_iter().map(attack).collect()
+    ]
 }
 
 /// The campaign that ctxhost brings, asked for its numbers.

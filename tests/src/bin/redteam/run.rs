@@ -26,6 +26,17 @@ pub(crate) struct Attack {
     pub(crate) run: fn(&Stand),
 }
 
+impl Attack {
+    pub(crate) fn new(
+        group: &'static str,
+        name: &'static str,
+        tries: &'static str,
+        run: fn(&Stand),
+    ) -> Attack {
+        Attack { group, name, tries, is_long: false, run }
+    }
+}
+
 /// What all attacks of a run have in common.
 #[derive(Clone, Debug)]
 pub(crate) struct Campaign {
