@@ -258,10 +258,10 @@ impl Stand {
     /// Panics and fatal signals.
     pub(crate) fn judge(&self, name: &str, status: Option<ExitStatus>, said: &[u8]) {
         let said = String::from_utf8_lossy(said);
-        let lines: Vec<&str> = said.lines().collect();
+        let lines: Vec<&str> = said.lines().chain([""]).collect();
         for pair in lines.windows(2).filter(|pair| pair[0].contains("panicked at")) {
             // The engine whose attack a panic is says so.
-            if !pair[1].starts_with("chaos: ") {
+            if !pair.concat().contains("chaos: ") {
                 self.broke(Breach::Panic, format!("`{name}`: {} {}", pair[0], pair[1]));
             }
         }
