@@ -189,6 +189,7 @@ impl Stand {
 
     /// Starts a process that ends with this attack at the latest.
     pub(crate) fn spawn(&self, command: &mut Command) -> Child {
+        assert!(!self.is_over.load(Ordering::SeqCst), "the time of the attack is over");
         let child = command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"));
         let limit = Rlimit { current: Some(ADDRESS_SPACE), maximum: Some(ADDRESS_SPACE) };
         let pid = rustix::process::Pid::from_raw(child.id() as i32);
