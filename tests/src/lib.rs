@@ -167,5 +167,6 @@ pub fn build(folder: &Path, arguments: &[&str], target: &Path) {
 fn describes_the_test(name: &OsStr) -> bool {
     let name = name.to_string_lossy();
     ["CARGO_MANIFEST_", "CARGO_PKG_", "CARGO_BIN_"].iter().any(|start| name.starts_with(start))
-        || ["CARGO_TARGET_DIR", "CARGO_CRATE_NAME", "CARGO_PRIMARY_PACKAGE", "OUT_DIR"].contains(&&*name)
+        || ["CARGO_TARGET_DIR", "CARGO_CRATE_NAME", "CARGO_PRIMARY_PACKAGE", "OUT_DIR"]
+            .contains(&&*name)
 }

@@ -95,7 +95,7 @@ pub struct Session {
 enum Store {
     Memory,
     ReadOnly,
-    File(Journal),
+    File(Box<Journal>),
     Kept(Box<dyn Keeper>),
 }
 
@@ -118,11 +118,11 @@ impl Session {
         let excerpt = checkpoint::open(journal.path(), journal.length_bytes());
         if let Some((contents, sealed)) = excerpt {
             let contents = Reading::excerpt(contents, journal.path().to_owned());
-            let session = Session::reading(contents, Store::File(journal));
+            let session = Session::reading(contents, Store::File(Box::new(journal)));
             return Ok(Session { sealed: Some(sealed), ..session });
         }
         let contents = parse::lines(&path.display().to_string(), &journal.read()?)?;
-        let session = Session::of(contents, Store::File(journal));
+        let session = Session::of(contents, Store::File(Box::new(journal)));
         session.check_writable()?;
         Ok(Session { owes_checkpoint: true, ..session })
     }
@@ -178,7 +178,7 @@ impl Session {
     pub fn keep_in(&mut self, path: &Path, sync: SyncPolicy) -> Result<(), SessionError> {
         let mut journal = Journal::create(path, &self.contents.complete()?.to_bytes())?;
         journal.set_policy(sync);
-        self.store = Store::File(journal);
+        self.store = Store::File(Box::new(journal));
         (self.sealed, self.owes_checkpoint) = (None, true);
         Ok(())
     }

@@ -2,10 +2,10 @@
 
 use std::process::Command;
 
+use ctxhost_tests::product;
 use ctxhost_tests::rules::Wire;
 use ctxhost_tests::scripted::{Model, ScriptedServer, Step, Steps};
 use ctxhost_tests::workplace::{ConfigText, words};
-use ctxhost_tests::product;
 use serde_json::json;
 
 #[test]

@@ -50,14 +50,14 @@ impl Start {
 fn opened(disk: &FaultyDisk, path: &Path) -> Result<Session, SessionError> {
     let mut journal = Journal::open_on(Arc::new(disk.clone()), path)?;
     let bytes = journal.read()?;
-    Ok(Session::of(parse::lines("s", &bytes)?, Store::File(journal)))
+    Ok(Session::of(parse::lines("s", &bytes)?, Store::File(Box::new(journal))))
 }
 
 fn created(disk: &FaultyDisk, path: &Path) -> Result<Session, SessionError> {
     let header = Header::new(Some("s"), "/", 1_000);
     let session = Session::in_memory(header);
     let journal = Journal::create_on(Arc::new(disk.clone()), path, &session.to_bytes())?;
-    Ok(Session { store: Store::File(journal), ..session })
+    Ok(Session { store: Store::File(Box::new(journal)), ..session })
 }
 
 /// One life of a session: what was acknowledged, and all that was tried.
