@@ -3,7 +3,7 @@
 //! A line only says where to look. What a conversation is stands in its session alone, and whoever finds one by its
 //! line holds the request against that. Files without a line are found by listing the folder.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
 
@@ -13,8 +13,11 @@ use super::outline::Outline;
 /// The name of the file in the folder of a key.
 const FILE: &str = "register";
 
-/// The most of it that is read, in bytes: the newest lines of some seventy thousand conversations.
-const MAX_READ_BYTES: u64 = 8 * 1024 * 1024;
+/// The most of it that is read, in bytes, and above which its older half is left out: some forty thousand lines.
+const MAX_BYTES: u64 = 8 * 1024 * 1024;
+
+/// Beginnings that are remembered of one conversation: a client may go back by so many departures.
+const MAX_BEGINNINGS: usize = 8;
 
 /// Where a conversation is, and how its requests begin.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,8 +66,8 @@ pub(super) struct Register {
     by_beginning: HashMap<Digest, Vec<Found>>,
     /// How long the beginnings are.
     lengths: BTreeSet<usize>,
-    /// The newest entry of each, by the ids of their sessions.
-    newest: HashMap<String, (usize, BeginningNames, Digest)>,
+    /// The newest entries of each, by the ids of their sessions, the newest last.
+    newest: HashMap<String, VecDeque<(usize, BeginningNames, Digest)>>,
 }
 
 #[derive(Debug)]
@@ -96,9 +99,25 @@ impl Register {
     pub(super) fn add(&mut self, entry: Entry) {
         let Entry { items, beginning, home, id } = entry;
         self.lengths.insert(items);
-        self.newest.insert(id.clone(), (items, beginning, home));
+        let newest = self.newest.entry(id.clone()).or_default();
+        newest.push_back((items, beginning, home));
+        let oldest = (newest.len() > MAX_BEGINNINGS).then(|| newest.pop_front()).flatten();
+        if let Some((_, oldest, _)) = oldest {
+            self.forget(&oldest, &id);
+        }
         let same = self.by_beginning.entry(beginning.alike).or_default();
         same.push(Found { exact: beginning.exact, home, id });
+    }
+
+    fn forget(&mut self, beginning: &BeginningNames, id: &str) {
+        let Some(same) = self.by_beginning.get_mut(&beginning.alike) else { return };
+        let oldest = same.iter().position(|it| it.id == id && it.exact == beginning.exact);
+        if let Some(oldest) = oldest {
+            same.remove(oldest);
+        }
+        if same.is_empty() {
+            self.by_beginning.remove(&beginning.alike);
+        }
     }
 
     /// Whether a session has an entry.
@@ -108,7 +127,7 @@ impl Register {
 
     /// The newest entry of a session.
     pub(super) fn entry(&self, id: &str) -> Option<Entry> {
-        let (items, beginning, home) = *self.newest.get(id)?;
+        let (items, beginning, home) = *self.newest.get(id)?.back()?;
         Some(Entry { items, beginning, home, id: id.to_owned() })
     }
 
@@ -128,7 +147,8 @@ impl Register {
 
     /// All of them, in no order.
     pub(super) fn all(&self) -> Vec<(Digest, String)> {
-        self.newest.iter().map(|(id, (_, _, home))| (*home, id.clone())).collect()
+        let newest = self.newest.iter().filter_map(|(id, them)| Some((id, them.back()?)));
+        newest.map(|(id, (_, _, home))| (*home, id.clone())).collect()
     }
 }
 
@@ -142,8 +162,23 @@ pub(super) fn write(folder: &Path, entry: &Entry) -> io::Result<()> {
     options.append(true).create(true);
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    let path = path(folder);
+    let mut file = options.open(&path)?;
     // One write: several processes may have one folder.
-    options.open(path(folder))?.write_all(entry.to_line().as_bytes())
+    file.write_all(entry.to_line().as_bytes())?;
+    if file.metadata()?.len() > MAX_BYTES { leave_out_older_half(&path) } else { Ok(()) }
+}
+
+/// A line that another process adds in between is lost; its conversation is found by its file.
+fn leave_out_older_half(path: &Path) -> io::Result<()> {
+    let text = newest(path)?;
+    let half = text.len() / 2;
+    let newer = text.char_indices().find(|(at, it)| *at >= half && *it == '\n');
+    let newer = newer.and_then(|(at, _)| text.get(at + 1..)).unwrap_or_default();
+    let mut file = tempfile::NamedTempFile::new_in(path.parent().unwrap_or(path))?;
+    file.write_all(newer.as_bytes())?;
+    file.persist(path).map_err(|error| error.error)?;
+    Ok(())
 }
 
 /// How a conversation begins: all up to the last answer of the model, or all where there is none.
@@ -160,9 +195,9 @@ fn newest(path: &Path) -> io::Result<String> {
     let mut file = std::fs::File::open(path)?;
     let length = file.metadata()?.len();
     // Lines that were cut off are none.
-    file.seek(SeekFrom::Start(length.saturating_sub(MAX_READ_BYTES)))?;
+    file.seek(SeekFrom::Start(length.saturating_sub(MAX_BYTES)))?;
     let mut bytes = Vec::new();
-    file.take(MAX_READ_BYTES).read_to_end(&mut bytes)?;
+    file.take(MAX_BYTES).read_to_end(&mut bytes)?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
@@ -187,5 +222,28 @@ mod tests {
         let register = Register::read(folder.path());
         assert_eq!(register.all(), [(home, "01a1-b".to_owned())]);
         assert!(register.has("01a1-b") && !register.has("x"));
+    }
+
+    #[test]
+    fn neither_the_file_nor_the_memory_grows_for_ever() {
+        let name = |text: &str| Digest::of(1, text);
+        let entry = |n: usize| Entry {
+            items: n,
+            beginning: BeginningNames { alike: name(&n.to_string()), exact: name("e") },
+            home: name("h"),
+            id: "01a1-b".into(),
+        };
+        let folder = tempfile::tempdir().unwrap();
+        let line = entry(1).to_line();
+        let lines = usize::try_from(MAX_BYTES).unwrap() / line.len();
+        std::fs::write(path(folder.path()), line.repeat(lines)).unwrap();
+        for n in 2..30 {
+            write(folder.path(), &entry(n)).unwrap();
+        }
+        let length = std::fs::metadata(path(folder.path())).unwrap().len();
+        assert!((MAX_BYTES / 3..MAX_BYTES * 2 / 3).contains(&length), "{length}");
+        let register = Register::read(folder.path());
+        assert_eq!(register.entry("01a1-b"), Some(entry(29)));
+        assert_eq!(register.by_beginning.len(), MAX_BEGINNINGS);
     }
 }
