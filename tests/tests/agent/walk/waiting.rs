@@ -1,5 +1,6 @@
 //! Words that come while a turn is under way: answered in order, and delivered even after a death.
 
+use std::path::Path;
 use std::time::Duration;
 
 use ctxhost::provider::ChatMessage;
@@ -66,11 +67,23 @@ async fn words_that_come_together_are_answered_one_after_the_other() {
     }
 }
 
+async fn until_it_says(file: &Path, text: &str) {
+    for _ in 0..600 {
+        if std::fs::read_to_string(file).is_ok_and(|it| it.contains(text)) {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    panic!("{} does not say {text:?}", file.display());
+}
+
 #[test]
 fn words_of_a_process_that_died_are_delivered_by_the_next() {
     for wire in Wire::ALL {
         let server = echo(wire);
         let place = workplace(&server, wire);
+        let session_file = place.path().join("session.jsonl");
+        let inbox = place.path().join("session.jsonl.inbox");
         let process = || tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
         let first = process();
         first.block_on(async {
@@ -80,11 +93,12 @@ fn words_of_a_process_that_died_are_delivered_by_the_next() {
             for text in ["This hangs", "This waits", "So does this"] {
                 let (runtime, session) = (stage.runtime.clone(), stage.session.clone());
                 tokio::spawn(async move { runtime.send(&session, text).await });
-                tokio::time::sleep(Duration::from_millis(100)).await;
+                // One after the other, however slow the machine is.
+                let file = if text == "This hangs" { &session_file } else { &inbox };
+                until_it_says(file, text).await;
             }
         });
         first.shutdown_timeout(Duration::from_secs(5));
-        let inbox = place.path().join("session.jsonl.inbox");
         assert!(inbox.exists(), "{wire:?}: what waits is on the disk");
         process().block_on(async {
             let mut stage = Stage::open(&place).await;
