@@ -90,15 +90,16 @@ impl KnownSession {
         self.known().last_touch_ms = Some(now_ms);
     }
 
-    /// The session has one more entry.
-    pub(super) fn grew(&self, entry: &Entry<'_>) {
-        self.known().entries.push(HistoryEntry {
+    /// The session has more entries.
+    pub(super) fn grew<'a>(&self, entries: impl IntoIterator<Item = Entry<'a>>) {
+        let entries = entries.into_iter().map(|entry| HistoryEntry {
             id: entry.id().into(),
             role: entry.role().name().into(),
             text: entry.text().into(),
             timestamp_ms: entry.timestamp_ms(),
             tokens: entry.tokens(),
         });
+        self.known().entries.extend(entries);
     }
 
     fn known(&self) -> MutexGuard<'_, Known> {
@@ -172,7 +173,7 @@ impl KnownSessions {
         if let (Some(known), Some(entry)) =
             (self.get(&conversation.reference().id), conversation.view().last())
         {
-            known.grew(&entry);
+            known.grew([entry]);
         }
     }
 
@@ -180,7 +181,7 @@ impl KnownSessions {
     pub(super) fn grew_from(&self, conversation: &Conversation, first: u64) {
         let Some(known) = self.get(&conversation.reference().id) else { return };
         let view = conversation.view();
-        view.range(first..view.len() as u64).for_each(|entry| known.grew(&entry));
+        known.grew(view.range(first..view.len() as u64));
     }
 
     /// A request began.

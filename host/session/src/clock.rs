@@ -11,7 +11,7 @@ pub(super) fn now_ms() -> i64 {
 /// `2026-11-21T01:41:21.054Z`.
 pub(super) fn iso(timestamp_ms: i64) -> String {
     let time = Timestamp::from_millisecond(timestamp_ms).unwrap_or(Timestamp::UNIX_EPOCH);
-    time.strftime("%Y-%m-%dT%H:%M:%S.%3fZ").to_string()
+    format!("{time:.3}")
 }
 
 /// Milliseconds since 1970 from an ISO time or from a number of milliseconds.

@@ -175,6 +175,10 @@ impl Form {
 
 /// An element may have attributes, and its name is not the beginning of a longer one.
 fn take_elements(left: &mut String, name: &str) {
+    // Most texts have none, and each message of a request is held against all names.
+    if !left.contains('<') {
+        return;
+    }
     let (open, close) = (format!("<{name}"), format!("</{name}>"));
     take_between(left, &open, &close, |behind| behind.starts_with(['>', ' ', '\n']));
 }

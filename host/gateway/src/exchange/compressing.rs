@@ -228,20 +228,20 @@ fn write(
     conversation: &Conversation,
     is_marked: bool,
 ) -> Written {
-    let state = heard.thread.state();
+    let (outline, is_compacted) = (heard.thread.outline(), heard.thread.state().is_compacted);
     let (lawful, view) = (&passed.shaped.lawful, &passed.shaped.view);
-    if !state.is_compacted && is_untouched(lawful, view, &state.outline) {
+    if !is_compacted && is_untouched(lawful, view, &outline) {
         let body = came.bytes.clone();
         return Written { body, tokens: lawful.tokens, originals: Vec::new() };
     }
     let items: Vec<Item<'_>> =
-        lawful.items(view).into_iter().map(|item| as_written(item, &state.outline)).collect();
+        lawful.items(view).into_iter().map(|item| as_written(item, &outline)).collect();
     let marks = match is_marked {
-        true => Marks::of(&items, &state.outline, conversation.session()),
+        true => Marks::of(&items, &outline, conversation.session()),
         false => Marks::none(items.len()),
     };
     let items = marks.on(&items);
-    let body = rendered(came, &state.outline, &items, conversation.images(), &Thinking::default());
+    let body = rendered(came, &outline, &items, conversation.images(), &Thinking::default());
     let tokens = items.iter().map(Item::tokens).sum();
     drop(items);
     Written { body: body.into(), tokens, originals: marks.originals }

@@ -79,7 +79,7 @@ impl Desk {
         let surroundings = self.surroundings(&thread, &passage, came.speech).await;
         let session = passage.session_id().to_owned();
         drop(passage);
-        let (fork, outline) = going_on(fork, outline, came, asked)?;
+        let (fork, outline) = going_on(fork, Outline::clone(&outline), came, asked)?;
         let view = Conversation::new(fork, &self.config.law).view();
         let plan = Plan::keep_all(view.len());
         let lawful = law::enforce(&view, plan, u64::MAX / 4, &self.config.law).ok()?;

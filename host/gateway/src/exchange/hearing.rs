@@ -276,7 +276,7 @@ impl Desk {
         words: &Words<'_>,
         asked: &mut Asked<'_>,
     ) -> Result<Heard, HearError> {
-        let news = News::behind(&thread.state().outline, words.speech, asked.items())?;
+        let news = News::behind(&thread.outline(), words.speech, asked.items())?;
         self.go_on_with(news, thread, passage, words, asked).await
     }
 
@@ -321,7 +321,7 @@ impl Desk {
         let (view, ids, amended) = match amending {
             None => {
                 if !units.is_empty() {
-                    bodies.push(thread.state().outline.record_of(asked, &units, &[]));
+                    bodies.push(thread.outline().record_of(asked, &units, &[]));
                 }
                 // Who is dropped while it waits has said nothing; from the first record on nothing waits.
                 let (ids, view) = passage.append(bodies).await?;
@@ -335,16 +335,17 @@ impl Desk {
         };
         let mut state = thread.state();
         if let Some(outline) = amended {
-            state.outline = outline;
+            state.outline = Arc::new(outline);
         }
         let before = state.outline.spoke().map(str::to_owned);
-        state.outline.extend(asked, &units, ids.get(..entries).unwrap_or_default());
-        state.outline.seen(asked);
-        state.outline.count(&view, entries);
+        let outline = Arc::make_mut(&mut state.outline);
+        outline.extend(asked, &units, ids.get(..entries).unwrap_or_default());
+        outline.seen(asked);
+        outline.count(&view, entries);
         let asks = client_side::asks_for_summary(words.headers, asked.items());
         state.is_asked_to_summarise = (state.is_asked_to_summarise || asks)
             && client_side::summary_among(asked.items()).is_none();
-        state.scope = asked.scope();
+        thread.found_in(asked.scope());
         let client_compacts = client_compacts(&state.outline, words, asked);
         let is_again = state.take_opened() || !is_new;
         drop(state);
@@ -375,8 +376,7 @@ struct Amending {
 
 /// What is known of a conversation up to some units, and the place behind them in its session.
 async fn cut(thread: &Thread, passage: &Passage, units: usize) -> Option<(Outline, Until)> {
-    let look =
-        |conversation: &Conversation| thread.state().outline.cut(units, conversation.session());
+    let look = |conversation: &Conversation| thread.outline().cut(units, conversation.session());
     passage.look(look).await
 }
 
@@ -387,7 +387,7 @@ fn amended(
     rewrite: &Rewrite,
     asked: &Asked<'_>,
 ) -> Result<Option<Amended>, HearError> {
-    let mut outline = thread.state().outline.clone();
+    let mut outline = Outline::clone(&thread.outline());
     let mut edits = Vec::new();
     let mut said = Vec::new();
     let mut seen = 0;

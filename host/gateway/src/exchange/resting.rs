@@ -51,16 +51,21 @@ impl Desk {
         let thread = self.threads.find(words.key, asked, self.runtime.now_ms()).await?;
         thread.state().rest.as_ref()?;
         let passage = self.enter(&thread).await?;
-        let (rest, news, tokens) = {
+        let (rest, outline) = {
             let state = thread.state();
             let Fit::GoesOn { new: 1.. } = state.fit(asked) else { return None };
-            if state.is_compacted || client_compacts(&state.outline, words, asked) {
+            if state.is_compacted {
                 return None;
             }
-            let news = News::behind(&state.outline, words.speech, asked.items()).ok()?;
-            let tokens = state.outline.said_tokens().saturating_add(news.plain_tokens()?);
-            (state.rest.clone()?, news, tokens)
+            (state.rest.clone()?, state.outline.clone())
         };
+        if client_compacts(&outline, words, asked) {
+            return None;
+        }
+        let news = News::behind(&outline, words.speech, asked.items()).ok()?;
+        let tokens = outline.said_tokens().saturating_add(news.plain_tokens()?);
+        // Whoever takes the news in changes it in its place.
+        drop(outline);
         let session = passage.session_id().to_owned();
         let (guest, window) = self.guest(incoming, came.body, &passage, false).await;
         let room = passage.room(&guest).await?;

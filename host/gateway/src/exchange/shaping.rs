@@ -62,9 +62,10 @@ impl Desk {
             return Ok(Sent { body, lowered: None, truth, tokens: lawful.tokens });
         }
         let surroundings = self.surroundings(&heard.thread, &heard.passage, came.speech).await;
-        let state = heard.thread.state();
+        // Writing the body takes long, and new conversations are held against this one meanwhile.
+        let outline = heard.thread.outline();
         let lawful = with_last_answer(lawful, view, *budget_tokens, &self.config.law);
-        let body = written(came, &state.outline, &lawful, view, &surroundings);
+        let body = written(came, &outline, &lawful, view, &surroundings);
         let truth = Truth { tokens: Some(lawful.tokens), ..truth };
         Ok(Sent { body: body.into(), lowered: None, truth, tokens: lawful.tokens })
     }
@@ -81,7 +82,7 @@ impl Desk {
         let look = |conversation: &Conversation| Surroundings {
             images: conversation.images().clone(),
             compacted: binds
-                .then(|| compacted(conversation.session(), &thread.state().outline))
+                .then(|| compacted(conversation.session(), &thread.outline()))
                 .flatten(),
             refused,
         };
@@ -171,11 +172,12 @@ fn has_all(view: &Transcript, outline: &Outline) -> bool {
 /// Notes of a conversation how its request was shaped; whether that goes out as it came.
 pub(super) fn note(thread: &Thread, passed: &Passed, guest: &Guest) -> bool {
     let Passed { shaped, .. } = passed;
+    let is_untouched = is_untouched(&shaped.lawful, &shaped.view, &thread.outline());
+    let rest = rest(passed, guest);
     let mut state = thread.state();
     state.is_compacted |= shaped.compactions.iter().any(|it| it.verdict == Verdict::Applied);
-    let is_as_it_came =
-        !state.is_compacted && is_untouched(&shaped.lawful, &shaped.view, &state.outline);
-    state.rest = rest(passed, guest).filter(|_| is_as_it_came);
+    let is_as_it_came = !state.is_compacted && is_untouched;
+    state.rest = rest.filter(|_| is_as_it_came);
     is_as_it_came
 }
 

@@ -26,6 +26,9 @@ pub struct Thread {
     id: String,
     /// When it was asked for last, in milliseconds since 1970.
     used_ms: AtomicI64,
+    /// Among whose conversations it was found last. Every new conversation is held against all others of its scope, and
+    /// none of them is to wait for what another one's request does with its state.
+    scope: Mutex<Scope>,
     state: Mutex<State>,
     /// Held by whoever opens the session.
     opening: tokio::sync::Mutex<()>,
@@ -34,8 +37,8 @@ pub struct Thread {
 /// What is known of a conversation. Whoever changes it has the lane of its session.
 #[derive(Debug)]
 pub struct State {
-    /// Its items.
-    pub outline: Outline,
+    /// Its items. Whoever reads more of them than a few takes [`Thread::outline`]: others wait for the state.
+    pub outline: Arc<Outline>,
     /// Whether it is in a file.
     pub is_kept: bool,
     /// Whether a compaction was applied to it.
@@ -44,8 +47,6 @@ pub struct State {
     pub last: Last,
     /// Whether its client has asked for a summary of it, and has not gone on from one yet.
     pub is_asked_to_summarise: bool,
-    /// Among whose conversations it was found last.
-    pub scope: Scope,
     /// How long its engine has nothing to do; `None` where it has to be asked.
     pub rest: Option<Rest>,
     /// Whether its session was opened from a file, and no request has come since.
@@ -180,12 +181,11 @@ impl Thread {
         place: SessionPlace,
     ) -> Thread {
         let state = State {
-            outline,
+            outline: Arc::new(outline),
             is_kept: false,
             is_compacted,
             last: Last::default(),
             is_asked_to_summarise: false,
-            scope: Scope::default(),
             rest: None,
             is_opened: false,
             learned: None,
@@ -194,7 +194,8 @@ impl Thread {
             place,
         };
         let (used_ms, state) = (AtomicI64::default(), Mutex::new(state));
-        Thread { key, id, used_ms, state, opening: tokio::sync::Mutex::default() }
+        let (scope, opening) = (Mutex::default(), tokio::sync::Mutex::default());
+        Thread { key, id, used_ms, scope, state, opening }
     }
 
     /// Under which key it is looked for.
@@ -239,6 +240,21 @@ impl Thread {
         self.opening.lock().await
     }
 
+    /// Its items as they are known now. Nobody waits while they are read.
+    pub fn outline(&self) -> Arc<Outline> {
+        self.state().outline.clone()
+    }
+
+    /// Among whose conversations it was found last.
+    pub(super) fn scope(&self) -> Scope {
+        *self.scope.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// It was found among the conversations of this scope.
+    pub fn found_in(&self, scope: Scope) {
+        *self.scope.lock().unwrap_or_else(PoisonError::into_inner) = scope;
+    }
+
     /// What is known of it.
     pub fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -273,7 +289,7 @@ impl Thread {
     fn opened_as(&self, id: &SessionId, outline: Option<Outline>) -> Option<Accounting> {
         let mut state = self.state();
         if let Some(outline) = outline {
-            state.outline = outline;
+            state.outline = Arc::new(outline);
         }
         state.place = SessionPlace::Open(id.clone());
         // What was sent of it last is known where this process has seen the answer.

@@ -178,7 +178,7 @@ impl Threads {
         let mut best: Option<(usize, Arc<Thread>)> = None;
         let mut is_single = true;
         for thread in self.of_scope(asked.scope()) {
-            let same = thread.state().outline.summarised_by(asked, has_summary);
+            let same = thread.outline().summarised_by(asked, has_summary);
             let Some(same) = same else { continue };
             let most = best.as_ref().map_or(0, |(most, _)| *most);
             if same > most {
@@ -200,7 +200,7 @@ impl Threads {
     /// All conversations in memory of one scope.
     fn of_scope(&self, scope: Scope) -> Vec<Arc<Thread>> {
         let mut threads: Vec<_> = self.table().threads.values().cloned().collect();
-        threads.retain(|thread| thread.state().scope == scope);
+        threads.retain(|thread| thread.scope() == scope);
         threads
     }
 
