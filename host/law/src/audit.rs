@@ -5,7 +5,7 @@
 //! itself, and counted as one.
 
 use std::borrow::Cow;
-use std::collections::{HashSet, VecDeque};
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 
 use ctxhost_engine_api::{Block, Entry, Flags, Item, Message, Role, Transcript};
@@ -188,7 +188,12 @@ fn calls_something(entry: &Entry<'_>) -> bool {
 /// The calls of the newest message and those of them that are still without a result.
 #[derive(Default)]
 struct Pairs<'a> {
-    expected: VecDeque<Cow<'a, str>>,
+    /// In order; `None` once its result has come.
+    expected: Vec<Option<Cow<'a, str>>>,
+    /// Where each id stands: results may come in any order, and there may be tens of thousands.
+    places: HashMap<Cow<'a, str>, usize>,
+    /// All before it have their results.
+    first: usize,
 }
 
 impl<'a> Pairs<'a> {
@@ -197,31 +202,33 @@ impl<'a> Pairs<'a> {
             return self.take(&result_id(item), breaches);
         }
         self.close(breaches);
-        let mut known = HashSet::new();
         for block in message_of(item).map(|message| message.blocks).unwrap_or_default() {
             if let Block::ToolCall(call) = block
-                && known.insert(call.id.clone())
+                && !self.places.contains_key(&call.id)
             {
-                self.expected.push_back(call.id);
+                self.places.insert(call.id.clone(), self.expected.len());
+                self.expected.push(Some(call.id));
             }
         }
     }
 
     fn take(&mut self, call_id: &str, breaches: &mut Vec<Breach>) {
-        let call_id = call_id.to_owned();
-        match self.expected.iter().position(|expected| *expected == call_id) {
-            Some(0) => _ = self.expected.pop_front(),
-            Some(place) => {
-                self.expected.remove(place);
-                breaches.push(Breach::ResultsOutOfOrder { call_id });
-            }
-            None => breaches.push(Breach::ResultWithoutCall { call_id }),
+        let place = self.places.get(call_id).copied();
+        let expected = place.and_then(|place| self.expected.get_mut(place));
+        if expected.and_then(Option::take).is_none() {
+            breaches.push(Breach::ResultWithoutCall { call_id: call_id.to_owned() });
+        } else if place != Some(self.first) {
+            breaches.push(Breach::ResultsOutOfOrder { call_id: call_id.to_owned() });
+        }
+        while self.expected.get(self.first).is_some_and(Option::is_none) {
+            self.first += 1;
         }
     }
 
     fn close(&mut self, breaches: &mut Vec<Breach>) {
-        let open = self.expected.drain(..);
+        let open = self.expected.drain(..).flatten();
         breaches.extend(open.map(|id| Breach::CallWithoutResult { call_id: id.into_owned() }));
+        (self.places, self.first) = (HashMap::new(), 0);
     }
 }
 

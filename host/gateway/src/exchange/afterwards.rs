@@ -9,6 +9,8 @@ use std::task::{Context, Poll};
 use futures_util::future::BoxFuture;
 use tokio::task::yield_now;
 
+use super::Incoming;
+use super::apart::{apart, is_large};
 use super::desk::Desk;
 use super::hearing::Heard;
 use crate::aside;
@@ -72,12 +74,21 @@ impl std::fmt::Debug for Afterwards {
 
 impl Desk {
     /// Leaves a conversation that was heard for a request of `guest`.
-    pub(super) fn leave(self: &Arc<Self>, heard: Heard, guest: Guest) -> Afterwards {
-        let desk = self.clone();
+    pub(super) fn leave(
+        self: &Arc<Self>,
+        incoming: &Incoming,
+        heard: Heard,
+        guest: Guest,
+    ) -> Afterwards {
+        let (desk, is_large) = (self.clone(), is_large(incoming));
         self.afterwards(async move {
-            if desk.write_out(&heard).await {
-                desk.end_turn(&heard.passage, &guest, heard.ended.as_ref()).await;
-            }
+            let work = async move {
+                if desk.write_out(&heard).await {
+                    desk.end_turn(&heard.passage, &guest, heard.ended.as_ref()).await;
+                }
+            };
+            // What is left of others is done on the same thread, and their next requests wait for it.
+            if is_large { apart(work).await } else { work.await }
         })
     }
 

@@ -160,7 +160,8 @@ impl Desk {
                     self.keep(&heard).await;
                 }
                 let guest = journey.guest.clone();
-                Ok(forward(sent, journey).leaving(self.leave(heard, guest)))
+                let left = self.leave(&journey.incoming, heard, guest);
+                Ok(forward(sent, journey).leaving(left))
             }
             Err(error) => {
                 self.note_small_window(&error, &journey.guest.model);

@@ -116,7 +116,7 @@ impl Desk {
             }
             Err(error) => self.failed(error, &heard, journey).await,
         };
-        taken.leaving(self.leave(heard, guest))
+        taken.leaving(self.leave(incoming, heard, guest))
     }
 
     /// The names of models are kept, and no model has such a one.

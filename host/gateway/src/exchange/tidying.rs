@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
 use tokio::task::yield_now;
 
+use super::apart::apart;
 use super::desk::Desk;
 use crate::crew::beside;
 use crate::thread::{Left, Thread};
@@ -50,10 +51,11 @@ impl Desk {
         }
         tidying.next_look_ms.store(now_ms.saturating_add(LOOK_MS), Ordering::Relaxed);
         let desk = self.clone();
-        let work = async move {
+        // One of them may have tens of thousands of messages to write, and the disk may be slow.
+        let work = apart(async move {
             let _run = Run(&desk.tidying);
             desk.put_away_all(now_ms).await;
-        };
+        });
         match beside() {
             Some(thread) => self.runtime.in_background_on(&thread, work),
             None => self.runtime.in_background(work),

@@ -173,7 +173,7 @@ impl Thread {
         Some(thread)
     }
 
-    fn at(
+    pub(super) fn at(
         key: Digest,
         id: String,
         outline: Outline,

@@ -503,3 +503,6 @@ struct Found {
     items: usize,
     is_sure: bool,
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,51 @@
+use std::sync::mpsc;
+use std::time::Duration;
+
+use super::*;
+use crate::thread::Outline;
+
+/// Far longer than a look at a conversation takes, and far shorter than for ever.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+fn scope(name: &str) -> Scope {
+    Scope { name: Some(Digest::of(7, name)), is_named: false }
+}
+
+fn thread(id: &str, name: &str) -> Arc<Thread> {
+    let place = SessionPlace::File(id.into());
+    let thread = Thread::at(Digest::of(7, id), id.into(), Outline::default(), false, place);
+    let thread = Arc::new(thread);
+    thread.found_in(scope(name));
+    thread
+}
+
+#[test]
+fn a_new_conversation_waits_for_no_other_one_s_state() {
+    let folder = tempfile::tempdir().unwrap();
+    let threads = Threads::new(folder.path(), 8, Counts::default());
+    let (large, other) = (thread("large", "a"), thread("other", "b"));
+    threads.add(large.clone(), 1);
+    threads.add(other, 1);
+    let at_work = large.state();
+    std::thread::scope(|spawned| {
+        let (tell, told) = mpsc::channel();
+        let threads = &threads;
+        spawned.spawn(move || {
+            let items = [r#"{"role":"user","content":"Hello."}"#];
+            let mut asked = Asked::new(7, &items);
+            asked.set_scope(scope("b"));
+            tell.send(threads.summarised(&mut asked, false).is_none()).unwrap();
+        });
+        assert_eq!(told.recv_timeout(PATIENCE), Ok(true), "it waits");
+        drop(at_work);
+    });
+}
+
+#[test]
+fn items_are_read_while_somebody_has_the_state() {
+    let large = thread("large", "a");
+    let outline = large.outline();
+    let state = large.state();
+    assert_eq!(outline.len(), state.outline.len());
+    assert!(Arc::ptr_eq(&outline, &state.outline), "a look copies nothing");
+}
