@@ -44,9 +44,10 @@ struct Unread {
 }
 
 impl Unread {
-    /// Of a session of which only what the next turn needs was read.
+    /// Of a session whose file says it all, or knows more than was read of it.
     fn of(session: &Session) -> Option<Unread> {
-        let file = session.path().filter(|_| session.has_unread())?;
+        let is_read_again = session.has_unread() || session.is_in_file();
+        let file = session.path().filter(|_| is_read_again)?;
         Some(Unread { file: file.to_owned(), leaf: session.leaf()?.id().to_owned() })
     }
 
@@ -58,8 +59,8 @@ impl Unread {
 }
 
 impl Known {
-    /// All entries. They are read when an engine asks for them the first time: most never do, and a long
-    /// session takes seconds.
+    /// All entries. They are read when an engine asks for them the first time: most never do, a long session takes
+    /// seconds, and of each of a thousand sessions all words would be in memory once more.
     fn entries(&mut self) -> &[HistoryEntry] {
         match self.unread.as_ref().map(Unread::read) {
             None => {}
@@ -212,5 +213,49 @@ impl SessionView for KnownSessions {
 
     fn blobs(&self, session: &str) -> Option<Blobs> {
         self.get(session)?.blobs(session)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ctxhost_session::{Header, RecordBody, SyncPolicy};
+
+    use super::*;
+
+    fn message(text: &str) -> RecordBody {
+        let json = serde_json::json!({ "role": "user", "content": text }).to_string();
+        RecordBody::message(&json).unwrap()
+    }
+
+    fn texts(known: &KnownSession) -> Vec<String> {
+        let request = HistoryRequest { limit: 100, ..HistoryRequest::default() };
+        known.history(&request).entries.into_iter().map(|entry| entry.text).collect()
+    }
+
+    #[test]
+    fn what_a_file_says_is_read_when_it_is_asked_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let home = MediaHome::default();
+        let mut session = Session::in_memory(Header::new(None, "/", 0));
+        session.append_at(message("first"), 0).unwrap();
+        assert_eq!(
+            texts(&KnownSession::of(&session, &home)),
+            ["first"],
+            "there is no file to read"
+        );
+        session.keep_in(&folder.path().join("s.jsonl"), SyncPolicy::Os).unwrap();
+        let known = KnownSession::of(&session, &home);
+        assert_eq!(known.known().entries.len(), 0, "nothing is held before somebody asks");
+        session.append_at(message("later"), 0).unwrap();
+        assert_eq!(texts(&known), ["first"], "what came later is told by whoever appends it");
+        assert_eq!(known.known().entries.len(), 1);
+        session.write_behind();
+        session.append_all([message("held"), message("back")], 0).unwrap();
+        let known = KnownSession::of(&session, &home);
+        assert_eq!(texts(&known), ["first", "later", "held", "back"], "not all is in the file");
+        session.write_out().unwrap();
+        let known = KnownSession::of(&session, &home);
+        assert_eq!(known.known().entries.len(), 0);
+        assert_eq!(texts(&known), ["first", "later", "held", "back"]);
     }
 }

@@ -33,6 +33,17 @@ impl Session {
         }
     }
 
+    /// Whether somebody who reads its file finds all records, under the same ids: none is held back, and the file is of
+    /// this version.
+    pub fn is_in_file(&self) -> bool {
+        match &self.store {
+            Store::File(journal) => {
+                !journal.holds_back() && self.contents.at_hand().migrated_from.is_none()
+            }
+            Store::Memory | Store::ReadOnly | Store::Kept(_) => false,
+        }
+    }
+
     /// Looks whether its file still stands under its name, and makes it again where it does not: deleted,
     /// renamed or replaced with its folder. Every append looks too; this is for a session that waits.
     pub fn check_file(&mut self) -> FileCheck {

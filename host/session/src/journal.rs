@@ -186,6 +186,11 @@ impl Journal {
         self.writes_behind = true;
     }
 
+    /// Whether lines wait for [`write_out`](Self::write_out).
+    pub(super) fn holds_back(&self) -> bool {
+        !self.held.is_empty()
+    }
+
     /// Writes what is held back. Where that fails, nothing more is appended: nobody could tell what the
     /// file holds.
     pub(super) fn write_out(&mut self) -> Result<(), SessionError> {
