@@ -154,7 +154,7 @@ impl Desk {
 
     /// The session of a conversation, held; `None` where it cannot be opened any more.
     pub(super) async fn enter(&self, thread: &Arc<Thread>) -> Option<Passage> {
-        let entered = match thread.session(&self.runtime).await {
+        let entered = match thread.session(&self.runtime, self.threads.readings()).await {
             Ok(session) => self.runtime.enter(&session).await,
             Err(error) => Err(error),
         };

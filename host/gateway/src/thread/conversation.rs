@@ -8,6 +8,7 @@ use std::time::Duration;
 use super::digest::{Asked, Digest, Scope};
 use super::matching::Fit;
 use super::outline::Outline;
+use super::readings::Readings;
 use super::register::Entry;
 use ctxhost_runtime::accounting::Accounting;
 use ctxhost_runtime::model_name::ModelName;
@@ -266,7 +267,11 @@ impl Thread {
     /// # Errors
     ///
     /// [`TurnError`] where the file cannot be opened, or is no conversation any more.
-    pub async fn session(&self, runtime: &Runtime) -> Result<SessionId, TurnError> {
+    pub async fn session(
+        &self,
+        runtime: &Runtime,
+        readings: &Readings,
+    ) -> Result<SessionId, TurnError> {
         if let Some(id) = self.open_session() {
             return Ok(id);
         }
@@ -276,7 +281,7 @@ impl Thread {
             SessionPlace::Open(id) => return Ok(id),
             SessionPlace::File(path) => path,
         };
-        let (session, outline) = when_closed(&path).await?;
+        let (session, outline) = when_closed(&path, readings).await?;
         let id = runtime.adopt_guest(session)?;
         let learned = self.opened_as(&id, outline);
         if let Some(learned) = learned {
@@ -308,13 +313,15 @@ impl Thread {
 
 /// The session of a file, when whoever has it open in this process has closed it: work that nobody waits for may
 /// hold it a moment longer than the conversation is in memory.
-async fn when_closed(path: &Path) -> Result<(Session, Option<Outline>), SessionError> {
+async fn when_closed(
+    path: &Path,
+    readings: &Readings,
+) -> Result<(Session, Option<Outline>), SessionError> {
     let until = tokio::time::Instant::now() + CLOSING;
     loop {
         let path = path.to_owned();
-        let opening = tokio::task::spawn_blocking(move || opened(&path));
-        let opened =
-            opening.await.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()));
+        let opened = readings.read(move || opened(&path)).await;
+        let opened = opened.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()));
         match opened {
             Err(SessionError::Locked { .. }) if tokio::time::Instant::now() < until => {
                 tokio::time::sleep(LOOK_AGAIN).await;

@@ -14,6 +14,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use super::conversation::{Left, SessionPlace, Thread};
 use super::digest::{Asked, Digest, Scope};
 use super::matching::Fit;
+use super::readings::Readings;
 use super::register::{self, Entry, Register};
 use ctxhost_session::SessionFolder;
 
@@ -36,6 +37,7 @@ const MAX_LEFT: usize = 16;
 pub struct Threads {
     folder: PathBuf,
     most: usize,
+    readings: Readings,
     table: Mutex<Table>,
     counts: Counts,
     /// Whether it was told that memory is too small.
@@ -114,10 +116,16 @@ impl Threads {
         Threads {
             folder: folder.to_owned(),
             most: most.max(1),
+            readings: Readings::default(),
             table: Mutex::default(),
             counts,
             is_told: AtomicBool::default(),
         }
+    }
+
+    /// Who reads files of conversations.
+    pub fn readings(&self) -> &Readings {
+        &self.readings
     }
 
     /// Where the session of this id is kept, if it is.
@@ -389,8 +397,7 @@ impl Threads {
             let others = others.filter_map(|path| Thread::of_file(key, &path, None)).collect();
             (register, others)
         };
-        let read = tokio::task::spawn_blocking(read).await;
-        let (register, others) = read.unwrap_or_default();
+        let (register, others) = self.readings.read(read).await.unwrap_or_default();
         let mut table = self.table();
         let table = &mut *table;
         let group = table.keys.entry(key).or_default();
@@ -410,8 +417,7 @@ impl Threads {
     /// Reads a conversation into memory, as one of a key; `None` where it is none any more.
     async fn read(&self, key: Digest, home: Digest, id: String) -> Option<Arc<Thread>> {
         let (path, left) = (self.path(home, &id), self.table().left.get(&id).cloned());
-        let reading = tokio::task::spawn_blocking(move || Thread::of_file(home, &path, left));
-        let read = reading.await.ok()??;
+        let read = self.readings.read(move || Thread::of_file(home, &path, left)).await.ok()??;
         let mut table = self.table();
         let thread = match table.threads.get(&id) {
             // Another request was faster.
