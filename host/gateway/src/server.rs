@@ -274,7 +274,8 @@ impl DoorKeeper {
         let mut stream = TimeoutWriter::new(Opening::new(stream, self.patience));
         stream.set_timeout(Some(self.stall));
         let connection = self.http.serve_connection(TokioIo::new(Box::pin(stream)), service);
-        attending(watcher.watch(connection.into_owned())).await
+        // It is large, and each future around it would make room for it again.
+        attending(Box::pin(watcher.watch(connection.into_owned()))).await
     }
 }
 
