@@ -1,5 +1,7 @@
 //! Window sizes as people write them: `32k`, `200k`, `1m`, `32000`.
 
+use ctxhost_config::MAX_WINDOW_TOKENS;
+
 /// Parses a number of tokens; `k` is a thousand and `m` a million, as models are advertised.
 pub(super) fn parse_tokens(text: &str) -> Result<u64, String> {
     let lower = text.trim().to_ascii_lowercase();
@@ -13,8 +15,10 @@ pub(super) fn parse_tokens(text: &str) -> Result<u64, String> {
         .parse()
         .map_err(|_| format!("{text:?} is no number of tokens; write 32k, 200k, 1m or 32000"))?;
     match number.checked_mul(unit) {
-        Some(0) | None => Err(format!("{text:?} is no size a window can have")),
-        Some(tokens) => Ok(tokens),
+        Some(tokens @ 1..=MAX_WINDOW_TOKENS) => Ok(tokens),
+        _ => Err(format!(
+            "{text:?} is no size a window can have; write a number from 1 to {MAX_WINDOW_TOKENS}"
+        )),
     }
 }
 
@@ -29,7 +33,7 @@ mod tests {
         {
             assert_eq!(parse_tokens(text), Ok(tokens));
         }
-        for text in ["", "k", "0", "0k", "-1", "3.5k", "99999999999999999999m"] {
+        for text in ["", "k", "0", "0k", "-1", "3.5k", "99999999999999999999m", "1001m"] {
             assert!(parse_tokens(text).is_err(), "{text}");
         }
     }

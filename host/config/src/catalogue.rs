@@ -14,6 +14,7 @@ mod tools;
 use std::sync::LazyLock;
 
 use super::places::Written;
+use super::windows::MAX_WINDOW_TOKENS;
 
 /// One setting.
 #[derive(Clone, Copy, Debug)]
@@ -49,6 +50,8 @@ pub enum Allowed {
     Rules,
     /// A whole number of at least this.
     Whole(u64),
+    /// A whole number from 1 to [`MAX_WINDOW_TOKENS`].
+    Window,
     /// A number between these two, both included.
     Number(f64, f64),
     /// A table of texts under names of the user's.
@@ -82,6 +85,9 @@ impl Allowed {
             (Allowed::Whole(least), Written::Whole(Some(number))) => {
                 u64::try_from(*number).is_ok_and(|number| number >= least)
             }
+            (Allowed::Window, Written::Whole(Some(number))) => {
+                u64::try_from(*number).is_ok_and(|it| (1..=MAX_WINDOW_TOKENS).contains(&it))
+            }
             (Allowed::Number(least, most), Written::Number(number)) => {
                 (least..=most).contains(number)
             }
@@ -107,6 +113,9 @@ impl Allowed {
                 format!("a whole number of at least {least}")
             }
             Allowed::Whole(least) => format!("a whole number of {unit}, at least {least}"),
+            Allowed::Window => {
+                format!("a whole number of {unit} from 1 to {MAX_WINDOW_TOKENS}")
+            }
             Allowed::Number(least, most) => format!("a number from {least} to {most}"),
             Allowed::Texts => "a table of texts, such as { NAME = \"value\" }".into(),
             Allowed::Upstreams => {

@@ -58,7 +58,8 @@ pub use swap::SwapSettings;
 pub use tables::{ModelDefaults, ModelSettings, SummariserSettings};
 pub use telemetry::TelemetrySettings;
 pub use windows::{
-    LONG_MARK, ModelWindow, WindowHints, WindowSource, bare_model_name, table_window,
+    LONG_MARK, MAX_WINDOW_TOKENS, ModelWindow, WindowHints, WindowSource, bare_model_name,
+    table_window,
 };
 
 use places::Places;

@@ -59,6 +59,10 @@ const ANSWER_APART: [(&str, Option<&str>); 2] = [("gpt-5", Some("gpt-5-chat")), 
 /// The long window of Claude models, in provider tokens.
 const LONG_TOKENS: u64 = 1_000_000;
 
+/// The largest number of provider tokens that is a window. No model has a thousandth of it; what is larger is a
+/// mistake or a lie of whoever stated it, and products with it would leave 64 bits.
+pub const MAX_WINDOW_TOKENS: u64 = 1_000_000_000;
+
 /// What stands behind the name of a model that is asked for its long window, as Claude Code writes it.
 pub const LONG_MARK: &str = "[1m]";
 
@@ -121,7 +125,8 @@ pub struct WindowHints {
 }
 
 impl Config {
-    /// The window of a model, by everything that is known of it.
+    /// The window of a model, by everything that is known of it: 1 to [`MAX_WINDOW_TOKENS`] provider tokens. What
+    /// is no such number says nothing.
     pub fn window(&self, provider: &str, model: &str, hints: WindowHints) -> ModelWindow {
         let written = self.written_window(provider, model);
         let is_default_written = self.span_of("model.default_window_tokens").is_some();
@@ -134,12 +139,12 @@ impl Config {
             (hints.recorded_tokens, WindowSource::Recording),
             (table_window(model), WindowSource::Table),
         ];
-        let known = by_rank
-            .into_iter()
-            .find_map(|(tokens, source)| Some((tokens.filter(|tokens| *tokens > 0)?, source)));
+        let known = by_rank.into_iter().find_map(|(tokens, source)| {
+            Some((tokens.filter(|tokens| is_window(*tokens))?, source))
+        });
         let (tokens, source) = known.unwrap_or((default, WindowSource::Default));
         let refused = [hints.limit_tokens, hints.refused_tokens];
-        let refused = refused.into_iter().flatten().filter(|refused| *refused > 0).min();
+        let refused = refused.into_iter().flatten().filter(|refused| is_window(*refused)).min();
         let (tokens, source) = match refused.filter(|refused| *refused < tokens) {
             Some(refused) => (refused, WindowSource::Refusal),
             None => (tokens, source),
@@ -164,6 +169,10 @@ impl Config {
             own.or_else(|| of_any.map(|(_, model)| model.window_tokens).min())
         })
     }
+}
+
+fn is_window(tokens: u64) -> bool {
+    (1..=MAX_WINDOW_TOKENS).contains(&tokens)
 }
 
 /// The window of a model by its name, in provider tokens; `None` for one that is not in the table.
@@ -267,6 +276,15 @@ mod tests {
         check(models, "gpt-4", named, (9_000, WindowSource::Config));
         let refused = WindowHints { refused_tokens: Some(7_000), ..named };
         check(models, "gpt-4", refused, (7_000, WindowSource::Refusal));
+        for no_window in [0, MAX_WINDOW_TOKENS + 1, u64::MAX] {
+            let absurd = WindowHints {
+                stated_tokens: Some(no_window),
+                limit_tokens: Some(no_window),
+                refused_tokens: Some(no_window),
+                recorded_tokens: Some(no_window),
+            };
+            check("", "unknown", absurd, (200_000, WindowSource::Default));
+        }
         let larger = WindowHints { refused_tokens: Some(90_000), ..none };
         check("", "gpt-4", larger, (8_192, WindowSource::Table));
     }

@@ -108,7 +108,8 @@ impl Gateway {
             });
             // What is counted holds no word of a conversation, but it is nobody's business elsewhere, and none
             // of others on this machine where the gateway is for one client.
-            let counts = house.watch.counts();
+            let see = middleware::from_fn_with_state(house.clone(), refuse_strange_pages);
+            let counts = house.watch.counts().layer(see);
             let (guarded, open) = match address.ip().is_loopback() && !options.token_in_path {
                 true => (Router::new(), counts),
                 false => (counts, Router::new()),
@@ -349,6 +350,18 @@ async fn look_at_caller(
         None => next.run(request).await,
         Some(page) if cors::is_preflight(&request) => cors::permission(request.headers(), page),
         Some(page) => cors::readable(next.run(request).await, page),
+    }
+}
+
+/// For what is open without a token, and still no page of others has to read.
+async fn refuse_strange_pages(
+    State(house): State<Arc<House>>,
+    request: Request,
+    next: Next,
+) -> Response<axum::body::Body> {
+    match house.access.check_page(&request) {
+        Ok(()) => next.run(request).await,
+        Err(denied) => sent_away(&request, denied),
     }
 }
 

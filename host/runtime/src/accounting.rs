@@ -20,7 +20,7 @@ use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use super::model_name::ModelName;
-use ctxhost_config::AccountingSettings;
+use ctxhost_config::{AccountingSettings, MAX_WINDOW_TOKENS};
 use ctxhost_engine_api::transcript::tokens;
 use ctxhost_provider::message::{StopReason, Usage};
 use factor::Factor;
@@ -243,7 +243,10 @@ impl Accounting {
         match stop {
             StopReason::Error | StopReason::Aborted => Trust::Ignored,
             _ => {
-                self.outgrow(model, usage.prompt_tokens());
+                // What no prompt can be outgrows nothing.
+                if usage.prompt_tokens() <= MAX_WINDOW_TOKENS {
+                    self.outgrow(model, usage.prompt_tokens());
+                }
                 self.counted(model, prompt, usage.prompt_tokens())
             }
         }
@@ -263,7 +266,8 @@ impl Accounting {
             return Trust::Ignored;
         }
         let factor = counted_tokens as f64 / estimate_tokens as f64;
-        if factor < self.settings.min_factor {
+        // No prompt is larger than any window.
+        if factor < self.settings.min_factor || counted_tokens > MAX_WINDOW_TOKENS {
             return Trust::Doubtful;
         }
         let known = self.models.entry(model.clone()).or_default();

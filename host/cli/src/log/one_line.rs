@@ -4,6 +4,8 @@ use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::io::{self, Stderr, Write};
 
+use crate::render::harmless::steers;
+
 /// Standard error, one line for each event.
 pub(super) fn stderr() -> OneLine<Stderr> {
     OneLine(io::stderr())
@@ -24,7 +26,7 @@ impl<W: Write> Write for OneLine<W> {
     }
 }
 
-/// The event with its control characters escaped, but for tabs and the line feed at its end.
+/// The event with characters escaped that steer a terminal, but for tabs and the line feed at its end.
 ///
 /// Names of models, messages of engines and errors of providers stand in events as they came.
 fn escaped(event: &[u8]) -> Cow<'_, str> {
@@ -48,9 +50,9 @@ fn escaped(event: &[u8]) -> Cow<'_, str> {
     Cow::Owned(written)
 }
 
-/// Line separators of Unicode begin a new line in some terminals and log viewers.
+/// What must not reach a terminal, and line feeds: an event is one line.
 fn is_escaped(char: char) -> bool {
-    (char.is_control() && char != '\t') || matches!(char, '\u{2028}' | '\u{2029}')
+    steers(char) || char == '\n'
 }
 
 #[cfg(test)]
@@ -67,6 +69,7 @@ mod tests {
         check("WARN a plain é event\n", "WARN a plain é event\n");
         check("WARN model=m\nERROR forged\n", "WARN model=m\\nERROR forged\n");
         check("a\r\u{1b}[31mred\u{85}\u{2028}\tb", "a\\r\\u{1b}[31mred\\u{85}\\u{2028}\tb");
+        check("\u{202e}a\u{2066}\u{200f}\u{feff}", "\\u{202e}a\\u{2066}\\u{200f}\\u{feff}");
         check("two\n\n", "two\\n\n");
     }
 }

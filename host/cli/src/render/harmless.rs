@@ -6,8 +6,8 @@ use std::borrow::Cow;
 const OUR_CODES: [u8; 20] =
     [0, 1, 2, 30, 31, 32, 33, 34, 35, 36, 37, 39, 90, 91, 92, 93, 94, 95, 96, 97];
 
-/// The text with every control character but line feeds and tabs replaced, and marks that turn the direction of
-/// writing. Where it is painted, the colours of our reports stay.
+/// The text with every control character but line feeds and tabs replaced, and characters that turn the direction of
+/// writing or are not seen. Where it is painted, the colours of our reports stay.
 pub(crate) fn harmless(text: &str, is_painted: bool) -> Cow<'_, str> {
     if !text.chars().any(steers) {
         return Cow::Borrowed(text);
@@ -32,10 +32,19 @@ pub(crate) fn harmless(text: &str, is_painted: bool) -> Cow<'_, str> {
     Cow::Owned(written)
 }
 
-/// Whether a character could do more than show itself.
-fn steers(char: char) -> bool {
+/// Whether a character could do more than show itself: control a terminal, turn the direction of writing, begin
+/// a line, or stand there unseen. The log escapes the same ones.
+///
+/// U+200C and U+200D are unseen too, but words of some languages and many pictures are made with them.
+pub(crate) fn steers(char: char) -> bool {
     let is_control = char.is_control() && !matches!(char, '\n' | '\t');
-    is_control || matches!(char, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    let is_format = matches!(
+        char,
+        '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}' | '\u{200e}' | '\u{200f}'
+            | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}'
+            | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}'
+    );
+    is_control || is_format
 }
 
 /// The length of one of our colours at the beginning of a text.
@@ -70,6 +79,11 @@ mod tests {
     fn words_stay_as_they_are() {
         let text = "naïve 你好 🙂\n\tمرحبا";
         assert!(matches!(harmless(text, false), Cow::Borrowed(same) if same == text));
+        for unseen in ["\u{200e}", "\u{61c}", "\u{2028}", "\u{2069}", "\u{feff}", "\u{e0041}"] {
+            assert_eq!(harmless(unseen, true), "\u{fffd}", "{unseen:?}");
+        }
+        let joined = "👩\u{200d}🔬 می\u{200c}خواهم";
+        assert_eq!(harmless(joined, true), joined);
         assert_eq!(harmless("a\r\nb\rc\u{202e}d", false), "a\nb\u{fffd}c\u{fffd}d");
     }
 }

@@ -379,13 +379,13 @@ pub(super) const SETTINGS: &[Setting] = &[
     setting(
         "models.*.window_tokens",
         TOKENS,
-        Allowed::Whole(1),
+        Allowed::Window,
         "the window of the model `provider/name`; goes before everything but --window and a smaller limit that a refusal named",
     ),
     setting(
         "model.default_window_tokens",
         TOKENS,
-        Allowed::Whole(1),
+        Allowed::Window,
         "the window of a model that nothing else tells; what most large models have. Written here, it counts for every model that `[models]` does not name",
     ),
     setting(

@@ -86,6 +86,7 @@ fn every_setting_is_read() {
                 "[\"RWQf6LRCGA9i53mlYecO4IzT51TGPpvWucNSCh1CBM0QTaLn73Y7GFO3\"]".into()
             }
             Allowed::Rules => "[\"paths >= 0.5\"]".into(),
+            Allowed::Window => "500000".into(),
             Allowed::Whole(least) => (least + 500_000).to_string(),
             Allowed::Number(least, most) => {
                 let defaults = explain(&every_default());

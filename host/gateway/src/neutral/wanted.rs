@@ -2,6 +2,7 @@
 
 use std::num::NonZeroU64;
 
+use ctxhost_config::MAX_WINDOW_TOKENS;
 use ctxhost_engine_api::transcript::tokens;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -36,6 +37,11 @@ impl<'a> Wanted<'a> {
         }
         if let Some(number) = messages.iter().position(|it| !it.get().starts_with('{')) {
             return Err(format!("message {number} is no object; {WANTED}"));
+        }
+        if let Some(tokens) = wanted.window_tokens.filter(|it| it.get() > MAX_WINDOW_TOKENS) {
+            return Err(format!(
+                "`window_tokens` is {tokens}, and no window is larger than {MAX_WINDOW_TOKENS}; {WANTED}"
+            ));
         }
         match messages.iter().position(|message| is_gemini(message)) {
             Some(number) => {
@@ -92,6 +98,7 @@ mod tests {
         check("{}", "the body cannot be read (missing field `messages`");
         check(r#"{"messages":[{}],"target_tokens":0}"#, "the body cannot be read");
         check(r#"{"messages":[{}],"window_tokens":"8k"}"#, "the body cannot be read");
+        check(r#"{"messages":[{}],"window_tokens":1000000001}"#, "`window_tokens` is 1000000001");
         check(r#"{"messages":[{}]"#, "the body cannot be read");
         check(r#"{"messages":{}}"#, "`messages` is no list");
         check(r#"{"messages":[]}"#, "`messages` is empty");

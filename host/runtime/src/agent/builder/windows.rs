@@ -8,7 +8,7 @@ use futures_util::future::join_all;
 
 use super::RuntimeBuilder;
 use crate::model_name::ModelName;
-use ctxhost_config::{ModelWindow, WindowHints, WindowSource};
+use ctxhost_config::{MAX_WINDOW_TOKENS, ModelWindow, WindowHints, WindowSource};
 use ctxhost_provider::Client;
 
 impl RuntimeBuilder {
@@ -19,6 +19,7 @@ impl RuntimeBuilder {
         clients: &BTreeMap<String, Arc<dyn Client>>,
     ) -> HashMap<ModelName, u64> {
         if let Some(tokens) = self.window_tokens {
+            let tokens = tokens.min(MAX_WINDOW_TOKENS);
             return chain.iter().map(|model| (model.clone(), tokens)).collect();
         }
         let looked_up = chain.iter().map(async |model| {
