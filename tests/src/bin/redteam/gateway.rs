@@ -137,6 +137,11 @@ impl Gateway<'_> {
         peak_mib(self.child.id())
     }
 
+    /// The processor's time of its process so far, in ticks of 10 ms.
+    pub(crate) fn ticks(&self) -> u64 {
+        ticks(&[self.child.id()])
+    }
+
     pub(crate) fn must_take_at_most(&self, mib: u64, during: &str) {
         let peak = self.peak_mib();
         self.stand.must(peak <= mib, Breach::Unbounded, || {
@@ -243,6 +248,17 @@ impl Gateway<'_> {
 /// Whether a byte steers a terminal.
 pub(crate) fn is_control(byte: u8) -> bool {
     (byte < 0x20 && byte != b'\n' && byte != b'\t') || byte == 0x7f
+}
+
+/// The time that these processes have computed so far, in ticks of 10 ms.
+pub(crate) fn ticks(pids: &[u32]) -> u64 {
+    let of = |pid: &u32| {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        let behind = stat.rsplit_once(')').map(|(_, rest)| rest).unwrap_or_default().to_owned();
+        let number = |at| behind.split_whitespace().nth(at).and_then(|it| it.parse::<u64>().ok());
+        number(11).unwrap_or(0) + number(12).unwrap_or(0)
+    };
+    pids.iter().map(of).sum()
 }
 
 impl Drop for Gateway<'_> {

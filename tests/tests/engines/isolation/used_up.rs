@@ -127,12 +127,15 @@ fn a_server_whose_engine_never_lets_go_ends_when_it_is_told_to() {
 
 #[test]
 fn an_engine_that_ends_the_host_is_named_and_the_code_is_an_error() {
-    let folder = tempfile::tempdir().unwrap();
-    let arguments = ["replay", "demo:coding", "--engines", "chaos"];
-    let output = ends(host(folder.path(), "exit-well", "lane", &arguments).spawn().unwrap());
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(70), "{said}");
-    assert!(said.contains("engine chaos called exit and ended this process"), "{said}");
+    for mode in ["exit-well", "quick-exit"] {
+        let folder = tempfile::tempdir().unwrap();
+        let arguments = ["replay", "demo:coding", "--engines", "chaos"];
+        let output = ends(host(folder.path(), mode, "lane", &arguments).spawn().unwrap());
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(70), "{mode}: {said}");
+        let named = "engine chaos called exit and ended this process";
+        assert!(said.contains(named), "{mode}: {said}");
+    }
 }
 
 #[test]

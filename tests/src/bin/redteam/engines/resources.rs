@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use super::{Hostile, SOON, attack};
+use crate::gateway::ticks;
 use crate::report::Breach;
 use crate::run::Attack;
 use crate::stand::{Stand, peak_mib};
@@ -111,17 +112,6 @@ fn threads(stand: &Stand) {
     });
 }
 
-/// The time that the processes of a gateway's engines have computed so far, in ticks of 10 ms.
-fn ticks(pids: &[u32]) -> u64 {
-    let of = |pid: &u32| {
-        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-        let behind = stat.rsplit_once(')').map(|(_, rest)| rest).unwrap_or_default().to_owned();
-        let number = |at| behind.split_whitespace().nth(at).and_then(|it| it.parse::<u64>().ok());
-        number(11).unwrap_or(0) + number(12).unwrap_or(0)
-    };
-    pids.iter().map(of).sum()
-}
-
 /// It has to stop, or somebody has to say that it does not.
 fn burn(stand: &Stand) {
     let watch = Duration::from_secs(stand.size(12, 30, 60));
@@ -147,22 +137,26 @@ fn burn(stand: &Stand) {
     });
 }
 
-/// What an engine may leave in the log in all, in bytes.
-const LOG_BYTES: u64 = 4 << 20;
+/// What an engine may leave in the log in all, in bytes: twice what `plugins.quotas.log_kib_per_minute` allows, for an attack that
+/// crosses the border of a minute, and what the host says itself.
+const LOG_BYTES: u64 = (2 * 256 + 128) << 10;
 
 fn log(stand: &Stand) {
     let lines = stand.size(20_000, 60_000, 200_000);
     Hostile::new("log").with("amount", lines).meets_a_conversation(stand, |met| {
         let logged = met.gateway.log_bytes();
         stand.must(logged <= LOG_BYTES, Breach::Unbounded, || {
-            format!("{} MiB of log by {lines} lines of one engine", logged >> 20)
+            format!("{} KiB of log by {lines} lines of one engine", logged >> 10)
         });
         stand.must(logged > 20_000, Breach::Wrong, || "the engine did not log at all".to_owned());
     });
 }
 
-/// What an engine may keep, in bytes, of the 200 MiB and more that it tries to.
-const STORED_BYTES: u64 = 96 << 20;
+/// What an engine may keep of the 200 MiB and more that it tries to, in MiB. The quota is smaller than by default, so that less has
+/// to be written.
+const STORE_MIB: u64 = 64;
+/// The same in bytes on the disk, with the tables of the store and its journal.
+const STORED_BYTES: u64 = (STORE_MIB + 32) << 20;
 
 fn folder_bytes(path: &Path) -> u64 {
     let entries = fs::read_dir(path).into_iter().flatten().flatten();
@@ -177,6 +171,7 @@ fn folder_bytes(path: &Path) -> u64 {
 fn store(stand: &Stand) {
     let times = stand.size(100, 200, 1_000);
     let mut hostile = Hostile::new("store").with("amount", times);
+    hostile.store_mib = Some(STORE_MIB);
     // Not the time of a call is what should stop it.
     hostile.assemble_ms = 20_000;
     hostile.meets_a_conversation(stand, |met| {

@@ -58,6 +58,14 @@ fn absurd(stand: &Stand) {
         let header = format!("retry-after: {value}\r\nx-ratelimit-reset-requests: {value}\r\n");
         vec![Act::Send(refusal(429, "Slow down.", &header))]
     };
+    let counted = |tokens: &str| {
+        let text = format!(
+            r#"{{"id":"c","object":"chat.completion","model":"some-model","choices":[{{"index":0,"finish_reason":"stop","message":{{"role":"assistant","content":"Counted."}}}}],"usage":{{"prompt_tokens":{tokens},"completion_tokens":{tokens},"total_tokens":{tokens},"prompt_tokens_details":{{"cached_tokens":{tokens}}}}}}}"#
+        );
+        vec![Act::Send(whole(200, "application/json", text.as_bytes()))]
+    };
+    let lies = ["18446744073709551615", "9223372036854775808", "1e300", "-7"];
+    meets_lies(stand, lies.map(|tokens| ("a count", counted(tokens))).into(), |_, _| {});
     let lies = vec![
         ("a window of 0", overflow("0", "10")),
         ("a window of 1", overflow("1", "10")),
