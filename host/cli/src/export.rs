@@ -31,7 +31,7 @@ pub(super) struct Export {
 }
 
 /// How it is written.
-#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Format {
     /// JSON Lines in the session format of Pi.
     #[value(alias = "jsonl")]
@@ -51,6 +51,8 @@ impl Export {
         };
         match &self.out {
             Some(path) => write_new(path, text.as_bytes())?,
+            // Somebody reads Markdown, in a pager as well; JSON has no character in it that steers.
+            None if self.format == Format::Markdown => output.print(&text)?,
             None => output.print_bytes(text.as_bytes())?,
         }
         output.remark(&told(&export));

@@ -45,8 +45,8 @@ struct Hostile {
     isolation: &'static str,
     /// How long it may take for a request, in ms.
     assemble_ms: u64,
-    /// What it may keep in the host's store, in MiB, where that is not the default.
-    store_mib: Option<u64>,
+    /// Lines of the config that limit it otherwise than by default.
+    limits: String,
     settings: Value,
 }
 
@@ -58,7 +58,7 @@ impl Hostile {
             attack: attack.to_owned(),
             isolation: "process",
             assemble_ms: 2_000,
-            store_mib: None,
+            limits: String::new(),
             settings: json!({}),
         }
     }
@@ -83,10 +83,9 @@ impl Hostile {
         let lines: String = lines.map(|(key, value)| format!("{key} = {value}\n")).collect();
         let (id, library) = (self.id, self.library.display().to_string());
         let (isolation, assemble_ms) = (self.isolation, self.assemble_ms);
-        let quota = self.store_mib.map(|mib| format!("plugins.quotas.store_mib = {mib}\n"));
-        let quota = quota.unwrap_or_default();
+        let limits = &self.limits;
         format!(
-            "{quota}plugins.trust = \"any\"\nplugins.slots.context_engine = {id:?}\n\
+            "{limits}plugins.trust = \"any\"\nplugins.slots.context_engine = {id:?}\n\
              timeouts.create_ms = 3000\ntimeouts.assemble_ms = {assemble_ms}\ntimeouts.ingest_ms = 2000\n\
              timeouts.compact_ms = 3000\ntimeouts.dispose_ms = 500\n\
              [models.some-model]\nwindow_tokens = 20000\n\

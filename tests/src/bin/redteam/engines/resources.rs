@@ -20,7 +20,7 @@ pub(super) fn attacks() -> Vec<Attack> {
             pipes,
         ),
         attack("memory in files", "hides memory in files that have no name", memory_files),
-        attack("threads", "starts 500 threads", threads),
+        attack("threads", "starts twice as many threads as it may have", threads),
         attack("cpu between calls", "goes on computing when nobody asked for anything", burn),
         attack("log flood", "logs without end", log),
         attack("store flood", "keeps values without end", store),
@@ -97,42 +97,48 @@ fn memory_files(stand: &Stand) {
     hidden(stand, "memfd", "memfd-kib");
 }
 
-const MOST_THREADS: i64 = 500;
+/// `plugins.worker.threads` as it is by default. Between two looks of the host more may start; the documents promise that it is seen
+/// within a second then, and that the process is killed.
+const MOST_THREADS: usize = 256;
 
 fn threads(stand: &Stand) {
-    let hostile = Hostile::new("threads").with("amount", MOST_THREADS);
+    let hostile = Hostile::new("threads").with("amount", 2 * MOST_THREADS as i64);
     hostile.meets_a_conversation(stand, |met| {
         let count =
             |pid: &u32| fs::read_dir(format!("/proc/{pid}/task")).map_or(0, Iterator::count);
+        let is_told = met.gateway.says(&["plugins.worker.threads"], SOON);
+        stand.must(is_told, Breach::Escaped, || {
+            format!("{} threads were started, and nobody says so", 2 * MOST_THREADS)
+        });
         let most = met.gateway.workers().iter().map(count).max().unwrap_or(0);
-        let claimed = met.claimed("threads").unwrap_or(0).max(most as i64);
-        stand.must(claimed < MOST_THREADS, Breach::Escaped, || {
-            format!("{claimed} of {MOST_THREADS} threads were started")
+        stand.must(most <= MOST_THREADS, Breach::Escaped, || {
+            format!("{most} threads run; {MOST_THREADS} are allowed")
         });
     });
 }
 
-/// It has to stop, or somebody has to say that it does not.
+/// What it may compute between calls, in ms; less than by default, so that nobody has to wait for it.
+const BACKGROUND_MS: u64 = 1_000;
+/// As much longer it may take until somebody has looked and acted.
+const LATE_MS: u64 = 2_000;
+
+/// It has to stop, or somebody has to say that it does not. What counts is the processor's time: on a busy machine little of it
+/// passes.
 fn burn(stand: &Stand) {
-    let watch = Duration::from_secs(stand.size(12, 30, 60));
-    Hostile::new("burn").meets_a_conversation(stand, |met| {
+    let mut hostile = Hostile::new("burn");
+    hostile.limits = format!("plugins.worker.background_cpu_ms = {BACKGROUND_MS}\n");
+    hostile.meets_a_conversation(stand, |met| {
         met.must_have_acted();
         let begun = Instant::now();
-        let mut before = ticks(&met.gateway.workers());
-        loop {
-            std::thread::sleep(Duration::from_secs(1));
-            let now = ticks(&met.gateway.workers());
-            let is_quiet = now.saturating_sub(before) < 10;
-            before = now;
-            if is_quiet || met.gateway.says(&["cpu", "processor", "computes"], Duration::ZERO) {
-                return;
-            }
-            if begun.elapsed() > watch {
-                let what =
-                    format!("the engine computes for {} s and nobody says so", watch.as_secs());
+        let before = ticks(&met.gateway.workers());
+        while !met.gateway.says(&["plugins.worker.background_cpu_ms"], Duration::ZERO) {
+            let spent_ms = ticks(&met.gateway.workers()).saturating_sub(before) * 10;
+            if spent_ms > BACKGROUND_MS + LATE_MS || begun.elapsed() > 3 * SOON {
+                let what = format!("the engine computes for {spent_ms} ms and nobody says so");
                 stand.broke(Breach::Unbounded, what);
                 return;
             }
+            std::thread::sleep(Duration::from_millis(50));
         }
     });
 }
@@ -171,7 +177,7 @@ fn folder_bytes(path: &Path) -> u64 {
 fn store(stand: &Stand) {
     let times = stand.size(100, 200, 1_000);
     let mut hostile = Hostile::new("store").with("amount", times);
-    hostile.store_mib = Some(STORE_MIB);
+    hostile.limits = format!("plugins.quotas.store_mib = {STORE_MIB}\n");
     // Not the time of a call is what should stop it.
     hostile.assemble_ms = 20_000;
     hostile.meets_a_conversation(stand, |met| {

@@ -173,7 +173,7 @@ fn huge(stand: &Stand) {
             .expect("an end");
         drop(file);
         let name = path.display().to_string();
-        read_by_all(stand, &name, &format!("a line of {mib} MiB ({what})"), limit, 100 + mib * 4);
+        read_by_all(stand, &name, &format!("a line of {mib} MiB ({what})"), limit, 100 + mib * 6);
         fs::remove_file(&path).expect("it is cleared away");
     }
 }
