@@ -85,7 +85,7 @@ fn replay_through<'a>(
             conversation.adopt(record)?;
             let view = conversation.view();
             if let Some(entry) = view.last().filter(|entry| entry.id() == record.id()) {
-                sessions.grew([entry.clone()]);
+                sessions.grew([entry]);
                 observer.grew(&entry, answered.as_ref());
             }
         }
