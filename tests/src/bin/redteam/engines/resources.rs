@@ -97,8 +97,8 @@ fn memory_files(stand: &Stand) {
     hidden(stand, "memfd", "memfd-kib");
 }
 
-/// `plugins.worker.threads` as it is by default. Between two looks of the host more may start; the documents promise that it is seen
-/// within a second then, and that the process is killed.
+/// `plugins.worker.threads` as it is by default. Between two looks of the host more may start; the documents promise that the process
+/// is killed then. The client is told of it by the next call, if at all.
 const MOST_THREADS: usize = 256;
 
 fn threads(stand: &Stand) {
@@ -106,13 +106,14 @@ fn threads(stand: &Stand) {
     hostile.meets_a_conversation(stand, |met| {
         let count =
             |pid: &u32| fs::read_dir(format!("/proc/{pid}/task")).map_or(0, Iterator::count);
-        let is_told = met.gateway.says(&["plugins.worker.threads"], SOON);
-        stand.must(is_told, Breach::Escaped, || {
-            format!("{} threads were started, and nobody says so", 2 * MOST_THREADS)
-        });
-        let most = met.gateway.workers().iter().map(count).max().unwrap_or(0);
+        let most = || met.gateway.workers().iter().map(count).max().unwrap_or(0);
+        let begun = Instant::now();
+        while most() > MOST_THREADS && begun.elapsed() < SOON {
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        let most = most();
         stand.must(most <= MOST_THREADS, Breach::Escaped, || {
-            format!("{most} threads run; {MOST_THREADS} are allowed")
+            format!("{most} threads run on; {MOST_THREADS} are allowed")
         });
     });
 }
@@ -122,7 +123,7 @@ const BACKGROUND_MS: u64 = 1_000;
 /// As much longer it may take until somebody has looked and acted.
 const LATE_MS: u64 = 2_000;
 
-/// It has to stop, or somebody has to say that it does not. What counts is the processor's time: on a busy machine little of it
+/// It has to stop. What counts is the processor's time: on a busy machine little of it
 /// passes.
 fn burn(stand: &Stand) {
     let mut hostile = Hostile::new("burn");
@@ -130,15 +131,22 @@ fn burn(stand: &Stand) {
     hostile.meets_a_conversation(stand, |met| {
         met.must_have_acted();
         let begun = Instant::now();
-        let before = ticks(&met.gateway.workers());
-        while !met.gateway.says(&["plugins.worker.background_cpu_ms"], Duration::ZERO) {
-            let spent_ms = ticks(&met.gateway.workers()).saturating_sub(before) * 10;
-            if spent_ms > BACKGROUND_MS + LATE_MS || begun.elapsed() > 3 * SOON {
-                let what = format!("the engine computes for {spent_ms} ms and nobody says so");
-                stand.broke(Breach::Unbounded, what);
-                return;
+        let mut last = ticks(&met.gateway.workers());
+        let mut spent_ms = 0;
+        loop {
+            std::thread::sleep(Duration::from_secs(1));
+            let now = ticks(&met.gateway.workers());
+            let more_ms = now.saturating_sub(last) * 10;
+            (last, spent_ms) = (now, spent_ms + more_ms);
+            if more_ms == 0 {
+                break;
             }
-            std::thread::sleep(Duration::from_millis(50));
+            if spent_ms > BACKGROUND_MS + LATE_MS || begun.elapsed() > 3 * SOON {
+                let what =
+                    format!("the engine computes for {spent_ms} ms, {BACKGROUND_MS} are allowed");
+                stand.broke(Breach::Unbounded, what);
+                break;
+            }
         }
     });
 }
