@@ -84,7 +84,9 @@ fn words_of_a_process_that_died_are_delivered_by_the_next() {
         let place = workplace(&server, wire);
         let session_file = place.path().join("session.jsonl");
         let inbox = place.path().join("session.jsonl.inbox");
-        let process = || tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+        // One thread: a second one goes on with what waits while the first is told to end, and no death does that.
+        let process =
+            || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let first = process();
         first.block_on(async {
             let mut stage = Stage::open(&place).await;
