@@ -50,7 +50,7 @@ fn many(stand: &Stand, address: &str, count: usize) -> (Answer, f64) {
 }
 
 /// Four times as many messages may take four times the processor's time. Growth by the square takes sixteen times.
-const MOST_GROWTH: f64 = 8.0;
+const MOST_GROWTH: f64 = 12.0;
 /// What a ratio needs to mean anything, in ticks of 10 ms.
 const LEAST_TICKS: u64 = 10;
 

@@ -1,9 +1,9 @@
 //! What stands where a file should: pipes, devices, folders, links; folders that go away, are full, or take nothing.
 
-use std::fs;
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
+use std::{fs, io};
 
 use super::{QUICK, attack, read_by_all};
 use crate::bodies::Talk;
@@ -152,6 +152,18 @@ fn is_kept_or_told(stand: &Stand, talk: &Talk, is_told: bool, what: &str) {
     });
 }
 
+/// A gateway that makes a file again while its folder is emptied leaves it with something in it.
+fn take_away(folder: &Path) -> io::Result<()> {
+    let mut tries = 0;
+    loop {
+        tries += 1;
+        match fs::remove_dir_all(folder) {
+            Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty && tries < 20 => {}
+            ended => return ended,
+        }
+    }
+}
+
 fn taken_away(stand: &Stand) {
     for (what, below) in [("the state folder", "state"), ("the sessions", "state/gateway/sessions")]
     {
@@ -169,7 +181,7 @@ fn taken_away(stand: &Stand) {
         let is_kept = !stand.kept_sessions().is_empty();
         stand.must(is_kept, Breach::Wrong, || format!("{what}: nothing was kept before"));
         let before = gateway.log_bytes();
-        fs::remove_dir_all(stand.path(below)).expect("it goes away");
+        take_away(&stand.path(below)).expect("it goes away");
         // What was kept before is gone with the folder; what comes now has no excuse.
         talk.acknowledged.clear();
         for n in 0..3 {
