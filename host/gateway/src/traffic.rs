@@ -120,8 +120,7 @@ async fn through(
     let (provider, headers) = (upstream.name.clone(), envelope.headers.clone());
     let incoming = Incoming { door, provider, headers, body };
     prepare(&mut envelope.headers);
-    // A request waits for its upstream longer than for anything else, and holds no room then for what was done before.
-    let mut taken = Box::pin(house.exchange.take(&incoming)).await;
+    let mut taken = house.exchange.take(&incoming).await;
     let mut way =
         Way { house, door: incoming.door, upstream, envelope, packed, place: Some(place) };
     // The exchange counts: `gateway.too_large_tries` smaller forms, and one without thinking.

@@ -3,6 +3,8 @@
 //! Memory is no identity: a conversation leaves it only when it stands in a file and nobody is at work in it, and it is
 //! found again by what its requests begin with.
 
+mod departures;
+
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,16 +23,6 @@ use ctxhost_session::SessionFolder;
 /// Files that are read to find the conversation of one request, those first that have most in common with it. More
 /// begin alike only where somebody goes back again and again, or a program greets alike.
 const MAX_READ: usize = 64;
-
-/// How many times `gateway.conversations` may be in memory because the last requests of the others were not answered,
-/// or because the disk takes none. An upstream that is down for long must not cost all memory.
-const MAX_OVER: usize = 16;
-
-/// One in so many more than `gateway.conversations` may be in memory before the oldest are looked for.
-const SLACK_SHARE: usize = 8;
-
-/// How many times `gateway.conversations` are remembered of those that have left memory: some hundred bytes each.
-const MAX_LEFT: usize = 16;
 
 /// All conversations.
 #[derive(Debug)]
@@ -100,14 +92,6 @@ impl Table {
             self.left.remove(&oldest);
         }
     }
-}
-
-/// Whether anybody but the table holds a conversation, and those who have so many `others` of it.
-fn is_at_work(thread: &Arc<Thread>, others: usize) -> bool {
-    // Whoever has its state may have it for long, and the table waits for nobody.
-    let keys = thread.try_state().map(|state| state.keys.len());
-    // Once by its id, and once for each key.
-    keys.is_none_or(|keys| Arc::strong_count(thread) > keys + 1 + others)
 }
 
 impl Threads {
@@ -281,78 +265,6 @@ impl Threads {
             return;
         }
         drop(state);
-        table.remove(thread);
-        self.count(&table);
-    }
-
-    /// Whether there are so many more in memory than should be that looking for those who may leave is worth it.
-    pub fn is_crowded(&self) -> bool {
-        self.table().threads.len() > self.most + self.most / SLACK_SHARE
-    }
-
-    /// Whether so many are in memory that some have to go whatever that costs.
-    pub fn is_overcrowded(&self) -> bool {
-        self.table().threads.len() > self.most.saturating_mul(MAX_OVER)
-    }
-
-    /// The conversations that may leave memory, the oldest first, and whether each is one too many: those that nobody
-    /// has asked for since `before_ms`, and as many as are too many. Nobody is at work in them, and the last request of
-    /// those that are too many was answered.
-    pub fn leaving(&self, before_ms: i64) -> Vec<(Arc<Thread>, bool)> {
-        let table = self.table();
-        let too_many = table.threads.len().saturating_sub(self.most);
-        let is_overcrowded = table.threads.len() > self.most.saturating_mul(MAX_OVER);
-        let mut leaving = Vec::new();
-        for thread in table.threads.values().filter(|thread| !is_at_work(thread, 0)) {
-            let Some(is_waiting) = thread.is_waiting() else { continue };
-            let is_old = thread.used_ms() < before_ms;
-            if is_old || !is_waiting || is_overcrowded {
-                leaving.push((!is_old, is_waiting, thread.used_ms(), thread.clone()));
-            }
-        }
-        leaving
-            .sort_by_key(|(is_young, is_waiting, used_ms, _)| (*is_young, *is_waiting, *used_ms));
-        let old = leaving.iter().take_while(|(is_young, ..)| !is_young).count();
-        let leaving = leaving.into_iter().take(too_many.max(old));
-        leaving.map(|(is_young, _, _, thread)| (thread, is_young)).collect()
-    }
-
-    /// All in memory that are in no file.
-    pub fn unkept(&self) -> Vec<Arc<Thread>> {
-        let mut threads: Vec<_> = self.table().threads.values().cloned().collect();
-        threads.retain(|thread| !thread.state().is_kept);
-        threads
-    }
-
-    /// Whoever asks for it from now on opens the session of a conversation from its file. `false` where somebody is at
-    /// work in it beside the caller, who then leaves it as it is.
-    pub fn close(&self, thread: &Arc<Thread>) -> bool {
-        // Nobody finds it meanwhile.
-        let _table = self.table();
-        if is_at_work(thread, 1) {
-            return false;
-        }
-        thread.state().place = SessionPlace::File(self.path(thread.key(), thread.id()));
-        true
-    }
-
-    /// A conversation leaves memory whose session is closed, unless somebody asks for it already.
-    pub fn leave(&self, thread: &Arc<Thread>, left: Option<Left>) {
-        let mut table = self.table();
-        if is_at_work(thread, 1) {
-            thread.state().learned = left.map(|left| left.learned);
-            return;
-        }
-        table.remove(thread);
-        if let Some(left) = left {
-            table.remember(thread.id(), left, self.most.saturating_mul(MAX_LEFT));
-        }
-        self.count(&table);
-    }
-
-    /// A conversation is forgotten that is in no file.
-    pub fn forget(&self, thread: &Arc<Thread>) {
-        let mut table = self.table();
         table.remove(thread);
         self.count(&table);
     }
