@@ -1,8 +1,8 @@
-//! Wrong tokens: they are counted by peer, told in the log, and answered later each time.
+//! Wrong tokens: they are counted by peer, logged, and answered later each time.
 //!
-//! What keeps strangers out is the length of the token. A wrong one is looked at as soon as a right one is, so that nobody who
-//! has the token ever waits for those who guess behind the same address; waiting only takes the pace out of whoever waits
-//! for answers.
+//! The length of the token keeps strangers out. The gateway checks a wrong token as soon as a right one, so that a client
+//! with the token never waits for others that guess behind the same address; the delay only slows a client that waits for
+//! its answers.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -13,7 +13,7 @@ use prometheus_client::metrics::counter::Counter;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
-/// Wrong tokens of a peer that are answered at once: somebody has mistyped it, or several clients start with an old one.
+/// Wrong tokens of a peer that are answered at once: one was mistyped, or several clients start with an old one.
 const AT_ONCE: u64 = 5;
 
 /// How long the next one waits; each waits twice as long as the one before, up to the most.
@@ -53,7 +53,7 @@ impl Guesses {
         Guesses { peers: Mutex::default(), waiting: Semaphore::new(MAX_WAITING), wrong }
     }
 
-    /// A peer has shown a wrong token. Returns when it may be told so.
+    /// Records a wrong token of a peer, and returns when the refusal may be sent.
     ///
     /// # Errors
     ///
@@ -113,7 +113,7 @@ fn network(peer: IpAddr) -> IpAddr {
     }
 }
 
-/// 10, 100, 1,000, ...: a log that somebody fills by guessing tells nothing.
+/// 10, 100, 1,000, ...: a guesser must not be able to fill the log.
 fn is_round(count: u64) -> bool {
     let mut rest = count;
     while rest.is_multiple_of(10) && rest > 1 {

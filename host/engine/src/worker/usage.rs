@@ -1,4 +1,4 @@
-//! Watches what a worker uses while it runs: its threads, and processor time that nobody asked for.
+//! Watches what a worker uses while it runs: its threads, and processor time outside of calls.
 //!
 //! No limit of the kernel does this for one process: those of threads count all of an account, those of
 //! processor time count calls as well.

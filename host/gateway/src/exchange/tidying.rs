@@ -12,7 +12,7 @@ use crate::thread::{Left, Thread};
 use ctxhost_runtime::Passage;
 use ctxhost_session::SessionFolder;
 
-/// How often conversations are looked for that nobody goes on with, in milliseconds.
+/// How often the gateway looks for idle conversations, in milliseconds.
 const LOOK_MS: i64 = 1_000;
 
 /// How long a disk is left alone that has taken no conversation, in milliseconds.
