@@ -422,7 +422,7 @@ typedef struct ctxhost_api_v1 {
     /* What the engine believes the plan costs, in tokens; the host counts itself. */
     ctxhost_status (*plan_estimate)(ctxhost_answer *a, uint64_t tokens);
     /* What is rare: a JSON object with system_prompt_addition, prompt_authority, projection_epoch,
-     * compaction_wanted, idle_within_tokens, notes, details. */
+     * compaction_wanted, notes, details. */
     ctxhost_status (*plan_extras)(ctxhost_answer *a, ctxhost_str json);
     /* compact: let the host's bundled engine compact in this engine's place. */
     ctxhost_status (*compact_delegate)(ctxhost_answer *a);

@@ -119,12 +119,6 @@ pub struct PlanExtras {
     /// once and assembles again; where that made no progress, the plan is sent as it is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub compaction_wanted: Option<String>,
-    /// Up to how many tokens of the live transcript the engine has nothing to do: while it takes no more
-    /// and no image stands in it, the plan of this engine keeps all of it, whatever is appended and
-    /// whenever it is asked. A host may then send a request first and ask the engine while that is
-    /// answered; what the engine makes of it is for the next one. `None` promises nothing.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub idle_within_tokens: Option<u64>,
     /// What the engine did that no single operation shows.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<Note>,

@@ -39,7 +39,7 @@ use serde_json::Value;
 use memory::Memory;
 use pruning::{CacheClock, Pruning};
 use results::ToolResults;
-use settings::{CHARS_PER_TOKEN, Settings};
+use settings::Settings;
 use tally::Tally;
 use tool_result_guard::Scope;
 use window_guard::Verdict;
@@ -140,18 +140,7 @@ impl Legacy {
             self.pruning.prune(&mut results, transcript, window_tokens, clock, memory);
             tool_result_guard::reduce(&mut results, transcript, scope, guard, memory);
         });
-        let is_idle = results.is_untouched();
-        let mut plan = results.into_plan();
-        plan.extras.idle_within_tokens = is_idle.then(|| self.idle_within_tokens(window_tokens));
-        plan
-    }
-
-    /// A transcript of so many tokens is touched by no layer, whatever it is made of but images: no result
-    /// in it can be too large, nor all of them, and nothing in it is worth pruning.
-    fn idle_within_tokens(&self, window_tokens: u64) -> u64 {
-        let guard =
-            tool_result_guard::idle_within_chars(window_tokens, &self.settings.tool_results);
-        self.pruning.idle_within_tokens(window_tokens).min(guard / CHARS_PER_TOKEN)
+        results.into_plan()
     }
 
     fn warn_once(&self, sentence: &str) {

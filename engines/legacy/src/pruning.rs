@@ -23,7 +23,7 @@ use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 
 use crate::memory::{Pruned, SessionMemory};
 use crate::results::{Form, Shown, ToolResults, ToolRow};
-use crate::settings::{CHARS_PER_TOKEN, PruningMode, PruningSettings, share_of};
+use crate::settings::{CHARS_PER_TOKEN, PruningMode, PruningSettings};
 
 /// The name of the layer in notes.
 pub(crate) const LAYER: &str = "pruning";
@@ -80,12 +80,6 @@ impl Pruning {
         if changed > 0 {
             memory.set_pruned_at(clock.now_ms);
         }
-    }
-
-    /// What all of a transcript may cost while nothing in it is pruned, in tokens.
-    pub(crate) fn idle_within_tokens(&self, window_tokens: u64) -> u64 {
-        let share = self.settings.soft_share.min(self.settings.hard_share);
-        share_of(window_tokens, share).saturating_sub(1)
     }
 
     fn replay(

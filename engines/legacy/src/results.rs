@@ -93,12 +93,6 @@ impl<'a> ToolResults<'a> {
         self.rows.iter().map(|row| row.chars).sum()
     }
 
-    /// Whether nothing was replaced and nothing grows old by itself.
-    pub(crate) fn is_untouched(&self) -> bool {
-        let is_shown = |row: &ToolRow| row.shown.is_some();
-        self.asides.is_empty() && self.image_seqs.is_empty() && !self.rows.iter().any(is_shown)
-    }
-
     /// The plan that keeps everything but what was replaced.
     pub(crate) fn into_plan(self) -> Plan {
         // A notice that is longer than a short result gains nothing, and thousands of them are words of ours.

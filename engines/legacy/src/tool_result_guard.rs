@@ -81,13 +81,6 @@ pub(crate) fn single_cap_chars(window_tokens: u64, settings: &ToolResultSettings
     Caps::of(window_tokens, settings).single
 }
 
-/// What all of a transcript may cost while none of its results can be touched, in weighted characters.
-pub(crate) fn idle_within_chars(window_tokens: u64, settings: &ToolResultSettings) -> u64 {
-    let Caps { single, aggregate, clear_over_tokens } = Caps::of(window_tokens, settings);
-    let spill = if settings.spill_chars > 0 { settings.spill_chars } else { u64::MAX };
-    single.min(aggregate).min(clear_over_tokens * CHARS_PER_TOKEN).min(spill)
-}
-
 /// A result of a transcript in at most `cap_chars` weighted characters; `None` where it fits.
 /// `handle` is the one under which it was put away.
 pub(crate) fn cut_entry(

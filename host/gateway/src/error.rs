@@ -51,9 +51,6 @@ pub enum GatewayError {
         /// Why not.
         cause: std::io::Error,
     },
-    /// The system gives no threads.
-    #[error("cannot start the threads that serve connections: {0}")]
-    Threads(std::io::Error),
     /// The certificate or its key cannot be used.
     #[error("{} cannot be used: {problem}; it must be {wanted} in PEM", path.display())]
     Tls {

@@ -6,9 +6,9 @@
 //!                    └─ answer (ours: no upstream is asked)
 //! ```
 
-mod afterwards;
 mod again;
 mod apart;
+mod background;
 mod client_side;
 mod compressing;
 mod counting;
@@ -21,7 +21,6 @@ mod news;
 mod on_demand;
 mod output_limit;
 mod refusal;
-mod resting;
 mod sealed;
 mod shaping;
 mod thinking;
@@ -34,7 +33,6 @@ use std::sync::Arc;
 use axum::body::Bytes;
 use axum::http::{HeaderMap, StatusCode};
 
-use self::afterwards::Afterwards;
 use self::counting::Inquiry;
 use self::desk::Desk;
 use self::journey::Journey;
@@ -95,16 +93,6 @@ pub enum Taken {
     Forward(Forward),
     /// It is answered here.
     Answer(Answer),
-}
-
-impl Taken {
-    /// The same, with what is left to do afterwards. What is answered here is not waited for.
-    fn leaving(mut self, afterwards: Afterwards) -> Taken {
-        if let Taken::Forward(forward) = &mut self {
-            forward.ticket.afterwards = afterwards;
-        }
-        self
-    }
 }
 
 /// What is sent to an upstream. Path, method and headers are those of the client.
@@ -170,31 +158,14 @@ pub struct Ticket {
     pending: Pending,
     /// A request that only counts.
     inquiry: Option<Box<Inquiry>>,
-    /// What is left to do. Until it is done, the conversation is held.
-    afterwards: Afterwards,
 }
 
 impl Ticket {
-    /// Waits for what the upstream answers, and has what is left done meanwhile.
-    pub async fn until<T>(&mut self, answer: impl Future<Output = T>) -> T {
-        self.afterwards.until(answer).await
-    }
-
-    /// Does what is left.
-    pub async fn settled(&mut self) {
-        (&mut self.afterwards).await;
-    }
-
     /// The request is not needed again, whatever becomes of its answer.
     pub fn forget_bodies(&mut self) {
         if let Some(journey) = &mut self.journey {
             (journey.incoming.body, journey.sent) = (Bytes::new(), Bytes::new());
         }
-    }
-
-    /// Has what is left done behind the answer: the next request of the conversation may come first.
-    pub fn let_go(&mut self) {
-        drop(std::mem::take(&mut self.afterwards));
     }
 }
 
@@ -241,8 +212,7 @@ impl Exchange {
     /// becomes a smaller one, or the refusal in the form that the client's own recovery knows; a history
     /// that is not accepted as we have changed it is sent without thinking. `None` passes the upstream's
     /// own refusal on.
-    pub async fn refused(&self, mut ticket: Ticket, failure: &ProviderError) -> Option<Taken> {
-        ticket.let_go();
+    pub async fn refused(&self, ticket: Ticket, failure: &ProviderError) -> Option<Taken> {
         let (desk, journey) = (self.desk.clone()?, ticket.journey?);
         if !apart::is_large(&journey.incoming) {
             return desk.refused(*journey, failure).await;
@@ -257,12 +227,11 @@ impl Exchange {
         self.desk.as_ref()?.estimated(*ticket.inquiry?)
     }
 
-    /// The upstream has answered to the end, and counted this. What it teaches is learned while nobody
-    /// waits, behind what is left to do.
+    /// The upstream has answered to the end, and counted this. What it teaches is learned in the background.
     pub fn answered(&self, mut ticket: Ticket, usage: Option<Usage>) {
         ticket.pending.answered();
         if let (Some(desk), Some(journey), Some(usage)) = (&self.desk, ticket.journey, usage) {
-            desk.answered(*journey, usage, ticket.afterwards);
+            desk.record_usage(*journey, usage);
         }
         if let Some(desk) = &self.desk {
             desk.tidy();

@@ -12,12 +12,10 @@
 )]
 
 mod access;
-mod aside;
 mod beginning;
 mod bodies;
 mod complaint;
 mod cors;
-mod crew;
 pub mod dashboard;
 mod door;
 mod encoding;

@@ -19,6 +19,7 @@ use hyper_util::server::conn::auto;
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tokio_io_timeout::TimeoutWriter;
 use tokio_rustls::TlsAcceptor;
@@ -26,11 +27,9 @@ use tokio_util::sync::CancellationToken;
 use tower_service::Service as _;
 
 use super::access::{Access, Denied};
-use super::aside::attending;
 use super::bodies::Bodies;
 use super::complaint::complaint;
 use super::cors;
-use super::crew::Crew;
 use super::dashboard::{self, OverTls};
 use super::door::dialect_of;
 use super::error::GatewayError;
@@ -55,7 +54,6 @@ pub struct Gateway {
     house: Arc<House>,
     runtime: Runtime,
     routes: Router,
-    crew: Crew,
 }
 
 impl std::fmt::Debug for Gateway {
@@ -87,7 +85,6 @@ impl Gateway {
             let (state, conversations) = (&options.state, edge.conversations);
             let exchange =
                 Exchange::counted(runtime.clone(), &options.config, state, conversations);
-            let crew = Crew::start().map_err(GatewayError::Threads)?;
             let listener = TcpListener::bind(wanted);
             let unbound = |cause| GatewayError::Bind { address: wanted.to_string(), cause };
             let listener = listener.await.map_err(unbound)?;
@@ -121,7 +118,7 @@ impl Gateway {
             let look = middleware::from_fn_with_state(house.clone(), slow_guesses);
             let routes = routes(&house, guarded, open.merge(dashboard.layer(look)));
             let routes = if options.token_in_path { behind_token(&house, routes) } else { routes };
-            Ok(Gateway { listener, address, acceptor, house, runtime, routes, crew })
+            Ok(Gateway { listener, address, acceptor, house, runtime, routes })
         })
     }
 
@@ -147,24 +144,26 @@ impl Gateway {
     }
 
     /// Serves until `end` is cancelled, and then until the answers that are on their way are whole, at
-    /// most for `gateway.drain_ms`. Connections are served by threads of its own, which end with it: who drops this
-    /// future cuts answers off, and loses what was not written yet.
+    /// most for `gateway.drain_ms`. Connections end with it: who drops this future cuts answers off, and loses what
+    /// was not written yet.
     pub fn serve(self, end: CancellationToken) -> BoxFuture<'static, ()> {
         Box::pin(async move {
-            let Gateway { listener, acceptor, house, runtime, routes, crew, .. } = self;
-            let connections = limits::places(house.settings.max_connections);
+            let Gateway { listener, acceptor, house, runtime, routes, .. } = self;
+            let places = limits::places(house.settings.max_connections);
+            let mut connections = JoinSet::new();
             let door = Arc::new(DoorKeeper::new(&house.settings, acceptor, routes));
             let open = GracefulShutdown::new();
             while let Some(stream) = next(&listener, &end).await {
                 let place = tokio::select! {
-                    place = connections.clone().acquire_owned() => place,
+                    place = places.clone().acquire_owned() => place,
                     () = end.cancelled() => break,
                 };
                 let (door, watcher) = (door.clone(), open.watcher());
-                crew.serve(async move {
+                connections.spawn(async move {
                     let _place = place;
                     door.let_in(stream, watcher).await;
                 });
+                while connections.try_join_next().is_some() {}
             }
             house.is_closing.store(true, Ordering::Relaxed);
             drop(listener);
@@ -176,13 +175,12 @@ impl Gateway {
             }
             house.exchange.finish().await;
             runtime.finish().await;
-            crew.end().await;
         })
     }
 }
 
 /// The next client; `None` when it is time to end.
-async fn next(listener: &TcpListener, end: &CancellationToken) -> Option<std::net::TcpStream> {
+async fn next(listener: &TcpListener, end: &CancellationToken) -> Option<TcpStream> {
     /// After an error such as too many open files: trying at once would only burn the processor.
     const PAUSE: Duration = Duration::from_millis(50);
     loop {
@@ -190,8 +188,8 @@ async fn next(listener: &TcpListener, end: &CancellationToken) -> Option<std::ne
             accepted = listener.accept() => accepted,
             () = end.cancelled() => return None,
         };
-        match accepted.and_then(|(stream, _)| stream.into_std()) {
-            Ok(stream) => return Some(stream),
+        match accepted {
+            Ok((stream, _)) => return Some(stream),
             Err(error) if is_of_the_client(&error) => {}
             Err(error) => {
                 tracing::error!(%error, "no connection can be taken");
@@ -235,15 +233,7 @@ impl DoorKeeper {
         DoorKeeper { http, acceptor, patience, stall, routes }
     }
 
-    async fn let_in(&self, stream: std::net::TcpStream, watcher: Watcher) {
-        // The thread that serves it hears of it.
-        let stream = match TcpStream::from_std(stream) {
-            Ok(stream) => stream,
-            Err(error) => {
-                tracing::error!(%error, "no connection can be served");
-                return;
-            }
-        };
+    async fn let_in(&self, stream: TcpStream, watcher: Watcher) {
         // Small events shall arrive as they are sent; that they may not is no reason to refuse them.
         let _ = stream.set_nodelay(true);
         let peer = stream.peer_addr().ok().map(|address| address.ip());
@@ -276,7 +266,7 @@ impl DoorKeeper {
         stream.set_timeout(Some(self.stall));
         let connection = self.http.serve_connection(TokioIo::new(Box::pin(stream)), service);
         // It is large, and each future around it would make room for it again.
-        attending(Box::pin(watcher.watch(connection.into_owned()))).await
+        Box::pin(watcher.watch(connection.into_owned())).await
     }
 }
 

@@ -24,7 +24,7 @@ mod register;
 mod table;
 mod traits;
 
-pub use conversation::{Last, Left, Pending, Rest, Thread, has_compactions};
+pub use conversation::{Last, Left, Pending, Thread, has_compactions};
 pub use digest::{Asked, Digest, Meaning, Names, Scope, secret};
 pub use identity::{BadSessionId, SESSION_HEADER, is_named, scope};
 pub use matching::{Fit, Rewrite};

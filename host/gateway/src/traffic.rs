@@ -158,8 +158,7 @@ impl Way<'_> {
         let Forward { body, truth, mut ticket } = forward;
         let dialect = self.door.dialect();
         let body = self.packed_again(body);
-        let sent = self.upstream.send(&self.envelope, Body::from(body));
-        let response = match ticket.until(sent).await {
+        let response = match self.upstream.send(&self.envelope, Body::from(body)).await {
             Ok(response) => response,
             Err(trouble) => {
                 return Asked::Answered(told(
@@ -170,10 +169,6 @@ impl Way<'_> {
             }
         };
         let (parts, mut rest) = response.into_parts();
-        if rest.size_hint().exact().is_none() {
-            // The next request of the conversation may come before a stream has ended.
-            ticket.let_go();
-        }
         let began = self.begin(parts.status, &parts.headers, &mut rest).await;
         let Beginning { head, refusal, is_whole } = match began {
             Ok(beginning) => beginning,

@@ -51,15 +51,6 @@ pub struct Passed {
     pub window_tokens: u64,
 }
 
-/// What a request may take.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Room {
-    /// Of the conversation, as entries count.
-    pub budget_tokens: u64,
-    /// The window of its model, in provider tokens.
-    pub window_tokens: u64,
-}
-
 impl Runtime {
     /// Waits until a session is free. No model need be configured for it.
     ///
@@ -90,18 +81,12 @@ impl Runtime {
         Ok(self.shared().take_in_synced(session, None)?)
     }
 
-    /// Does something while nobody waits for it; [`Runtime::finish`] does.
+    /// Does something while nobody waits for it; [`Runtime::finish`] does. A program whose threads have ended does no
+    /// more.
     pub fn in_background(&self, work: impl Future<Output = ()> + Send + 'static) {
-        self.shared().background.spawn(work);
-    }
-
-    /// The same on threads of another runtime.
-    pub fn in_background_on(
-        &self,
-        threads: &Handle,
-        work: impl Future<Output = ()> + Send + 'static,
-    ) {
-        self.shared().background.spawn_on(work, threads);
+        if let Ok(threads) = Handle::try_current() {
+            self.shared().background.spawn_on(work, &threads);
+        }
     }
 
     /// Now, in milliseconds since 1970, by the clock of this runtime.
@@ -176,6 +161,11 @@ impl Passage {
         Box::pin(async move { self.held.open.lock().await.conversation.write_out() })
     }
 
+    /// Closes the session. Whoever waits for it is told that it is not open.
+    pub fn close(self) {
+        self.shared.close(self.lane.session_id());
+    }
+
     /// The id of the session.
     pub fn session_id(&self) -> &str {
         self.lane.session_id()
@@ -195,19 +185,6 @@ impl Passage {
             let window_tokens = turn.window_tokens();
             let shaped = outcome?;
             Ok(Passed { budget_tokens: shaped.budget_tokens, shaped, window_tokens })
-        })
-    }
-
-    /// What the next request may take; `None` where another engine than the one that shaped the last one
-    /// would shape it.
-    pub fn room<'a>(&'a self, guest: &'a Guest) -> BoxFuture<'a, Option<Room>> {
-        Box::pin(async move {
-            let mut open = self.held.open.lock().await;
-            let mut turn = Turn::of_guest(guest, &self.shared, &self.lane, &mut open);
-            let budget_tokens = turn.budget().await.tokens;
-            let window_tokens = turn.window_tokens();
-            let is_told = turn.conversation.is_told(&turn.slot.serving());
-            is_told.then_some(Room { budget_tokens, window_tokens })
         })
     }
 

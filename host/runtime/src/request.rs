@@ -91,9 +91,6 @@ pub struct Shaped {
     pub budget_tokens: u64,
     /// What the engine did that no operation of the plan shows.
     pub notes: Vec<Note>,
-    /// Up to how many tokens of the live transcript the engine would keep all of it again; `None` where
-    /// it has not said so, or somebody stood in for it.
-    pub idle_within_tokens: Option<u64>,
     /// Plans that the law refused on the way.
     pub refused: u64,
     /// Time inside engines.
@@ -400,7 +397,6 @@ impl Shaper<'_> {
             fallback: Some(why),
             compactions: work.compactions,
             notes: Vec::new(),
-            idle_within_tokens: None,
             refused: work.refused,
             took: work.took,
         })
@@ -450,10 +446,8 @@ impl Assembled {
 
     fn into_shaped(self, view: Transcript, budget_tokens: u64, work: &mut Work) -> Shaped {
         let work = std::mem::take(work);
-        let idle_within_tokens = self.served.value.extras.idle_within_tokens;
         Shaped {
             budget_tokens,
-            idle_within_tokens: idle_within_tokens.filter(|_| self.served.fallback.is_none()),
             view,
             lawful: self.lawful,
             engine: self.served.engine,

@@ -197,8 +197,14 @@ impl RecordBody {
         line.set("id", json_string(id));
         line.set("parentId", json_string_or_null(parent_id));
         line.set("timestamp", json_string(&clock::iso(timestamp_ms)));
+        let message_bytes =
+            self.fields.last().filter(|(name, _)| *name == "message").map(|(_, json)| json.len());
         line.extend(self.fields);
-        Record::of_line(line.to_line(), id, parent_id, self.kind, timestamp_ms)
+        let record = Record::of_line(line.to_line(), id, parent_id, self.kind, timestamp_ms);
+        // Tens of thousands may come at once, and each would be read again for it.
+        let Some(bytes) = message_bytes else { return record };
+        let end = record.line().len() - "}".len();
+        record.with_message_at(end - bytes..end)
     }
 }
 

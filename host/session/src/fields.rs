@@ -23,6 +23,11 @@ impl Fields {
         self.0.iter().rev().find(|(key, _)| key == name).map(|(_, json)| json.as_str())
     }
 
+    /// The last field and its JSON.
+    pub(super) fn last(&self) -> Option<(&str, &str)> {
+        self.0.last().map(|(name, json)| (name.as_str(), json.as_str()))
+    }
+
     /// Replaces a field where it stands, or adds it at the end.
     pub(super) fn set(&mut self, name: &str, json: String) {
         match self.0.iter_mut().rev().find(|(key, _)| key == name) {

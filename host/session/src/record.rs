@@ -1,5 +1,7 @@
 //! One record of a session: its exact line, and what the tree needs to know of it.
 
+use std::ops::Range;
+
 use ctxhost_engine_api::transcript::log::NewEntry;
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
@@ -80,6 +82,8 @@ pub struct Record {
     parent_id: Option<String>,
     kind: RecordKind,
     timestamp_ms: i64,
+    /// Where the JSON of its message stands in the line, where that is known; else it is looked for.
+    message: Option<Range<usize>>,
 }
 
 #[derive(Deserialize)]
@@ -146,6 +150,7 @@ impl Record {
             parent_id: wire.parent_id.clone().flatten(),
             kind: RecordKind::from_name(&kind),
             timestamp_ms: clock::parse_ms(&wire.timestamp).unwrap_or(0),
+            message: None,
         };
         Ok(ParsedRecord { record, names_parent: wire.parent_id.is_some() })
     }
@@ -159,7 +164,12 @@ impl Record {
         timestamp_ms: i64,
     ) -> Record {
         let parent_id = parent_id.map(str::to_owned);
-        Record { line, id: id.to_owned(), parent_id, kind, timestamp_ms }
+        Record { line, id: id.to_owned(), parent_id, kind, timestamp_ms, message: None }
+    }
+
+    /// The same record, whose message stands there in its line.
+    pub(super) fn with_message_at(self, place: Range<usize>) -> Record {
+        Record { message: Some(place), ..self }
     }
 
     /// The id, unique in the session.
@@ -194,6 +204,9 @@ impl Record {
 
     /// The JSON of its `message`, exactly as in the line.
     pub fn message_raw(&self) -> Option<&str> {
+        if let Some(place) = &self.message {
+            return self.line.get(place.clone());
+        }
         let wire: WireMessageOnly<'_> = serde_json::from_str(&self.line).ok()?;
         wire.message.map(RawValue::get)
     }

@@ -57,19 +57,17 @@ async fn every_piece_comes_before_the_next_one_is_sent() {
 }
 
 #[tokio::test]
-async fn what_came_together_goes_on_in_few_pieces() {
+async fn what_came_together_goes_on_as_it_came() {
     const PIECES: usize = 64;
     let (upstream, _) = endless(PIECES as u64, WORD.len()).await;
     let gate = Gate::before(&upstream, "").await;
     let request = client().post(gate.at("/v1/messages")).body(body_for("/v1/messages"));
     let mut answer = request.send().await.unwrap();
-    let (mut all, mut pieces) = (Vec::new(), 0);
+    let mut all = Vec::new();
     while let Some(piece) = answer.chunk().await.unwrap() {
         all.extend_from_slice(&piece);
-        pieces += 1;
     }
     assert_eq!(all, WORD.repeat(PIECES).as_bytes());
-    assert!(pieces <= PIECES / 2, "{pieces} pieces");
 }
 
 #[tokio::test]

@@ -160,8 +160,8 @@ impl Desk {
                     self.keep(&heard).await;
                 }
                 let guest = journey.guest.clone();
-                let left = self.leave(&journey.incoming, heard, guest);
-                Ok(forward(sent, journey).leaving(left))
+                self.finish_request(&journey.incoming, heard, guest);
+                Ok(forward(sent, journey))
             }
             Err(error) => {
                 self.note_small_window(&error, &journey.guest.model);
@@ -254,3 +254,6 @@ pub(super) fn refused(journey: Journey, session: String, count: Count) -> Taken 
     let it = TooLarge { tokens, window_tokens, as_event: journey.as_event };
     Taken::Answer(refusal::too_large(&journey.incoming.door, it, truth))
 }
+
+#[cfg(test)]
+mod tests;

@@ -104,7 +104,7 @@ impl Desk {
         let came = Came { speech, bytes: &incoming.body, json, body: &body };
         match self.fitted(&heard, came, guest.clone()).await {
             Ok(compressed) => {
-                drop(self.leave(incoming, heard, guest));
+                self.finish_request(incoming, heard, guest);
                 Ok(Some(compressed))
             }
             Err(Unfit::Turn(error)) if self.ends_with(&error) => Err(Uncompressed::Engine(error)),

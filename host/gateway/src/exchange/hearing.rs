@@ -154,18 +154,23 @@ impl Desk {
 
     /// The session of a conversation, held; `None` where it cannot be opened any more.
     pub(super) async fn enter(&self, thread: &Arc<Thread>) -> Option<Passage> {
-        let entered = match thread.session(&self.runtime, self.threads.readings()).await {
-            Ok(session) => self.runtime.enter(&session).await,
-            Err(error) => Err(error),
-        };
-        match entered {
-            Ok(passage) => Some(passage),
-            Err(error) => {
-                tracing::warn!(%error, "a conversation cannot be gone on with");
-                self.lost(thread);
-                None
+        for look in 1.. {
+            let entered = match thread.session(&self.runtime, self.threads.readings()).await {
+                Ok(session) => self.runtime.enter(&session).await,
+                Err(error) => Err(error),
+            };
+            match entered {
+                Ok(passage) => return Some(passage),
+                // It was closed meanwhile, since too many are open; its file is opened again.
+                Err(TurnError::NoSession { .. }) if look < MAX_LOOKS => {}
+                Err(error) => {
+                    tracing::warn!(%error, "a conversation cannot be gone on with");
+                    self.lost(thread);
+                    return None;
+                }
             }
         }
+        None
     }
 
     async fn fork(

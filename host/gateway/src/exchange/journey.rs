@@ -12,12 +12,10 @@ use super::on_demand;
 use super::refusal;
 use super::shaping::{Came, Sent};
 use super::windows::{self, Window};
-use super::{Afterwards, Forward, Incoming, Taken, Ticket, Truth, passed};
-use crate::aside;
+use super::{Forward, Incoming, Taken, Ticket, Truth, passed};
 use crate::speech::Body;
 use crate::thread::{Asked, Pending, Thread, scope};
 use ctxhost_law::CannotFit;
-use ctxhost_provider::message::Usage;
 use ctxhost_runtime::accounting::LearnedWindow;
 use ctxhost_runtime::model_name::ModelName;
 use ctxhost_runtime::{Guest, Passage, RuntimeError, TurnError};
@@ -86,9 +84,6 @@ impl Desk {
             return self.count(incoming, came, key, &mut asked).await;
         }
         let words = Words { speech, headers: &incoming.headers, key };
-        if let Some(taken) = self.at_rest(incoming, came, &words, &mut asked).await {
-            return taken;
-        }
         match self.hear(&words, &mut asked).await {
             Ok(heard) => self.send(incoming, came, heard).await,
             Err(HearError::Body(error)) => {
@@ -116,7 +111,8 @@ impl Desk {
             }
             Err(error) => self.failed(error, &heard, journey).await,
         };
-        taken.leaving(self.leave(incoming, heard, guest))
+        self.finish_request(incoming, heard, guest);
+        taken
     }
 
     /// The names of models are kept, and no model has such a one.
@@ -238,22 +234,6 @@ impl Desk {
         let tokens = heard.passage.expected_tokens(all_tokens).await;
         let count = Count { said_tokens, tokens };
         Some(refused(journey.clone(), heard.session.clone(), count))
-    }
-
-    /// Learns from what the upstream counted, while nobody waits.
-    pub(super) fn answered(
-        self: &Arc<Self>,
-        journey: Journey,
-        usage: Usage,
-        afterwards: Afterwards,
-    ) {
-        let desk = self.clone();
-        aside::leave(&self.runtime, async move {
-            afterwards.await;
-            if let Some(passage) = desk.enter(&journey.thread).await {
-                passage.answered(&journey.guest, journey.sent_tokens, &usage).await;
-            }
-        });
     }
 }
 

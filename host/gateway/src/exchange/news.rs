@@ -1,8 +1,5 @@
 //! What a request says that its conversation does not know yet.
 
-use ctxhost_engine_api::transcript::tokens;
-use ctxhost_engine_api::{Block, Message};
-
 use super::hearing::HearError;
 use crate::speech::{Before, Said, Speech, Unit};
 use crate::thread::{Outline, is_request};
@@ -37,16 +34,6 @@ impl News {
         let said = units.iter().flat_map(|unit| &unit.said);
         let bodies = said.map(body_of).collect::<Result<_, SessionError>>()?;
         Ok(News { units, bodies })
-    }
-
-    /// What they take, as entries count; `None` where there is an image or a note among them.
-    pub(super) fn plain_tokens(&self) -> Option<u64> {
-        let is_image = |block: &Block<'_>| matches!(block, Block::Image { .. });
-        let tokens = self.bodies.iter().map(|body| {
-            let message = Message::parse(body.message_raw()?, "");
-            (!message.blocks.iter().any(is_image)).then(|| tokens::message(&message))
-        });
-        tokens.sum()
     }
 
     /// Which record of theirs, by its number, the person spoke first with.

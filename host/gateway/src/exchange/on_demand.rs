@@ -103,7 +103,7 @@ impl Desk {
             (_, true) => ("text/event-stream", reply.events()),
             (_, false) => ("application/json", reply.response("completed").to_string()),
         };
-        drop(self.leave(incoming, heard, guest));
+        self.finish_request(incoming, heard, guest);
         Taken::Answer(Answer {
             status: StatusCode::OK,
             content_type,

@@ -8,7 +8,7 @@ use super::desk::Desk;
 use super::hearing::Heard;
 use super::thinking::{Thinking, Told, compacted};
 use crate::speech::{Body, Place, Speech, Written, render};
-use crate::thread::{Outline, Rest, Thread};
+use crate::thread::{Outline, Thread};
 use ctxhost_law::{self as law, LawSettings, Lawful};
 use ctxhost_media::Images;
 use ctxhost_runtime::{
@@ -46,7 +46,7 @@ impl Desk {
         guest: &Guest,
     ) -> Result<Sent, TurnError> {
         let passed = heard.passage.shape(guest).await?;
-        let is_as_it_came = note(&heard.thread, &passed, guest);
+        let is_as_it_came = note(&heard.thread, &passed);
         let Passed { shaped, budget_tokens, .. } = &passed;
         let (view, lawful) = (&shaped.view, &shaped.lawful);
         let truth = Truth {
@@ -170,31 +170,12 @@ fn has_all(view: &Transcript, outline: &Outline) -> bool {
 }
 
 /// Notes of a conversation how its request was shaped; whether that goes out as it came.
-pub(super) fn note(thread: &Thread, passed: &Passed, guest: &Guest) -> bool {
+fn note(thread: &Thread, passed: &Passed) -> bool {
     let Passed { shaped, .. } = passed;
     let is_untouched = is_untouched(&shaped.lawful, &shaped.view, &thread.outline());
-    let rest = rest(passed, guest);
     let mut state = thread.state();
     state.is_compacted |= shaped.compactions.iter().any(|it| it.verdict == Verdict::Applied);
-    let is_as_it_came = !state.is_compacted && is_untouched;
-    state.rest = rest.filter(|_| is_as_it_came);
-    is_as_it_came
-}
-
-/// How long the engine has nothing to do, where it has said so. It has said nothing of images.
-fn rest(passed: &Passed, guest: &Guest) -> Option<Rest> {
-    let Passed { shaped, window_tokens, .. } = passed;
-    let within_tokens = shaped.idle_within_tokens?;
-    let has_images = shaped.view.iter().any(|entry| entry.has(Flags::IMAGES));
-    if has_images || shaped.lawful.tokens > within_tokens {
-        return None;
-    }
-    Some(Rest {
-        within_tokens,
-        engine: shaped.engine.clone(),
-        model: guest.model.clone(),
-        window_tokens: *window_tokens,
-    })
+    !state.is_compacted && is_untouched
 }
 
 fn keeps_all(plan: &Plan, entries: u64) -> bool {

@@ -7,7 +7,6 @@ use tokio::task::yield_now;
 
 use super::apart::apart;
 use super::desk::Desk;
-use crate::crew::beside;
 use crate::thread::{Left, Thread};
 use ctxhost_runtime::Passage;
 use ctxhost_session::SessionFolder;
@@ -52,14 +51,10 @@ impl Desk {
         tidying.next_look_ms.store(now_ms.saturating_add(LOOK_MS), Ordering::Relaxed);
         let desk = self.clone();
         // One of them may have tens of thousands of messages to write, and the disk may be slow.
-        let work = apart(async move {
+        self.runtime.in_background(apart(async move {
             let _run = Run(&desk.tidying);
             desk.put_away_all(now_ms).await;
-        });
-        match beside() {
-            Some(thread) => self.runtime.in_background_on(&thread, work),
-            None => self.runtime.in_background(work),
-        }
+        }));
     }
 
     async fn put_away_all(&self, now_ms: i64) {
@@ -106,6 +101,24 @@ impl Desk {
         let left = Left { last: thread.state().last, learned, is_one_too_many };
         self.threads.leave(thread, is_written.then_some(left));
         true
+    }
+
+    /// Closes the session of a conversation whose request is on its way, where more sessions are open than conversations
+    /// stay in memory. It is opened again when the request is answered.
+    pub(super) async fn close_waiting(&self, thread: &Arc<Thread>, passage: Passage) {
+        if self.runtime.open_sessions() <= self.settings.conversations {
+            return;
+        }
+        // The caller may be the task of a connection, and this waits for the disk.
+        yield_now().await;
+        // Whoever opens or closes it now goes first.
+        let Some(_closing) = thread.try_closing() else { return };
+        if !self.keep_session(thread, &passage).await || passage.write_out().await.is_err() {
+            return;
+        }
+        let learned = passage.accounting().await;
+        self.threads.close_waiting(thread, learned);
+        passage.close();
     }
 
     /// Puts a conversation into a file, where it is in none; whether it is in one. It goes on in memory where that fails.

@@ -10,8 +10,6 @@ use axum::body::Bytes;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use tokio::time::{Instant, Sleep, sleep};
 
-use crate::aside;
-
 /// As much is joined before it goes on, in bytes: words of a model are some hundred, and a write takes as
 /// long for one of them as for many.
 const JOINED_BYTES: usize = 8 * 1024;
@@ -37,8 +35,6 @@ pub(super) struct Arriving<B = Incoming> {
     held_bytes: usize,
     /// What came behind the bytes that are held, and is none.
     behind: Option<Came>,
-    /// The turn of the client's connection in which the body had nothing more than what is held.
-    asked_in: Option<Option<u64>>,
     patience: Patience,
 }
 
@@ -53,13 +49,11 @@ where
             held: Vec::new(),
             held_bytes: 0,
             behind: None,
-            asked_in: None,
             patience: Patience::new(idle),
         }
     }
 
-    /// What has come, else what comes next. A connection hands over one frame at a time, also when it has
-    /// read many: so it gets a turn before one of them goes on alone.
+    /// What has come, else what comes next.
     pub(super) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<Came>> {
         while let Some(body) = self.unread() {
             match Pin::new(body).poll_frame(context) {
@@ -70,11 +64,7 @@ where
                     let silent = Broken::Silent(self.patience.idle.as_millis());
                     return Poll::Ready(Some(Err(silent)));
                 }
-                Poll::Pending if self.had_its_turn() => break,
-                Poll::Pending => {
-                    context.waker().wake_by_ref();
-                    return Poll::Pending;
-                }
+                Poll::Pending => break,
             }
         }
         Poll::Ready(self.joined().map(Frame::data).map(Ok).or_else(|| self.behind.take()))
@@ -87,7 +77,6 @@ where
     }
 
     fn take(&mut self, frame: Option<Result<Frame<Bytes>, B::Error>>) {
-        self.asked_in = None;
         self.patience.end();
         self.behind = match frame.map(|frame| frame.map(Frame::into_data)) {
             Some(Ok(Ok(data))) => return self.hold(data),
@@ -96,16 +85,6 @@ where
             None => None,
         };
         self.body = None;
-    }
-
-    /// Whether the upstream's connection was able to bring more since something came.
-    fn had_its_turn(&mut self) -> bool {
-        // Whoever serves a client that speaks HTTP/1 asks several times in one turn.
-        let turn = aside::turn();
-        match self.asked_in.replace(turn) {
-            None => false,
-            Some(asked_in) => turn.is_none() || asked_in != turn,
-        }
     }
 
     fn hold(&mut self, data: Bytes) {
@@ -234,24 +213,10 @@ mod tests {
 
     /// What goes on, and after how long: the bytes of a piece, `0` for trailers, `None` where it breaks.
     async fn gone_on(steps: impl IntoIterator<Item = Step>) -> Vec<(u64, Option<usize>)> {
-        aside::attending(gone_on_unattended(steps)).await
-    }
-
-    async fn gone_on_unattended(
-        steps: impl IntoIterator<Item = Step>,
-    ) -> Vec<(u64, Option<usize>)> {
         let script = Script { steps: steps.into_iter().collect(), resting: None };
         let (mut arriving, began) = (Arriving::new(Some(script), IDLE), Instant::now());
         let mut pieces = Vec::new();
-        // As hyper does, which asks again in the same turn.
-        let mut next = async || {
-            let once_more = |context: &mut Context<'_>| match arriving.poll(context) {
-                Poll::Pending => arriving.poll(context),
-                ready => ready,
-            };
-            poll_fn(once_more).await
-        };
-        while let Some(came) = next().await {
+        while let Some(came) = poll_fn(|context| arriving.poll(context)).await {
             let bytes = came.ok().map(|frame| frame.data_ref().map_or(0, Bytes::len));
             pieces.push((began.elapsed().as_secs(), bytes));
         }
@@ -261,22 +226,18 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn what_came_together_goes_on_together() {
-        let steps = [Data(1), Turn, Data(2), Turn, Data(3), Rest(Duration::from_secs(1)), Data(4)];
+        let steps = [Data(1), Data(2), Data(3), Rest(Duration::from_secs(1)), Data(4)];
         assert_eq!(gone_on(steps).await, [(0, Some(6)), (1, Some(4))]);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn where_turns_are_not_counted_each_question_is_one() {
-        let steps = [Data(1), Turn, Turn, Data(2)];
-        assert_eq!(gone_on(steps.clone()).await, [(0, Some(3))]);
-        assert_eq!(gone_on_unattended(steps).await, [(0, Some(1)), (0, Some(2))]);
-        let steps = [Data(1), Turn, Data(2)];
-        assert_eq!(gone_on_unattended(steps).await, [(0, Some(3))]);
+    async fn nothing_waits_for_what_comes_later() {
+        assert_eq!(gone_on([Data(1), Turn, Data(2)]).await, [(0, Some(1)), (0, Some(2))]);
     }
 
     #[tokio::test(start_paused = true)]
     async fn what_came_before_a_break_goes_on() {
-        let steps = [Data(1), Turn, Data(1), Break];
+        let steps = [Data(1), Data(1), Break];
         assert_eq!(gone_on(steps).await, [(0, Some(2)), (0, None)]);
     }
 
@@ -289,7 +250,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn trailers_come_behind_the_bytes() {
-        assert_eq!(gone_on([Data(1), Turn, Data(1), Trailers]).await, [(0, Some(2)), (0, Some(0))]);
+        assert_eq!(gone_on([Data(1), Data(1), Trailers]).await, [(0, Some(2)), (0, Some(0))]);
         assert_eq!(gone_on([]).await, []);
     }
 

@@ -11,7 +11,6 @@ use super::outline::Outline;
 use super::readings::Readings;
 use super::register::Entry;
 use ctxhost_runtime::accounting::Accounting;
-use ctxhost_runtime::model_name::ModelName;
 use ctxhost_runtime::{Runtime, SessionId, TurnError};
 use ctxhost_session::{RecordKind, Session, SessionError};
 
@@ -48,8 +47,6 @@ pub struct State {
     pub last: Last,
     /// Whether its client has asked for a summary of it, and has not gone on from one yet.
     pub is_asked_to_summarise: bool,
-    /// How long its engine has nothing to do; `None` where it has to be asked.
-    pub rest: Option<Rest>,
     /// Whether its session was opened from a file, and no request has come since.
     is_opened: bool,
     /// What its session had learned of models when it left memory.
@@ -59,19 +56,6 @@ pub struct State {
     /// The keys under which it is in the table; the first is its own.
     pub(super) keys: Vec<Digest>,
     pub(super) place: SessionPlace,
-}
-
-/// An engine has said that it keeps all of a conversation while that is small.
-#[derive(Clone, Debug)]
-pub struct Rest {
-    /// How small, in tokens as entries count.
-    pub within_tokens: u64,
-    /// The engine.
-    pub engine: String,
-    /// The model it said so for.
-    pub model: ModelName,
-    /// And its window, in provider tokens.
-    pub window_tokens: u64,
 }
 
 /// What became of the last request of a conversation.
@@ -187,7 +171,6 @@ impl Thread {
             is_compacted,
             last: Last::default(),
             is_asked_to_summarise: false,
-            rest: None,
             is_opened: false,
             learned: None,
             entry: None,
@@ -239,6 +222,11 @@ impl Thread {
     /// Keeps everybody from opening its session, as long as the guard is held.
     pub async fn closing(&self) -> tokio::sync::MutexGuard<'_, ()> {
         self.opening.lock().await
+    }
+
+    /// The same, where nobody opens or closes it now.
+    pub fn try_closing(&self) -> Option<tokio::sync::MutexGuard<'_, ()>> {
+        self.opening.try_lock().ok()
     }
 
     /// Its items as they are known now. Nobody waits while they are read.

@@ -61,9 +61,8 @@ mod tests {
         };
         let readings = Readings::default();
         for _ in 0..8 {
-            // Given up as soon as it has begun.
-            let given_up = tokio::time::timeout(Duration::ZERO, readings.read(read));
-            assert!(given_up.await.is_err());
+            // Given up as soon as it has begun, unless this machine is so busy that it has ended by then.
+            let _ = tokio::time::timeout(Duration::ZERO, readings.read(read)).await;
         }
         for done in join_all((0..32).map(|_| readings.read(read))).await {
             done.unwrap();

@@ -22,7 +22,7 @@ use ctxhost_session::SessionFolder;
 
 /// Files that are read to find the conversation of one request, those first that have most in common with it. More
 /// begin alike only where somebody goes back again and again, or a program greets alike.
-const MAX_READ: usize = 64;
+const MAX_READ: usize = 128;
 
 /// All conversations.
 #[derive(Debug)]

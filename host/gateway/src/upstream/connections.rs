@@ -1,4 +1,4 @@
-//! The connections to an upstream: each thread asks through its own, so that no answer wakes another one.
+//! The connections to an upstream, kept open for the next request.
 
 use std::time::Duration;
 
@@ -9,7 +9,6 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::client::legacy::{Client, ResponseFuture};
 use hyper_util::client::proxy::matcher::Intercept;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
-use thread_local::ThreadLocal;
 
 use crate::proxy::Dialer;
 use ctxhost_provider::ProviderSettings;
@@ -21,8 +20,7 @@ const IDLE_CONNECTION: Duration = Duration::from_secs(20);
 /// How an upstream is reached.
 #[derive(Debug)]
 pub(super) struct Connections {
-    connector: HttpsConnector<Dialer>,
-    of_threads: ThreadLocal<Client<HttpsConnector<Dialer>, Body>>,
+    client: Client<HttpsConnector<Dialer>, Body>,
 }
 
 impl Connections {
@@ -33,22 +31,16 @@ impl Connections {
         proxy: Option<&Intercept>,
         trusted: &rustls::ClientConfig,
     ) -> Connections {
-        let connector = connector(settings, base, proxy, trusted);
-        Connections { connector, of_threads: ThreadLocal::new() }
+        let client = Client::builder(TokioExecutor::new())
+            .pool_timer(TokioTimer::new())
+            .pool_idle_timeout(IDLE_CONNECTION)
+            .build(connector(settings, base, proxy, trusted));
+        Connections { client }
     }
 
     /// Asks through one that is free, or through a new one.
     pub(super) fn request(&self, request: axum::http::Request<Body>) -> ResponseFuture {
-        self.of_this_thread().request(request)
-    }
-
-    fn of_this_thread(&self) -> &Client<HttpsConnector<Dialer>, Body> {
-        self.of_threads.get_or(|| {
-            Client::builder(TokioExecutor::new())
-                .pool_timer(TokioTimer::new())
-                .pool_idle_timeout(IDLE_CONNECTION)
-                .build(self.connector.clone())
-        })
+        self.client.request(request)
     }
 }
 

@@ -171,7 +171,9 @@ impl Runtime {
             let _waiting = held.waiting.begin();
             // Nothing is written, so it is closed whether other machines are at work in it or not.
             let _lane = self.shared.lanes.enter(session.as_str()).await;
-            self.shared.close(session.as_str());
+            if self.shared.is_open(session, &held) {
+                self.shared.close(session.as_str());
+            }
         })
     }
 
@@ -209,12 +211,19 @@ impl Shared {
     }
 
     /// Holds a session against other machines and catches up with what they wrote.
+    ///
+    /// # Errors
+    ///
+    /// [`TurnError::NoSession`] where it was closed while its lane was waited for.
     pub(crate) async fn hold(
         &self,
         session: &SessionId,
         held: &HeldSession,
         lane: LaneGuard,
     ) -> Result<LaneGuard, TurnError> {
+        if !self.is_open(session, held) {
+            return Err(TurnError::NoSession { id: session.to_string() });
+        }
         let Some(shared_lane) = &held.shared_lane else { return Ok(lane) };
         let hold = lane.during_model_call(shared_lane.enter()).await?;
         let mut open = held.open.lock().await;
@@ -226,6 +235,11 @@ impl Shared {
         held.inbox.catch_up(open.conversation.session())?;
         drop(open);
         Ok(lane.holding(hold))
+    }
+
+    /// Whether this is the session that is open under its id: it may have been closed, and opened again.
+    fn is_open(&self, id: &SessionId, held: &HeldSession) -> bool {
+        self.sessions().get(id).is_some_and(|open| std::ptr::eq(&**open, held))
     }
 
     /// Closes a session that nobody is at work in.

@@ -52,7 +52,6 @@ impl Stage {
         let lawful = law::enforce(&view, plan, budget, &LawSettings::default()).unwrap();
         let shaped = Shaped {
             budget_tokens: budget,
-            idle_within_tokens: None,
             view,
             lawful,
             engine: "serving".into(),

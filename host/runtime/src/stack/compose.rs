@@ -264,8 +264,6 @@ fn both(first: PlanExtras, second: PlanExtras) -> PlanExtras {
         // It rises when either of them does.
         projection_epoch: epochs.into_iter().flatten().reduce(u64::saturating_add),
         compaction_wanted: second.compaction_wanted.or(first.compaction_wanted),
-        // The second stage reads what the first one makes of the transcript, not the transcript.
-        idle_within_tokens: None,
         notes: [first.notes, second.notes].concat(),
         details: if second.details.is_null() { first.details } else { second.details },
     }

@@ -1,5 +1,9 @@
 //! Recorded sessions that come with the program, so that there is something to replay on every machine.
 
+use std::io::{self, Read};
+
+use ruzstd::decoding::StreamingDecoder;
+
 use super::{OpenError, Recorded, open};
 
 /// What stands before the name of one where a file could stand as well.
@@ -15,23 +19,24 @@ pub struct Demo {
     /// The window that it is replayed against where none is asked for, in provider tokens. The sessions are
     /// too short to fill the window of a model of today, and an engine shows itself under pressure only.
     pub window_tokens: u64,
-    bytes: &'static [u8],
+    /// Its lines, compressed with zstd.
+    compressed: &'static [u8],
 }
 
-/// All of them. Together they are 1.1 MB, which the program carries so that replaying needs no sources. A `const`
-/// would carry them once in each crate that names them.
+/// All of them. The program carries them so that replaying needs no sources. A `const` would carry them once in each
+/// crate that names them.
 pub static DEMOS: [Demo; 2] = [
     Demo {
         name: "coding",
         about: "work on this repository: a test for engines of other versions",
         window_tokens: 32_000,
-        bytes: include_bytes!("../../demo/coding.jsonl"),
+        compressed: include_bytes!(concat!(env!("OUT_DIR"), "/coding.jsonl.zst")),
     },
     Demo {
         name: "mixed",
         about: "work on this repository: its messages and settings; the person writes Chinese",
         window_tokens: 32_000,
-        bytes: include_bytes!("../../demo/mixed.jsonl"),
+        compressed: include_bytes!(concat!(env!("OUT_DIR"), "/mixed.jsonl.zst")),
     },
 ];
 
@@ -48,7 +53,12 @@ impl Demo {
     ///
     /// [`OpenError`], which a test of this room rules out.
     pub fn open(&self) -> Result<Recorded, OpenError> {
-        open(&format!("{DEMO_PREFIX}{}", self.name), self.bytes)
+        let name = format!("{DEMO_PREFIX}{}", self.name);
+        let unreadable = |source| OpenError::Unreadable { path: name.clone().into(), source };
+        let decoder = StreamingDecoder::new(self.compressed).map_err(io::Error::other);
+        let mut lines = Vec::new();
+        decoder.and_then(|mut it| it.read_to_end(&mut lines)).map_err(unreadable)?;
+        open(&name, &lines)
     }
 }
 

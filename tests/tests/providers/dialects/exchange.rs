@@ -48,11 +48,7 @@ impl Gateway {
 
     pub(crate) async fn forward(&self, request: &Incoming) -> Forward {
         match self.exchange.take(request).await {
-            Taken::Forward(mut forward) => {
-                // As the server does while it waits: until then the conversation is held.
-                forward.ticket.settled().await;
-                forward
-            }
+            Taken::Forward(forward) => forward,
             Taken::Answer(answer) => panic!("answered: {}", text(&answer.body)),
         }
     }
@@ -244,8 +240,7 @@ async fn an_upstream_with_a_smaller_window_is_believed() {
         let size = tokens::estimate(text(&forward.body));
         let failure = refusal(Some(WINDOW_TOKENS), Some(size));
         let taken = gateway.exchange.refused(forward.ticket, &failure).await;
-        let Some(Taken::Forward(mut smaller)) = taken else { panic!("{wire:?}: {taken:?}") };
-        smaller.ticket.settled().await;
+        let Some(Taken::Forward(smaller)) = taken else { panic!("{wire:?}: {taken:?}") };
         assert_lawful(&client, &smaller.body);
         let size = tokens::estimate(text(&smaller.body));
         assert!(size <= WINDOW_TOKENS - MAX_OUTPUT_TOKENS, "{wire:?}: {size}");

@@ -83,10 +83,7 @@ impl Gateway {
             body: Bytes::from(body),
         };
         match self.exchange.take(&incoming).await {
-            Taken::Forward(mut forward) => {
-                forward.ticket.settled().await;
-                forward
-            }
+            Taken::Forward(forward) => forward,
             Taken::Answer(answer) => panic!("{:?}", answer.body),
         }
     }

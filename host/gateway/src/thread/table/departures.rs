@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::super::conversation::{Left, SessionPlace, Thread};
 use super::Threads;
+use ctxhost_runtime::accounting::Accounting;
 
 /// How many times `gateway.conversations` may be in memory because the last requests of the others were not answered,
 /// or because the disk takes none. An upstream that is down for long must not cost all memory.
@@ -65,6 +66,13 @@ impl Threads {
         }
         thread.state().place = SessionPlace::File(self.path(thread.key(), thread.id()));
         true
+    }
+
+    /// The session of a conversation whose request is on its way is closed; what it has learned stays.
+    pub fn close_waiting(&self, thread: &Arc<Thread>, learned: Accounting) {
+        let mut state = thread.state();
+        state.place = SessionPlace::File(self.path(thread.key(), thread.id()));
+        state.learned = Some(learned);
     }
 
     /// A conversation leaves memory whose session is closed, unless a request has found it already.

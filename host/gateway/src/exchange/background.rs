@@ -1,0 +1,68 @@
+//! What is done about a request in the background: it is on its way already, and nobody waits for this.
+
+use std::sync::Arc;
+
+use futures_util::FutureExt;
+
+use super::Incoming;
+use super::apart::{apart, is_large};
+use super::desk::Desk;
+use super::hearing::Heard;
+use super::journey::Journey;
+use ctxhost_provider::message::Usage;
+use ctxhost_runtime::{Guest, Passage};
+
+impl Desk {
+    /// Writes down what was heard and tells the engine of a turn that has ended. The conversation is held until then:
+    /// its next request waits.
+    pub(super) fn finish_request(
+        self: &Arc<Self>,
+        incoming: &Incoming,
+        heard: Heard,
+        guest: Guest,
+    ) {
+        let (desk, is_large) = (self.clone(), is_large(incoming));
+        let work = async move {
+            if desk.write_out(&heard).await {
+                desk.end_turn(&heard.passage, &guest, heard.ended.as_ref()).await;
+                desk.close_waiting(&heard.thread, heard.passage).await;
+            }
+        };
+        match is_large {
+            true => self.runtime.in_background(apart(work)),
+            false => self.runtime.in_background(work),
+        }
+    }
+
+    /// Writes down what was heard; whether the conversation can be gone on with.
+    pub(super) async fn write_out(&self, heard: &Heard) -> bool {
+        let Err(error) = heard.passage.write_out().await else { return true };
+        tracing::warn!(session = heard.session, %error, "words of a client are not written down");
+        // What stands in the file is not known: whoever opens that again knows what to make of it.
+        self.lost(&heard.thread);
+        false
+    }
+
+    /// Tells the engine of the turn that has ended, where one has.
+    async fn end_turn(&self, passage: &Passage, guest: &Guest, ended: Option<&(String, String)>) {
+        let Some((first_id, next_id)) = ended else { return };
+        if let Err(error) = passage.ended(guest, first_id, next_id).await {
+            tracing::warn!(%error, "the engine was not told that a turn has ended");
+        }
+    }
+
+    /// Learns from what the upstream counted.
+    pub(super) fn record_usage(self: &Arc<Self>, journey: Journey, usage: Usage) {
+        let desk = self.clone();
+        let mut work = Box::pin(async move {
+            if let Some(passage) = desk.enter(&journey.thread).await {
+                passage.answered(&journey.guest, journey.sent_tokens, &usage).await;
+                desk.close_waiting(&journey.thread, passage).await;
+            }
+        });
+        // Begun before the client has the end of its answer, it has its place before the next request of the conversation.
+        if (&mut work).now_or_never().is_none() {
+            self.runtime.in_background(work);
+        }
+    }
+}
