@@ -130,7 +130,7 @@ pub fn ctxhost() -> Command {
 
 /// The same binary, optimised: for measurements.
 pub fn ctxhost_release() -> PathBuf {
-    build(&root(), &["--release", "-p", "ctxhost", "--bin", "ctxhost"], &target_folder());
+    build(&root(), &["--release", "--workspace", "--bins"], &target_folder());
     target_folder().join("release/ctxhost")
 }
 

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use futures_util::FutureExt;
+use tokio::task::yield_now;
 
 use super::Incoming;
 use super::apart::{apart, is_large};
@@ -57,6 +58,8 @@ impl Desk {
         let mut work = Box::pin(async move {
             if let Some(passage) = desk.enter(&journey.thread).await {
                 passage.answered(&journey.guest, journey.sent_tokens, &usage).await;
+                // So far this may be the task of a connection, and what follows waits for the disk.
+                yield_now().await;
                 desk.close_waiting(&journey.thread, passage).await;
             }
         });

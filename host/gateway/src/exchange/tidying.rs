@@ -109,8 +109,6 @@ impl Desk {
         if self.runtime.open_sessions() <= self.settings.conversations {
             return;
         }
-        // The caller may be the task of a connection, and this waits for the disk.
-        yield_now().await;
         // Whoever opens or closes it now goes first.
         let Some(_closing) = thread.try_closing() else { return };
         if !self.keep_session(thread, &passage).await || passage.write_out().await.is_err() {
