@@ -21,6 +21,7 @@ const SMALL: usize = 200;
 
 #[tokio::main(flavor = "multi_thread", worker_threads = 2)]
 async fn main() {
+    rustls::crypto::ring::default_provider().install_default().unwrap();
     let words: Vec<String> = std::env::args().skip(1).filter(|it| !it.starts_with('-')).collect();
     let upstream = provider().await;
     for window in WINDOWS {
