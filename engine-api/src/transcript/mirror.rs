@@ -6,6 +6,7 @@
 //! side keeps a [`Mirror`], which is told numbers as the log worked them out and works nothing out
 //! itself: a copy can never disagree with its original.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -33,7 +34,7 @@ pub struct Mark {
     pub flags: u16,
 }
 
-/// One entry, as it is sent.
+/// One entry, as it is sent. Its texts are borrowed where the wire holds them unescaped.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MirrorEntry<'a> {
     /// Milliseconds since 1970.
@@ -52,16 +53,16 @@ pub struct MirrorEntry<'a> {
     pub kind: u8,
     /// See [`Entry::id`].
     #[serde(borrow)]
-    pub id: &'a str,
+    pub id: Cow<'a, str>,
     /// See [`Entry::parent_id`].
     #[serde(borrow)]
-    pub parent: &'a str,
+    pub parent: Cow<'a, str>,
     /// See [`Entry::text`].
     #[serde(borrow)]
-    pub text: &'a str,
+    pub text: Cow<'a, str>,
     /// See [`Entry::raw`].
     #[serde(borrow)]
-    pub raw: &'a str,
+    pub raw: Cow<'a, str>,
 }
 
 impl<'a> From<Entry<'a>> for MirrorEntry<'a> {
@@ -75,10 +76,10 @@ impl<'a> From<Entry<'a>> for MirrorEntry<'a> {
             flags: raw.flags,
             role: raw.role,
             kind: raw.kind,
-            id: entry.id(),
-            parent: entry.parent_id(),
-            text: entry.text(),
-            raw: entry.raw(),
+            id: entry.id().into(),
+            parent: entry.parent_id().into(),
+            text: entry.text().into(),
+            raw: entry.raw().into(),
         }
     }
 }
@@ -168,7 +169,7 @@ impl Mirror {
     }
 
     /// Appends an entry.
-    pub fn append(&mut self, entry: &MirrorEntry<'_>) {
+    pub fn append(&mut self, entry: MirrorEntry<'_>) {
         if self.chunks.last().is_none_or(|chunk| chunk.is_full()) {
             self.chunks.push(Arc::default());
         }
@@ -220,7 +221,7 @@ mod tests {
         mirror.keep(difference.kept);
         difference.marks.iter().for_each(|mark| mirror.mark(*mark));
         for entry in new.range(difference.kept..new.len() as u64) {
-            mirror.append(&MirrorEntry::from(entry));
+            mirror.append(MirrorEntry::from(entry));
         }
         new.len() as u64 - difference.kept
     }

@@ -79,14 +79,14 @@ impl Sender {
         let Difference { kept, marks } =
             seen.map(|seen| difference(&seen.view, &view)).unwrap_or_default();
         let had = seen.map_or(0, |seen| seen.view.len() as u64);
-        let mut change = Change { session, kept, marks, added: Vec::new() };
+        let mut change = Change { session: session.into(), kept, marks, added: Vec::new() };
         let mut piece_bytes = 0;
         for (sent, entry) in (kept + 1..).zip(view.range(kept..view.len() as u64)) {
             change.added.push(MirrorEntry::from(entry));
             piece_bytes += entry.text().len() + entry.raw().len();
             if piece_bytes >= PIECE_BYTES {
                 wire::send(&self.wire, &ToWorker::Change(change))?;
-                change = Change { session, kept: sent, marks: Vec::new(), added: Vec::new() };
+                change = Change { session: session.into(), kept: sent, ..Change::default() };
                 piece_bytes = 0;
             }
         }

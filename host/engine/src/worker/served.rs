@@ -3,7 +3,7 @@
 use ctxhost_engine_api::border::HostServices;
 use ctxhost_engine_api::{CallId, Result};
 
-use super::wire::{Given, Wanted};
+use super::wire::{Bytes, Given, Wanted};
 
 /// Does what a worker's engine wants.
 pub(super) async fn serve(services: &dyn HostServices, wanted: Wanted) -> Result<Given> {
@@ -23,10 +23,8 @@ pub(super) async fn serve(services: &dyn HostServices, wanted: Wanted) -> Result
             Given::Nothing
         }
         Wanted::KvList { prefix } => Given::Keys(services.kv_list(prefix).await?),
-        Wanted::BlobPut(bytes) => Given::Handle(services.blob_put(bytes).await?),
-        Wanted::BlobGet { handle } => {
-            Given::Bytes(services.blob_get(handle).await?.map(serde_bytes::ByteBuf::from))
-        }
+        Wanted::BlobPut(Bytes(bytes)) => Given::Handle(services.blob_put(bytes).await?),
+        Wanted::BlobGet { handle } => Given::Bytes(services.blob_get(handle).await?.map(Bytes)),
         Wanted::History(request) => Given::Page(services.history(request).await?),
         Wanted::DelegateCompact { call, request } => {
             Given::Compaction(services.delegate_compact(CallId(call), request).await?)

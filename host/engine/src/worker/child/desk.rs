@@ -59,7 +59,16 @@ impl Desk {
 
     fn listen(&mut self, wire: &UnixStream, mut buffer: Vec<u8>) -> io::Result<()> {
         while wire::receive(wire, wire::ANY_LENGTH, &mut buffer)? {
-            self.hear(wire::decode(&buffer)?);
+            match wire::decode(&buffer) {
+                Ok(message) => self.hear(message),
+                // A model may nest the arguments of a tool as deep as the host reads JSON, and a frame
+                // nests them deeper: that call fails, and the worker lives.
+                Err(error) => {
+                    let call = wire::call_of(&buffer).ok_or(error)?;
+                    let result = Err(EngineError::failed("the call is nested too deep to be sent"));
+                    self.mouth.say(&FromWorker::Ended { call, result });
+                }
+            }
         }
         Ok(())
     }
@@ -69,7 +78,7 @@ impl Desk {
             // Said once, before this.
             ToWorker::Hello(_) => {}
             ToWorker::Create { call, limit_ms, config } => self.create(call, limit_ms, config),
-            ToWorker::Change(change) => self.change(&change),
+            ToWorker::Change(change) => self.change(change),
             ToWorker::Forget { session } => drop(self.mirrors.remove(&session)),
             ToWorker::Call(call) => self.call(call),
             ToWorker::Cancel { call } => {
@@ -103,11 +112,11 @@ impl Desk {
         }
     }
 
-    fn change(&mut self, change: &Change<'_>) {
-        let mirror = self.mirrors.entry(change.session.to_owned()).or_default();
+    fn change(&mut self, change: Change<'_>) {
+        let mirror = self.mirrors.entry(change.session.into_owned()).or_default();
         mirror.keep(change.kept);
         change.marks.iter().for_each(|mark| mirror.mark(*mark));
-        change.added.iter().for_each(|entry| mirror.append(entry));
+        change.added.into_iter().for_each(|entry| mirror.append(entry));
     }
 
     fn call(&mut self, call: Call) {

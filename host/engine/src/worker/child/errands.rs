@@ -14,7 +14,7 @@ use tokio::sync::oneshot;
 use super::mouth::Mouth;
 use crate::background::{self, Tasks};
 use crate::calls::{Calls, current_session};
-use crate::worker::wire::{FromWorker, Given, Wanted};
+use crate::worker::wire::{Bytes, FromWorker, Given, Wanted};
 
 /// Whoever waits for an errand.
 type Waiting = Box<dyn FnOnce(Result<Given>) + Send>;
@@ -187,12 +187,12 @@ impl HostServices for Errands {
     }
 
     fn blob_put(&self, bytes: Vec<u8>) -> BoxFuture<Result<String>> {
-        self.order(Wanted::BlobPut(bytes), only!(Handle))
+        self.order(Wanted::BlobPut(Bytes(bytes)), only!(Handle))
     }
 
     fn blob_get(&self, handle: String) -> BoxFuture<Result<Option<Vec<u8>>>> {
         let bytes = self.order(Wanted::BlobGet { handle }, only!(Bytes));
-        Box::pin(async move { Ok(bytes.await?.map(serde_bytes::ByteBuf::into_vec)) })
+        Box::pin(async move { Ok(bytes.await?.map(|Bytes(bytes)| bytes)) })
     }
 
     fn sleep(&self, milliseconds: u64) -> BoxFuture<()> {

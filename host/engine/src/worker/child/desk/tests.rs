@@ -1,4 +1,4 @@
-//! The host hangs up while the engine is busy.
+//! The host hangs up while the engine is busy, or asks what cannot be read.
 
 use std::sync::mpsc;
 
@@ -43,8 +43,8 @@ fn hello() -> Hello {
     }
 }
 
-#[test]
-fn a_worker_does_not_wait_for_its_engine_when_the_host_hangs_up() {
+/// A worker with a stone that is created, and whether it ended well.
+fn worker() -> (UnixStream, mpsc::Receiver<bool>) {
     let Source::Linked(linked) = EngineSpec::linked::<Stone>(Value::Null).source else {
         panic!("it is linked");
     };
@@ -59,6 +59,13 @@ fn a_worker_does_not_wait_for_its_engine_when_the_host_hangs_up() {
         .unwrap();
     let mut buffer = Vec::new();
     assert!(wire::receive(&ours, wire::ANY_LENGTH, &mut buffer).unwrap(), "it is created");
+    (ours, told)
+}
+
+#[test]
+fn a_worker_does_not_wait_for_its_engine_when_the_host_hangs_up() {
+    let (ours, told) = worker();
+    let mut buffer = Vec::new();
     let question = Question::Assemble(AssembleRequest::default());
     let call =
         Call { call: 2, session: None, epoch: None, patience_ms: 60_000, cap_ms: 60_000, question };
@@ -66,4 +73,30 @@ fn a_worker_does_not_wait_for_its_engine_when_the_host_hangs_up() {
     assert!(wire::receive(&ours, wire::ANY_LENGTH, &mut buffer).unwrap(), "it is in there");
     drop(ours);
     assert!(told.recv_timeout(Duration::from_secs(30)).expect("it does not wait"));
+}
+
+#[test]
+fn a_call_that_is_nested_too_deep_costs_that_call_alone() {
+    let (ours, _told) = worker();
+    let arguments = (0..125).fold(Value::Null, |inner, _| Value::Array(vec![inner]));
+    let mut buffer = Vec::new();
+    for (call, arguments, said) in
+        [(2, arguments, "the call is nested too deep to be sent"), (3, Value::Null, "no tool")]
+    {
+        let question = Question::CallTool(ToolCallRequest { arguments, ..Default::default() });
+        let call = Call {
+            call,
+            session: None,
+            epoch: None,
+            patience_ms: 60_000,
+            cap_ms: 60_000,
+            question,
+        };
+        wire::send(&ours, &ToWorker::Call(call)).unwrap();
+        assert!(wire::receive(&ours, wire::ANY_LENGTH, &mut buffer).unwrap());
+        let FromWorker::Ended { result: Err(error), .. } = wire::decode(&buffer).unwrap() else {
+            panic!("it did something");
+        };
+        assert!(error.message.contains(said), "{error}");
+    }
 }
