@@ -4,10 +4,11 @@
 //! Comments, order and spacing stay. The file is replaced as a whole, so that a reader sees the old
 //! text or the new one and nothing between, and every edit can be taken back to the byte.
 
-use std::fs::{self, File};
-use std::io::{self, Write};
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
+use ctxhost_files::{Access, replace_file};
 use toml_edit::{DocumentMut, Item, Table, TableLike, Value};
 
 use super::error::{ConfigError, Mistake};
@@ -39,11 +40,11 @@ impl SlotEdit {
 
 /// Makes a file what it was; one that was not there goes.
 fn put_back(path: &Path, old_text: Option<&str>) -> Result<(), ConfigError> {
-    let done = match old_text {
+    match old_text {
         Some(text) => replace(path, text),
-        None => fs::remove_file(path),
-    };
-    done.map_err(|cause| ConfigError::Unwritable { path: path.to_owned(), cause })
+        None => fs::remove_file(path)
+            .map_err(|cause| ConfigError::Unwritable { path: path.to_owned(), cause }),
+    }
 }
 
 /// Writes an engine's id into the slot. A missing file or table is made.
@@ -89,8 +90,7 @@ fn set(path: &Path, written: &str, value: Value) -> Result<SlotEdit, ConfigError
         return Err(Box::new(Mistake::new(&name, text, message).advising(help)).into());
     };
     let before = fill(slots, value);
-    replace(path, &document.to_string())
-        .map_err(|cause| ConfigError::Unwritable { path: path.to_owned(), cause })?;
+    replace(path, &document.to_string())?;
     Ok(SlotEdit { path: path.to_owned(), before, after: written.to_owned(), old_text })
 }
 
@@ -131,36 +131,10 @@ fn fill(slots: &mut dyn TableLike, mut value: Value) -> Option<String> {
     before
 }
 
-/// Replaces a file by writing a new one beside it, to the disk, and giving it the old one's name.
-pub(super) fn replace(path: &Path, text: &str) -> io::Result<()> {
+/// Replaces a file as a whole.
+pub(super) fn replace(path: &Path, text: &str) -> Result<(), ConfigError> {
     // A link stays a link: what it points to is replaced.
     let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-    let mut new_name = target.file_name().unwrap_or_default().to_owned();
-    new_name.push(format!(".{}.new", std::process::id()));
-    let new_path = target.with_file_name(new_name);
-    let done = write_new(&new_path, &target, text).and_then(|()| fs::rename(&new_path, &target));
-    if done.is_err() {
-        // Best effort: the first error is the one to tell.
-        let _ = fs::remove_file(&new_path);
-    }
-    done?;
-    sync_folder(&target)
-}
-
-fn write_new(new_path: &Path, target: &Path, text: &str) -> io::Result<()> {
-    let mut file = File::create(new_path)?;
-    file.write_all(text.as_bytes())?;
-    if let Ok(old) = fs::metadata(target) {
-        file.set_permissions(old.permissions())?;
-    }
-    file.sync_all()
-}
-
-/// Makes the new name itself durable, where folders can be synced at all.
-fn sync_folder(target: &Path) -> io::Result<()> {
-    let folder = target.parent().filter(|folder| !folder.as_os_str().is_empty());
-    match File::open(folder.unwrap_or(Path::new("."))) {
-        Ok(folder) if cfg!(unix) => folder.sync_all(),
-        _ => Ok(()),
-    }
+    replace_file(&target, text.as_bytes(), Access::Kept)
+        .map_err(|error| ConfigError::Unwritable { path: path.to_owned(), cause: error.source })
 }

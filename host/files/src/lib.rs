@@ -1,4 +1,4 @@
-//! Opening and reading files that people name, in bounded time and memory.
+//! Opening and reading files that people name, in bounded time and memory; replacing files as a whole.
 //!
 //! Every file that a command, a config or a state folder names is opened here. Only regular files are read: a
 //! named pipe would wait for a writer, and a device may have no end. A file is read up to a limit, whatever its
@@ -10,6 +10,7 @@
 )]
 
 mod lines;
+mod replace;
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _};
@@ -19,6 +20,10 @@ use std::path::Path;
 use rustix::fs::OFlags;
 
 pub use lines::{Lines, LongLine, MOST_LINE_BYTES, MOST_LINES, read_lines, read_lines_of};
+pub use replace::{
+    Access, Disk, RealDisk, ReplaceError, STAGING_PREFIX, make_folders, replace_file,
+    replace_file_on,
+};
 
 /// Bytes of a file that people write by hand, or that holds settings, keys or notes of ctxhost: 16 MiB. The
 /// largest of them on record has less than one.

@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use super::disk::{self, Disk, RealDisk, STAGING_PREFIX};
+use ctxhost_files::{Access, Disk, RealDisk, STAGING_PREFIX, make_folders, replace_file_on};
+
 use super::{MediaError, disk_error, hash, is_handle};
 
 /// The file that says who is at work: whoever puts bytes shares it, whoever removes some has it alone.
@@ -86,13 +87,12 @@ impl BlobFolder {
     pub fn put(&self, bytes: &[u8]) -> Result<String, MediaError> {
         let handle = hash(bytes);
         let path = self.path_of(&handle);
-        disk::make_folders(&*self.disk, &self.path)
-            .map_err(disk_error("make the folder", &self.path))?;
+        make_folders(&*self.disk, &self.path).map_err(disk_error("make the folder", &self.path))?;
         let lock = self.open_lock().map_err(disk_error("open the lock in", &self.path))?;
         // Where there are no locks nothing is ever removed, so there is nothing to wait for.
         let _shared = patient(|| lock.lock_shared());
         if self.renew(&path, &handle).is_err() {
-            disk::replace(&*self.disk, &path, bytes).map_err(disk_error("write", &path))?;
+            replace_file_on(&*self.disk, &path, bytes, Access::Private)?;
         }
         Ok(handle)
     }

@@ -13,7 +13,6 @@
     allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)
 )]
 
-mod disk;
 mod folder;
 mod garbage;
 mod home;
@@ -27,6 +26,7 @@ mod tests;
 
 use std::path::{Path, PathBuf};
 
+use ctxhost_files::ReplaceError;
 use sha2::{Digest as _, Sha256};
 
 pub use folder::{Blob, BlobFolder};
@@ -36,8 +36,6 @@ pub use images::{BLOB_FIELD, Images};
 pub use mention::mentioned;
 pub use trash::{OldSession, TRASH_DAYS, Trash};
 pub use usage::{SessionUsage, Usage};
-
-pub use disk::replace_file;
 
 /// Why bytes could not be put away, found or removed.
 #[derive(Debug, thiserror::Error)]
@@ -72,6 +70,12 @@ pub enum MediaError {
         /// The file.
         path: PathBuf,
     },
+}
+
+impl From<ReplaceError> for MediaError {
+    fn from(ReplaceError { step, path, source }: ReplaceError) -> Self {
+        MediaError::Disk { action: step, path, source }
+    }
 }
 
 pub fn disk_error(action: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> MediaError {

@@ -15,8 +15,8 @@ use std::time::{Duration, SystemTime};
 
 use tempfile::{NamedTempFile, TempDir};
 
-use super::disk::{Disk, RealDisk};
 use super::*;
+use ctxhost_files::{Disk, RealDisk};
 
 /// How a write fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,8 +66,8 @@ impl Disk for FaultyDisk {
         self.step(|| RealDisk.make_folder(path))
     }
 
-    fn stage(&self, folder: &Path) -> io::Result<NamedTempFile> {
-        self.step(|| RealDisk.stage(folder)).map(|mut staged| {
+    fn stage(&self, folder: &Path, mode: u32) -> io::Result<NamedTempFile> {
+        self.step(|| RealDisk.stage(folder, mode)).map(|mut staged| {
             staged.disable_cleanup(self.fault == Fault::Killed);
             staged
         })
@@ -78,6 +78,10 @@ impl Disk for FaultyDisk {
             file.write_all(&bytes[..bytes.len() / 2])?;
         }
         self.step(|| RealDisk.write(file, bytes))
+    }
+
+    fn set_mode(&self, file: &File, mode: u32) -> io::Result<()> {
+        self.step(|| RealDisk.set_mode(file, mode))
     }
 
     fn sync(&self, file: &File) -> io::Result<()> {

@@ -4,11 +4,11 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use super::disk::{RealDisk, make_folders};
 use super::folder::paths_in;
 use super::home::MediaHome;
 use super::mention::{is_session, owner};
 use super::{MediaError, disk_error};
+use ctxhost_files::{RealDisk, make_folders};
 
 /// How long sessions lie in the trash, in days: a month to notice that one is missing.
 pub const TRASH_DAYS: u64 = 30;

@@ -28,8 +28,8 @@ pub(super) use excerpt::open;
 pub(super) use marks::{Marks, Seal};
 
 use super::contents::{Content, Contents};
-use super::journal::aside::beside;
-use super::journal::disk::{Disk as _, Opening, RealDisk};
+use super::journal::aside::{beside, replace};
+use super::journal::disk::RealDisk;
 use needed::Needed;
 
 /// The version that this code writes and follows.
@@ -226,17 +226,11 @@ fn fingerprint(bytes: &[u8]) -> u64 {
 }
 
 impl Checkpoint {
-    /// Written beside and renamed: the file is there whole or not at all.
     fn write(&self, session: &Path) -> io::Result<()> {
         let json = serde_json::to_string(self)?;
         let (path, staged) = (beside(session, "live"), beside(session, STAGED));
-        // Left behind by a crash; the lock on the session says that nobody is writing it.
-        RealDisk.remove(&staged)?;
-        let mut file = RealDisk.open(&staged, Opening::New)?;
         let text = format!("{:016x}\n{json}\n", fingerprint(json.as_bytes()));
-        file.append(text.as_bytes())?;
-        file.sync()?;
-        RealDisk.rename(&staged, &path)
+        replace(&RealDisk, &path, &staged, None, text.as_bytes()).map(drop)
     }
 
     /// The one beside a session, where it is whole and of this version.

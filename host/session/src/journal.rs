@@ -23,7 +23,7 @@ use ctxhost_files::Lines;
 
 use super::contents::Contents;
 use super::error::SessionError;
-use aside::{make, replace, set_aside};
+use aside::{STAGED, beside, make, replace, set_aside};
 use checksums::Checksums;
 use disk::{Disk, DiskFile, Opening, RealDisk};
 use holder::HolderNote;
@@ -308,7 +308,9 @@ impl Journal {
     /// Puts a file with these bytes in the place of the old one, which the caller has kept. The folder is
     /// not synced yet.
     fn rewrite(&mut self, action: &'static str, bytes: &[u8]) -> Result<(), SessionError> {
-        let file = replace(&*self.disk, &self.path, &*self.file, bytes)
+        let staged = beside(&self.path, STAGED);
+        let file = (self.file.mode())
+            .and_then(|mode| replace(&*self.disk, &self.path, &staged, Some(mode), bytes))
             .map_err(io_error(action, &self.path))?;
         // From here on the name leads to the new file, whatever else fails.
         self.file = file;

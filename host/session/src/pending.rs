@@ -23,8 +23,8 @@ use sha2::{Digest, Sha256};
 
 use super::compaction::NewCompaction;
 use super::error::SessionError;
-use super::journal::aside::{beside, set_aside};
-use super::journal::disk::{Disk as _, Opening, RealDisk};
+use super::journal::aside::{beside, replace, set_aside};
+use super::journal::disk::{Disk as _, RealDisk};
 use super::journal::io_error;
 use super::record::{Record, RecordKind};
 use super::{Session, clock};
@@ -223,18 +223,11 @@ impl Pending {
         }
     }
 
-    /// Written beside and renamed: the file is there whole or not at all.
     fn write(&self, path: &Path) -> Result<(), SessionError> {
         let json = serde_json::to_vec(self)
             .map_err(|error| SessionError::Plan { reason: error.to_string() })?;
-        let staged = staged(path);
-        let written = RealDisk.remove(&staged).and_then(|()| {
-            let mut file = RealDisk.open(&staged, Opening::New)?;
-            file.append(&json)?;
-            file.sync()?;
-            RealDisk.rename(&staged, path)
-        });
-        written.map_err(io_error("write", path))
+        let written = replace(&RealDisk, path, &staged(path), None, &json);
+        written.map(drop).map_err(io_error("write", path))
     }
 }
 

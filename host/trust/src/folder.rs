@@ -1,10 +1,11 @@
 //! Where installed engines are kept: one folder of one config, for its owner alone.
 
-use std::fs::{self, DirBuilder, File, Permissions};
-use std::io::{self, Write as _};
+use std::fs::{self, DirBuilder, Permissions};
+use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
+use ctxhost_files::{Access, ReplaceError, replace_file};
 use sha2::{Digest as _, Sha256};
 
 use super::package::Package;
@@ -16,18 +17,23 @@ const NAME_DIGITS: usize = 12;
 /// The folder is its owner's, and so is what is in it. Nothing is executed from here: what is loaded
 /// is a private copy.
 const FOLDER_MODE: u32 = 0o700;
-const FILE_MODE: u32 = 0o600;
 
 /// A file that could not be put there or taken away.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot {what} {}: {source}", path.display())]
 pub struct FolderError {
-    /// `write`, `remove`.
+    /// What failed, as a verb.
     pub what: &'static str,
     /// The file.
     pub path: PathBuf,
     /// What the system said.
     pub source: io::Error,
+}
+
+impl From<ReplaceError> for FolderError {
+    fn from(ReplaceError { step, path, source }: ReplaceError) -> Self {
+        FolderError { what: step, path, source }
+    }
 }
 
 /// The folder of one config.
@@ -75,9 +81,9 @@ impl InstallFolder {
             ctxhost_files::read(&Keys::beside(&file.path), ctxhost_files::SMALL_FILE_BYTES)
         {
             let beside = Keys::beside(&path);
-            self.replace(&beside, &signature, FILE_MODE).map_err(written(&beside))?;
+            replace_file(&beside, &signature, Access::Private)?;
         }
-        self.replace(&path, file.image(), FILE_MODE).map_err(written(&path))?;
+        replace_file(&path, file.image(), Access::Private)?;
         fs::canonicalize(&path).map_err(written(&path))
     }
 
@@ -112,14 +118,5 @@ impl InstallFolder {
     fn make(&self) -> io::Result<()> {
         DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(&self.path)?;
         fs::set_permissions(&self.path, Permissions::from_mode(FOLDER_MODE))
-    }
-
-    fn replace(&self, path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
-        let mut staged = tempfile::Builder::new().prefix(".new-").tempfile_in(&self.path)?;
-        staged.write_all(bytes)?;
-        staged.as_file().set_permissions(Permissions::from_mode(mode))?;
-        staged.as_file().sync_all()?;
-        staged.persist(path).map_err(|error| error.error)?;
-        File::open(&self.path)?.sync_all()
     }
 }

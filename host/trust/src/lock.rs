@@ -1,11 +1,11 @@
 //! `ctxhost.lock`: which bytes of which engine were found good, beside the config that uses them.
 
 use std::fs::{self, File};
-use std::io::{self, Write as _};
+use std::io;
 use std::path::{Path, PathBuf};
 
+use ctxhost_files::{Access, replace_file};
 use serde::{Deserialize, Serialize};
-use tempfile::NamedTempFile;
 
 /// The name of the file.
 pub const LOCK_NAME: &str = "ctxhost.lock";
@@ -170,7 +170,9 @@ impl LockFile {
         let unwritable = |source| LockError::Unwritable { path: self.path.clone(), source };
         let lock = Lock { version: VERSION, ..lock.clone() };
         let text = toml::to_string_pretty(&lock).map_err(io::Error::other).map_err(unwritable)?;
-        self.replace(&text).map_err(unwritable)
+        // It holds no secret, and those who may read the config should see what it pins.
+        replace_file(&self.path, (HEAD.to_owned() + &text).as_bytes(), Access::Mode(0o644))
+            .map_err(|error| unwritable(error.source))
     }
 
     /// Takes what was written back. One that was not there goes: an empty lock is not the same as none.
@@ -193,19 +195,6 @@ impl LockFile {
     /// Where it stands.
     pub fn path(&self) -> &Path {
         &self.path
-    }
-
-    fn replace(&self, text: &str) -> io::Result<()> {
-        let folder = folder_of(&self.path);
-        let mut staged = NamedTempFile::new_in(folder)?;
-        // It holds no secret, and those who may read the config should see what it pins.
-        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o644);
-        staged.as_file().set_permissions(mode)?;
-        staged.write_all(HEAD.as_bytes())?;
-        staged.write_all(text.as_bytes())?;
-        staged.as_file().sync_all()?;
-        staged.persist(&self.path).map_err(|error| error.error)?;
-        File::open(folder)?.sync_all()
     }
 }
 

@@ -82,8 +82,7 @@ fn edit(
     let new_text = document.to_string();
     let changed = old_text.as_deref() != Some(&*new_text);
     if changed {
-        replace(path, &new_text)
-            .map_err(|cause| ConfigError::Unwritable { path: path.to_owned(), cause })?;
+        replace(path, &new_text)?;
     }
     Ok(EntryEdit { path: path.to_owned(), changed, old_text })
 }

@@ -58,8 +58,7 @@ pub fn merge(import: &Import, path: &Path) -> Result<Merged, ConfigError> {
     let new_text = document.to_string();
     Config::parse(&name, &new_text)?;
     if merged.written > 0 {
-        replace(path, &new_text)
-            .map_err(|cause| ConfigError::Unwritable { path: path.to_owned(), cause })?;
+        replace(path, &new_text)?;
     }
     Ok(merged)
 }

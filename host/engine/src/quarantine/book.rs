@@ -19,7 +19,7 @@ use super::QuarantineRecord;
 use crate::environment::Clock;
 use crate::library::private_folder;
 use crate::sentinel;
-use ctxhost_media::replace_file;
+use ctxhost_files::{Access, replace_file};
 
 /// The newest form of the file that is understood.
 const VERSION: u32 = 1;
@@ -336,7 +336,7 @@ impl FailureBook {
 
     fn write(&self, pages: &mut Pages) -> io::Result<()> {
         pages.version = VERSION;
-        replace_file(&self.path(), &serde_json::to_vec_pretty(pages)?)
+        Ok(replace_file(&self.path(), &serde_json::to_vec_pretty(pages)?, Access::Private)?)
     }
 
     /// The kernel's lock, which ends with whoever holds it. It is on a file of its own, because the

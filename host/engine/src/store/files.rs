@@ -5,7 +5,8 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use super::{EngineStore, Kept, StoreError, check_key};
-use ctxhost_media::{BlobFolder, MediaError, disk_error, replace_file};
+use ctxhost_files::{Access, replace_file};
+use ctxhost_media::{BlobFolder, MediaError, disk_error};
 
 /// A store of one file for each value, written beside and renamed.
 #[derive(Debug)]
@@ -36,7 +37,7 @@ impl EngineStore for FileStore {
 
     fn put(&self, key: &str, value: &str) -> Result<(), StoreError> {
         let path = self.value_path(key)?;
-        Ok(replace_file(&path, value.as_bytes()).map_err(disk_error("write", &path))?)
+        Ok(replace_file(&path, value.as_bytes(), Access::Private).map_err(MediaError::from)?)
     }
 
     fn delete(&self, key: &str) -> Result<(), StoreError> {

@@ -1,5 +1,7 @@
 //! Every step of every write fails once: what was there stays, what is new is whole or not there.
 
+use ctxhost_files::{Access, replace_file_on};
+
 use super::*;
 
 const BYTES: &[u8] = b"a large result, or so it is said";
@@ -88,20 +90,38 @@ fn a_removal_that_fails_is_told_and_takes_nothing_else() {
 
 #[test]
 fn a_value_is_replaced_whole_or_not_at_all() {
-    let disk = FaultyDisk::new(Fault::Refused(0), usize::MAX);
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("kv/value");
-    super::disk::replace(&*disk, &path, b"old").unwrap();
-    for at in 0..disk.steps() {
-        for fault in FAULTS {
-            let outcome = super::disk::replace(&*FaultyDisk::new(fault, at), &path, b"newer");
-            let found = fs::read(&path).unwrap();
-            let expected: &[&[u8]] =
-                if outcome.is_ok() { &[b"newer"] } else { &[b"old", b"newer"] };
-            assert!(expected.contains(&found.as_slice()), "{fault:?} at {at}");
-            super::disk::replace(&RealDisk, &path, b"old").unwrap();
+    for access in [Access::Private, Access::Mode(0o644), Access::Kept] {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("value");
+        fs::write(&path, b"old").unwrap();
+        let replace = |disk: &dyn Disk, bytes| replace_file_on(disk, &path, bytes, access);
+        let counting = FaultyDisk::new(Fault::Refused(0), usize::MAX);
+        replace(&*counting, b"old").unwrap();
+        for at in 0..counting.steps() {
+            for fault in FAULTS {
+                let outcome = replace(&*FaultyDisk::new(fault, at), b"newer");
+                let found = fs::read(&path).unwrap();
+                let expected: &[&[u8]] =
+                    if outcome.is_ok() { &[b"newer"] } else { &[b"old", b"newer"] };
+                assert!(expected.contains(&found.as_slice()), "{fault:?} at {at}");
+                replace(&RealDisk, b"old").unwrap();
+            }
         }
     }
+}
+
+#[test]
+fn the_step_that_failed_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("value");
+    let named = |at| {
+        let disk = FaultyDisk::new(Fault::Refused(nix::libc::EIO), at);
+        replace_file_on(&*disk, &path, b"new", Access::Mode(0o644)).unwrap_err().step
+    };
+    assert_eq!(
+        [0, 1, 2, 3, 4, 5].map(named),
+        ["make a file beside", "write", "set the mode of", "sync", "replace", "sync the folder of"],
+    );
 }
 
 #[test]

@@ -18,7 +18,7 @@ use sha2::{Digest as _, Sha256};
 use super::figures::{Figures, TurnFigures};
 use super::{CanaryError, SlotState};
 use crate::swap::Stamp;
-use ctxhost_media::replace_file;
+use ctxhost_files::{Access, replace_file};
 
 /// The version of the state that this code writes.
 const VERSION: u32 = 1;
@@ -84,9 +84,8 @@ impl CanaryHome {
         if state != before {
             state.version = VERSION;
             let path = self.state_path();
-            let json = serde_json::to_vec_pretty(&state)
-                .map_err(|error| io::Error::other(error.to_string()));
-            let written = json.and_then(|json| replace_file(&path, &json));
+            let json = serde_json::to_vec_pretty(&state).map_err(io::Error::from);
+            let written = json.and_then(|json| Ok(replace_file(&path, &json, Access::Private)?));
             written.map_err(|source| CanaryError::Disk { action: "write", path, source })?;
         }
         Ok(answer)

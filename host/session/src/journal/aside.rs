@@ -35,29 +35,34 @@ pub(super) fn make(disk: &dyn Disk, path: &Path, bytes: &[u8]) -> io::Result<Box
     Ok(file)
 }
 
-/// Writes the new file, syncs it, and gives it the name and the mode of the old one. The folder is not
-/// synced yet.
-pub(super) fn replace(
+/// Writes a file beside, syncs it, and gives it the name: the file is there whole, as it was or as it is. Its
+/// folder is not synced yet.
+///
+/// What is staged has one name, so that a crash leaves one file behind, which the next try removes. For the
+/// same reason, and because it stays open and locked, this is no [`ctxhost_files::replace_file`].
+pub(crate) fn replace(
     disk: &dyn Disk,
     path: &Path,
-    old: &dyn DiskFile,
+    staged: &Path,
+    mode: Option<u32>,
     bytes: &[u8],
 ) -> io::Result<Box<dyn DiskFile>> {
-    let staged = beside(path, STAGED);
     // Left behind by a crash; the lock on the session says that nobody is writing it.
-    disk.remove(&staged)?;
-    let mut file = disk.open(&staged, Opening::New)?;
+    disk.remove(staged)?;
+    let mut file = disk.open(staged, Opening::New)?;
     let renamed = (|| {
         file.append(bytes)?;
-        file.set_mode(old.mode()?)?;
+        if let Some(mode) = mode {
+            file.set_mode(mode)?;
+        }
         file.sync()?;
         // A file system without locks has none for the old file either.
         let _ = file.lock();
-        disk.rename(&staged, path)
+        disk.rename(staged, path)
     })();
     if let Err(error) = renamed {
-        // If this fails too, the next migration removes the file.
-        let _ = disk.remove(&staged);
+        // If this fails too, the next try removes the file.
+        let _ = disk.remove(staged);
         return Err(error);
     }
     Ok(file)

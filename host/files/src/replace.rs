@@ -1,0 +1,250 @@
+//! Replacing a file as a whole: after a crash there is the old one or the new one, and nothing between.
+
+use std::fs::{self, DirBuilder, File, Permissions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use tempfile::NamedTempFile;
+
+/// How the name of a file begins until all of its bytes are on the disk.
+pub const STAGING_PREFIX: &str = ".new-";
+
+const PRIVATE_FILE: u32 = 0o600;
+const PRIVATE_FOLDER: u32 = 0o700;
+/// What any program makes a file with, before the umask.
+const OPEN_FILE: u32 = 0o666;
+
+/// Who may read and write the new file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Its owner alone. Folders that are missing are made, for their owner alone too.
+    Private,
+    /// As this mode says, whatever the umask.
+    Mode(u32),
+    /// As the file that it replaces; where there is none, as the umask says.
+    Kept,
+}
+
+/// A file could not be replaced. It is as it was, unless its folder alone could not be synced.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot {step} {}: {source}", path.display())]
+pub struct ReplaceError {
+    /// What failed, as a verb.
+    pub step: &'static str,
+    /// The file that should have been replaced.
+    pub path: PathBuf,
+    /// Why.
+    pub source: io::Error,
+}
+
+impl From<ReplaceError> for io::Error {
+    fn from(error: ReplaceError) -> Self {
+        io::Error::new(error.source.kind(), error)
+    }
+}
+
+/// Writes a new file beside `path`, syncs it, gives it the name and syncs the folder.
+///
+/// A link is replaced, not what it points to.
+///
+/// # Errors
+///
+/// [`ReplaceError`].
+pub fn replace_file(path: &Path, bytes: &[u8], access: Access) -> Result<(), ReplaceError> {
+    replace_file_on(&RealDisk, path, bytes, access)
+}
+
+/// The same on a disk that may fail.
+///
+/// # Errors
+///
+/// As [`replace_file`].
+pub fn replace_file_on(
+    disk: &dyn Disk,
+    path: &Path,
+    bytes: &[u8],
+    access: Access,
+) -> Result<(), ReplaceError> {
+    let failed = |step| move |source| ReplaceError { step, path: path.to_owned(), source };
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let folder = folder.unwrap_or(Path::new("."));
+    if access == Access::Private {
+        make_folders(disk, folder).map_err(failed("make the folder of"))?;
+    }
+    let mode = match access {
+        Access::Private => None,
+        Access::Mode(mode) => Some(mode),
+        Access::Kept => fs::metadata(path).ok().map(|old| old.mode() & 0o7777),
+    };
+    let is_open = access == Access::Kept && mode.is_none();
+    let staged_mode = if is_open { OPEN_FILE } else { PRIVATE_FILE };
+    let mut staged = disk.stage(folder, staged_mode).map_err(failed("make a file beside"))?;
+    disk.write(staged.as_file_mut(), bytes).map_err(failed("write"))?;
+    if let Some(mode) = mode {
+        disk.set_mode(staged.as_file(), mode).map_err(failed("set the mode of"))?;
+    }
+    disk.sync(staged.as_file()).map_err(failed("sync"))?;
+    disk.rename(staged, path).map_err(failed("replace"))?;
+    disk.sync_folder(folder).map_err(failed("sync the folder of"))
+}
+
+/// Makes a folder and those above it that are not there, for their owner alone, so that none is gone after a
+/// crash.
+///
+/// # Errors
+///
+/// Whatever the disk answers.
+pub fn make_folders(disk: &dyn Disk, folder: &Path) -> io::Result<()> {
+    if folder.is_dir() {
+        return Ok(());
+    }
+    let folder = std::path::absolute(folder)?;
+    if let Some(above) = folder.parent() {
+        make_folders(disk, above)?;
+        disk.make_folder(&folder)?;
+        disk.sync_folder(above)?;
+    }
+    Ok(())
+}
+
+/// A file system, as far as files are replaced on it: tests let every step fail.
+pub trait Disk: std::fmt::Debug + Send + Sync {
+    /// Makes one folder for its owner alone; one that is there stays as it is.
+    fn make_folder(&self, path: &Path) -> io::Result<()>;
+    /// A new empty file in a folder, with this mode less the umask.
+    fn stage(&self, folder: &Path, mode: u32) -> io::Result<NamedTempFile>;
+    /// Writes all bytes.
+    fn write(&self, file: &mut File, bytes: &[u8]) -> io::Result<()>;
+    /// Gives a file this mode.
+    fn set_mode(&self, file: &File, mode: u32) -> io::Result<()>;
+    /// Waits until what was written is on the disk.
+    fn sync(&self, file: &File) -> io::Result<()>;
+    /// Gives a staged file its name, in place of what has it.
+    fn rename(&self, staged: NamedTempFile, path: &Path) -> io::Result<()>;
+    /// Makes the names in a folder last.
+    fn sync_folder(&self, folder: &Path) -> io::Result<()>;
+    /// Makes a file as young as if it were new.
+    fn touch(&self, path: &Path) -> io::Result<()>;
+    /// Removes a file; one that is not there is no error.
+    fn remove(&self, path: &Path) -> io::Result<()>;
+}
+
+/// The file system of the machine.
+#[derive(Debug)]
+pub struct RealDisk;
+
+impl Disk for RealDisk {
+    fn make_folder(&self, path: &Path) -> io::Result<()> {
+        match DirBuilder::new().mode(PRIVATE_FOLDER).create(path) {
+            Ok(()) => fs::set_permissions(path, Permissions::from_mode(PRIVATE_FOLDER)),
+            Err(_) if path.is_dir() => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn stage(&self, folder: &Path, mode: u32) -> io::Result<NamedTempFile> {
+        let mode = Permissions::from_mode(mode);
+        tempfile::Builder::new().prefix(STAGING_PREFIX).permissions(mode).tempfile_in(folder)
+    }
+
+    fn write(&self, file: &mut File, bytes: &[u8]) -> io::Result<()> {
+        file.write_all(bytes)
+    }
+
+    fn set_mode(&self, file: &File, mode: u32) -> io::Result<()> {
+        file.set_permissions(Permissions::from_mode(mode))
+    }
+
+    fn sync(&self, file: &File) -> io::Result<()> {
+        file.sync_all()
+    }
+
+    fn rename(&self, staged: NamedTempFile, path: &Path) -> io::Result<()> {
+        staged.persist(path).map(drop).map_err(|error| error.error)
+    }
+
+    fn sync_folder(&self, folder: &Path) -> io::Result<()> {
+        match File::open(folder).and_then(|folder| folder.sync_all()) {
+            // A folder that may be written and not read, or a file system that syncs none.
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::PermissionDenied
+                        | io::ErrorKind::InvalidInput
+                        | io::ErrorKind::Unsupported
+                ) =>
+            {
+                Ok(())
+            }
+            synced => synced,
+        }
+    }
+
+    fn touch(&self, path: &Path) -> io::Result<()> {
+        File::options().append(true).open(path)?.set_modified(SystemTime::now())
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        match fs::remove_file(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            other => other,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    fn mode(path: &Path) -> u32 {
+        fs::metadata(path).unwrap().mode() & 0o777
+    }
+
+    #[test]
+    fn the_new_file_may_be_read_by_whom_it_should() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        replace_file(&at("a/b/private"), b"1", Access::Private).unwrap();
+        assert_eq!(
+            (mode(&at("a/b/private")), mode(&at("a/b")), mode(&at("a"))),
+            (0o600, 0o700, 0o700)
+        );
+        replace_file(&at("shared"), b"1", Access::Mode(0o644)).unwrap();
+        assert_eq!(mode(&at("shared")), 0o644);
+        fs::write(at("by the umask"), "").unwrap();
+        replace_file(&at("new"), b"1", Access::Kept).unwrap();
+        assert_eq!(mode(&at("new")), mode(&at("by the umask")));
+        fs::set_permissions(at("new"), Permissions::from_mode(0o751)).unwrap();
+        replace_file(&at("new"), b"2", Access::Kept).unwrap();
+        assert_eq!((mode(&at("new")), fs::read(at("new")).unwrap()), (0o751, b"2".to_vec()));
+    }
+
+    #[test]
+    fn a_link_is_replaced_and_what_it_points_to_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        fs::write(at("file"), "old").unwrap();
+        symlink(at("file"), at("link")).unwrap();
+        replace_file(&at("link"), b"new", Access::Private).unwrap();
+        assert_eq!(fs::read(at("file")).unwrap(), b"old");
+        assert_eq!(fs::read(at("link")).unwrap(), b"new");
+    }
+
+    #[test]
+    fn what_fails_is_named_with_its_file_and_leaves_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("folder");
+        fs::create_dir(&path).unwrap();
+        let error = replace_file(&path, b"", Access::Mode(0o644)).unwrap_err();
+        assert_eq!((error.step, &error.path), ("replace", &path));
+        let said = io::Error::from(error).to_string();
+        assert!(said.starts_with(&format!("cannot replace {}: ", path.display())), "{said}");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+        let error = replace_file(&folder.path().join("no/file"), b"", Access::Kept).unwrap_err();
+        assert_eq!(error.step, "make a file beside");
+    }
+}
