@@ -86,7 +86,7 @@ fn every_dependency_points_down() {
 const DEPENDED_ON_BY: [(&str, &[&str]); 13] = [
     ("libloading", &["engine"]),
     ("ctxhost-engine-legacy", &["engine"]),
-    ("ctxhost-engine-kit", &["survival"]),
+    ("ctxhost-engine-kit", &["law", "survival"]),
     ("reqwest", &["provider"]),
     ("rmcp", &["tool"]),
     ("hyper-util", &["gateway"]),

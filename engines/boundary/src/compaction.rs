@@ -9,7 +9,7 @@ use ctxhost_engine_kit::settings::share_of;
 
 use crate::layout::{self, Aim, Drawing, LAYER};
 use crate::summary::Desk;
-use crate::{Boundary, breaker};
+use crate::{Boundary, attempts};
 
 /// What is said where compactions do not help.
 const THRASHING: &str = "the window was full again within 3 answers, three times in a row; use a larger window or bring in less with each turn";
@@ -45,9 +45,9 @@ impl Boundary {
         let settings = &self.settings;
         let is_by_hand = request.force || request.trigger == Trigger::Manual;
         let (open, is_thrashing) = self.sessions.with(&request.session, |memory| {
-            memory.breaker.settle(transcript);
-            let open = memory.breaker.is_open(settings.breaker_failures);
-            (open, memory.breaker.is_thrashing(transcript))
+            memory.attempts.settle(transcript);
+            let open = memory.attempts.is_open(settings.breaker_failures);
+            (open, memory.attempts.is_thrashing(transcript))
         });
         match open {
             _ if !settings.compaction => Err("compaction is switched off".into()),
@@ -103,11 +103,11 @@ impl Boundary {
 
     fn record(&self, desk: &Desk<'_>, made: &Result<Plan>) {
         let transcript = desk.transcript;
-        let kept_answers = breaker::answers(transcript, desk.layout.tail);
+        let kept_answers = attempts::answers(transcript, desk.layout.tail);
         self.sessions.with(&desk.request.session, |memory| match made {
-            Ok(_) => memory.breaker.record_plan(transcript, kept_answers),
+            Ok(_) => memory.attempts.record_plan(transcript, kept_answers),
             Err(error) if error.kind == ErrorKind::Cancelled => {}
-            Err(_) => memory.breaker.record_failure(),
+            Err(_) => memory.attempts.record_failure(),
         });
     }
 }

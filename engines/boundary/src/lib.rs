@@ -31,7 +31,7 @@ mod notes;
 mod prompt;
 mod sections;
 
-mod breaker;
+mod attempts;
 mod micro;
 
 use ctxhost_engine_api::serde_json::Value;
@@ -44,7 +44,7 @@ use ctxhost_engine_kit::subagents::SubAgents;
 use ctxhost_engine_kit::summary::Outline;
 use ctxhost_engine_kit::turns::Sessions;
 
-use breaker::Breaker;
+use attempts::Attempts;
 use layout::{Aim, Drawing};
 use micro::Micro;
 pub use settings::{
@@ -68,7 +68,7 @@ pub struct Boundary {
 struct Memory {
     previews: Previews,
     micro: Micro,
-    breaker: Breaker,
+    attempts: Attempts,
 }
 
 impl ContextEngine for Boundary {
@@ -174,7 +174,7 @@ impl Memory {
         let mut plan = shown.plan(transcript);
         let may_compact = settings.compaction
             && settings.auto_compaction
-            && self.breaker.is_open(settings.breaker_failures).is_none();
+            && self.attempts.is_open(settings.breaker_failures).is_none();
         let drawing = Drawing { transcript, previews: &self.previews, settings, aim: *aim };
         let is_full = plan.estimated_tokens > threshold_tokens;
         if may_compact && is_full && drawing.choose().is_some() {

@@ -18,7 +18,7 @@ use ctxhost_engine_kit::summary::{Provenance, wrap};
 use ctxhost_engine_kit::text::{Limit, grouped, truncate};
 use ctxhost_engine_kit::turns::Sessions;
 
-use crate::brakes::Brakes;
+use crate::cooldowns::Cooldowns;
 use crate::cut::{self, Cut};
 use crate::settings::Settings;
 use crate::{LAYER, Memory, summary};
@@ -34,9 +34,9 @@ pub(crate) struct Desk<'a> {
 }
 
 impl Desk<'_> {
-    /// Works with the session's brakes; never over an `await`.
-    fn brakes<T>(&self, work: impl FnOnce(&mut Brakes) -> T) -> T {
-        self.sessions.with(&self.request.session, |memory| work(&mut memory.brakes))
+    /// Works with the session's cooldowns; never over an `await`.
+    fn cooldowns<T>(&self, work: impl FnOnce(&mut Cooldowns) -> T) -> T {
+        self.sessions.with(&self.request.session, |memory| work(&mut memory.cooldowns))
     }
 }
 
@@ -44,11 +44,11 @@ impl Desk<'_> {
 pub(crate) async fn compact(desk: &Desk<'_>) -> Result<Compaction> {
     let Desk { settings, request, transcript, .. } = *desk;
     let now_ms = request.now_ms;
-    let resting = desk.brakes(|brakes| {
+    let resting = desk.cooldowns(|cooldowns| {
         if request.force || request.trigger == Trigger::Manual {
-            brakes.release();
+            cooldowns.release();
         }
-        brakes.resting(now_ms, settings)
+        cooldowns.resting(now_ms, settings)
     });
     if let Some(reason) = resting {
         desk.host.log(LogLevel::Warn, &reason);
@@ -61,7 +61,9 @@ pub(crate) async fn compact(desk: &Desk<'_>) -> Result<Compaction> {
         None => None,
     };
     let after_tokens = plan.as_ref().map_or(before_tokens, |plan| plan.estimated_tokens);
-    desk.brakes(|brakes| brakes.record_saving(before_tokens, after_tokens, now_ms, settings));
+    desk.cooldowns(|cooldowns| {
+        cooldowns.record_saving(before_tokens, after_tokens, now_ms, settings)
+    });
     Ok(match plan.filter(|_| after_tokens < before_tokens) {
         Some(plan) => Compaction::Plan(plan),
         None => Compaction::Nothing { reason: "there is no middle worth a summary".into() },
@@ -100,12 +102,12 @@ async fn told(desk: &Desk<'_>, cut: &Cut) -> Result<Plan> {
 /// The summary of a cut: a model's where one may be asked, else the conversation's own.
 async fn story(desk: &Desk<'_>, cut: &Cut) -> Result<Story> {
     let Desk { host, settings, request, .. } = *desk;
-    let may_ask = desk.brakes(|brakes| brakes.may_ask_model(request.now_ms, settings));
+    let may_ask = desk.cooldowns(|cooldowns| cooldowns.may_ask_model(request.now_ms, settings));
     if !may_ask || !settings.use_model || !has_model(host) {
         return Ok(summary::without_model(desk, cut));
     }
     let answer = attempt(host, summary::by_model(desk, cut, room_tokens(desk, cut))).await?;
-    desk.brakes(|brakes| brakes.record_model(answer.is_err(), request.now_ms));
+    desk.cooldowns(|cooldowns| cooldowns.record_model(answer.is_err(), request.now_ms));
     match answer {
         Err(error) if settings.abort_on_summary_failure => Err(EngineError::new(
             error.kind,

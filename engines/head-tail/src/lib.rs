@@ -29,7 +29,7 @@ mod notes;
 mod prompt;
 mod summary;
 
-mod brakes;
+mod cooldowns;
 mod prune;
 pub mod settings;
 
@@ -43,8 +43,8 @@ use ctxhost_engine_kit::settings::share_of;
 use ctxhost_engine_kit::status::{Compactions, want_compaction};
 use ctxhost_engine_kit::turns::Sessions;
 
-use brakes::Brakes;
 use compaction::Desk;
+use cooldowns::Cooldowns;
 use prune::Pruned;
 use settings::Settings;
 
@@ -64,7 +64,7 @@ pub struct HeadTail {
 #[derive(Debug, Default)]
 struct Memory {
     pruned: Pruned,
-    brakes: Brakes,
+    cooldowns: Cooldowns,
 }
 
 impl ContextEngine for HeadTail {
@@ -148,7 +148,7 @@ impl Memory {
         settings: &Settings,
         plan: &mut Plan,
     ) {
-        if let Some(reason) = self.brakes.resting(request.now_ms, settings) {
+        if let Some(reason) = self.cooldowns.resting(request.now_ms, settings) {
             plan.extras.notes.push(Note::new(LAYER, reason));
             return;
         }

@@ -12,6 +12,7 @@
     )
 )]
 
+pub mod circuit_breaker;
 pub mod room;
 pub mod settings;
 pub mod status;

@@ -2,6 +2,8 @@
 
 use std::collections::VecDeque;
 
+use ctxhost_engine_kit::circuit_breaker::CircuitBreaker;
+
 use super::LawSettings;
 
 /// The window of the hourly limit, in milliseconds.
@@ -83,13 +85,12 @@ impl NoProgress {
 /// Stops compactions that fail in a row or come too often without any progress. One per session; time is
 /// handed in, so a replay runs on recorded time.
 #[derive(Clone, Debug)]
-pub struct Breaker {
+pub struct CompactionLimits {
     failures_max: u32,
     cooldown_ms: u64,
     hourly_max: u32,
-    failures: u32,
-    last_failure_ms: i64,
-    /// When the compactions without progress of the last hour ended, oldest first.
+    circuit: CircuitBreaker,
+    /// When the newest compactions without progress ended, as many as the hourly limit needs, oldest first.
     recent_ms: VecDeque<i64>,
     /// The last pressure under which compactions made room, but not enough.
     shortfall: Option<Shortfall>,
@@ -138,15 +139,14 @@ pub enum BreakerOpen {
     },
 }
 
-impl Breaker {
-    /// A closed breaker.
-    pub fn new(settings: &LawSettings) -> Breaker {
-        Breaker {
-            failures_max: settings.breaker_failures.max(1),
+impl CompactionLimits {
+    /// Those of a session that has failed at nothing.
+    pub fn new(settings: &LawSettings) -> CompactionLimits {
+        CompactionLimits {
+            failures_max: settings.breaker_failures,
             cooldown_ms: settings.breaker_cooldown_ms,
             hourly_max: settings.compactions_per_hour,
-            failures: 0,
-            last_failure_ms: 0,
+            circuit: CircuitBreaker::default(),
             recent_ms: VecDeque::new(),
             shortfall: None,
         }
@@ -154,7 +154,7 @@ impl Breaker {
 
     /// A compaction made progress. However many do, they are no loop.
     pub fn record_success(&mut self) {
-        self.failures = 0;
+        self.circuit.record_success();
         self.shortfall = None;
     }
 
@@ -181,9 +181,11 @@ impl Breaker {
 
     /// A compaction failed, or made none. After the cooldown a single failure opens it again.
     pub fn record_failure(&mut self, now_ms: i64) {
-        self.failures = self.failures.saturating_add(1);
-        self.last_failure_ms = now_ms;
-        self.record(now_ms);
+        self.circuit.record_failure(now_ms);
+        self.recent_ms.push_back(now_ms);
+        while self.recent_ms.len() > self.hourly_max as usize {
+            self.recent_ms.pop_front();
+        }
     }
 
     /// Why nothing may be tried now; `None` while it is closed.
@@ -192,38 +194,21 @@ impl Breaker {
     }
 
     fn failed_too_often(&self, now_ms: i64) -> Option<BreakerOpen> {
-        if self.failures < self.failures_max {
-            return None;
-        }
-        let wait_ms = self.cooldown_ms.checked_sub(distance_ms(now_ms, self.last_failure_ms))?;
-        (wait_ms > 0).then_some(BreakerOpen::Failures { failures: self.failures, wait_ms })
+        let wait_ms = self.circuit.open_ms(now_ms, self.failures_max, self.cooldown_ms)?;
+        Some(BreakerOpen::Failures { failures: self.circuit.failures(), wait_ms })
     }
 
     fn ran_too_often(&self, now_ms: i64) -> Option<BreakerOpen> {
-        let in_hour = |at_ms: &&i64| distance_ms(now_ms, **at_ms) < HOUR_MS;
+        let in_hour = |at_ms: &&i64| now_ms.abs_diff(**at_ms) < HOUR_MS;
         let recent: Vec<&i64> = self.recent_ms.iter().filter(in_hour).collect();
         let compactions = u32::try_from(recent.len()).unwrap_or(u32::MAX);
         if self.hourly_max == 0 || compactions < self.hourly_max {
             return None;
         }
         let oldest_ms = recent.first().map_or(now_ms, |at_ms| **at_ms);
-        let wait_ms = HOUR_MS - distance_ms(now_ms, oldest_ms);
+        let wait_ms = HOUR_MS - now_ms.abs_diff(oldest_ms);
         Some(BreakerOpen::Hourly { compactions, wait_ms })
     }
-
-    /// Remembers only as many as the limit needs.
-    fn record(&mut self, now_ms: i64) {
-        self.recent_ms.push_back(now_ms);
-        while self.recent_ms.len() > self.hourly_max as usize {
-            self.recent_ms.pop_front();
-        }
-    }
-}
-
-/// How far apart two times are, whichever comes first: a clock that was set back must not hold a
-/// breaker open for longer than its cooldown.
-fn distance_ms(a_ms: i64, b_ms: i64) -> u64 {
-    a_ms.abs_diff(b_ms)
 }
 
 #[cfg(test)]
@@ -253,7 +238,7 @@ mod tests {
 
     #[test]
     fn three_failures_open_it_for_the_cooldown() {
-        let mut breaker = Breaker::new(&LawSettings::default());
+        let mut breaker = CompactionLimits::new(&LawSettings::default());
         breaker.record_failure(0);
         breaker.record_failure(10);
         assert_eq!(breaker.is_open(10), None);
@@ -271,7 +256,7 @@ mod tests {
 
     #[test]
     fn a_success_forgives_what_came_before() {
-        let mut breaker = Breaker::new(&LawSettings::default());
+        let mut breaker = CompactionLimits::new(&LawSettings::default());
         for at_ms in 0..10 {
             breaker.record_failure(at_ms);
             breaker.record_failure(at_ms);
@@ -282,7 +267,7 @@ mod tests {
 
     #[test]
     fn a_clock_set_back_does_not_hold_it_open() {
-        let mut breaker = Breaker::new(&LawSettings::default());
+        let mut breaker = CompactionLimits::new(&LawSettings::default());
         (0..3).for_each(|_| breaker.record_failure(10_000_000));
         assert!(breaker.is_open(9_999_000).is_some());
         assert_eq!(breaker.is_open(0), None);
@@ -291,7 +276,7 @@ mod tests {
     #[test]
     fn the_hour_has_its_limit_for_what_made_no_progress() {
         let settings = LawSettings { compactions_per_hour: 2, ..LawSettings::default() };
-        let mut breaker = Breaker::new(&settings);
+        let mut breaker = CompactionLimits::new(&settings);
         breaker.record_failure(0);
         assert_eq!(breaker.is_open(1), None);
         breaker.record_failure(1_000);
@@ -299,7 +284,7 @@ mod tests {
         assert_eq!(breaker.is_open(2_000), Some(BreakerOpen::Hourly { compactions: 2, wait_ms }));
         assert_eq!(breaker.is_open(HOUR_MS as i64), None);
         let unlimited = LawSettings { compactions_per_hour: 0, ..LawSettings::default() };
-        let mut breaker = Breaker::new(&unlimited);
+        let mut breaker = CompactionLimits::new(&unlimited);
         breaker.record_failure(0);
         breaker.record_failure(1);
         assert_eq!(breaker.is_open(2), None);
@@ -307,7 +292,7 @@ mod tests {
 
     #[test]
     fn compactions_that_make_progress_have_no_limit() {
-        let mut breaker = Breaker::new(&LawSettings::default());
+        let mut breaker = CompactionLimits::new(&LawSettings::default());
         for _ in 0..1_000 {
             breaker.record_success();
         }
@@ -321,7 +306,7 @@ mod tests {
         assert!(stuck.made_room(&settings));
         let little = judge(20_000, 19_500, 1_000, &settings).unwrap_err();
         assert!(!little.made_room(&settings), "2.5 % is no room");
-        let mut breaker = Breaker::new(&settings);
+        let mut breaker = CompactionLimits::new(&settings);
         (0..9).for_each(|_| breaker.record_shortfall(20_000, 1_000, &settings));
         assert_eq!(breaker.is_open(0), None);
         assert!(breaker.is_short(20_010, 1_000).is_some());

@@ -159,9 +159,9 @@ async fn run(
     // A person who asks may try the same sizes again, and so do bolder attempts at one pressure.
     let is_first = wanted.attempt <= 1 && wanted.trigger != Trigger::Manual;
     let short = is_first
-        .then(|| conversation.breaker.is_short(outcome.before_tokens, shaper.budget_tokens))
+        .then(|| conversation.limits.is_short(outcome.before_tokens, shaper.budget_tokens))
         .flatten();
-    if let Some(reason) = conversation.breaker.is_open(now_ms).or(short) {
+    if let Some(reason) = conversation.limits.is_open(now_ms).or(short) {
         outcome.verdict = Verdict::NotTried { reason: reason.to_string() };
         return Ok(outcome);
     }
@@ -180,7 +180,7 @@ async fn run(
         Err(SlotError::Engine { id, error, .. }) => {
             outcome.engine = id;
             outcome.verdict = Verdict::Rejected { reason: error.message };
-            conversation.breaker.record_failure(now_ms);
+            conversation.limits.record_failure(now_ms);
             return Ok(outcome);
         }
         Err(other) => return Err(other.into()),
@@ -197,18 +197,16 @@ async fn run(
         Ok(lawful) => {
             intent.fulfilled();
             apply(conversation, &lawful, &served, &mut outcome, now_ms)?;
-            conversation.breaker.record_success();
+            conversation.limits.record_success();
         }
         Err(Rejection { reason, made_room }) => {
             outcome.verdict = Verdict::Rejected { reason };
-            let breaker = &mut conversation.breaker;
+            let limits = &mut conversation.limits;
             match made_room {
-                true => breaker.record_shortfall(
-                    outcome.before_tokens,
-                    shaper.budget_tokens,
-                    shaper.law,
-                ),
-                false => breaker.record_failure(now_ms),
+                true => {
+                    limits.record_shortfall(outcome.before_tokens, shaper.budget_tokens, shaper.law)
+                }
+                false => limits.record_failure(now_ms),
             }
         }
     }

@@ -8,7 +8,7 @@ use ctxhost_engine_api::{SessionRef, Transcript};
 use super::precompute::Ahead;
 use ctxhost_engine::Serving;
 use ctxhost_history::{self as history, HistoryError, Undone};
-use ctxhost_law::progress::Breaker;
+use ctxhost_law::progress::CompactionLimits;
 use ctxhost_law::{Anchors, LawSettings};
 use ctxhost_media::Images;
 use ctxhost_provider::ChatMessage;
@@ -25,7 +25,7 @@ pub struct Conversation {
     pub(super) ingested: u64,
     /// Which engine that was.
     told: Option<Serving>,
-    pub(super) breaker: Breaker,
+    pub(super) limits: CompactionLimits,
     /// Whether an emergency trim was reported.
     is_trim_reported: bool,
     /// A compaction that was worked out before it was needed.
@@ -66,13 +66,13 @@ impl Conversation {
     pub fn new(session: Session, law: &LawSettings) -> Self {
         let reference = SessionRef { id: session.header().id().to_owned(), key: String::new() };
         let log = session.live(0);
-        let breaker = Breaker::new(law);
+        let limits = CompactionLimits::new(law);
         Conversation {
             session,
             log,
             ingested: 0,
             told: None,
-            breaker,
+            limits,
             is_trim_reported: false,
             ahead: Ahead::default(),
             anchors: Anchors::default(),

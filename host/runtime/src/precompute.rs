@@ -94,7 +94,7 @@ impl Turn<'_> {
     pub(super) async fn job_ahead(&mut self) -> Option<Job> {
         let share = self.shared.compaction.precompute_share;
         let now_ms = self.shared.clock.now_ms();
-        if share <= 0.0 || self.conversation.breaker.is_open(now_ms).is_some() {
+        if share <= 0.0 || self.conversation.limits.is_open(now_ms).is_some() {
             return None;
         }
         let (view, budget) = (self.conversation.view(), self.budget().await);

@@ -1,16 +1,17 @@
 //! What becomes of compactions in a row: the breaker that stops them, and the sign of thrashing.
 
 use ctxhost_engine_api::{Entry, Kind, Role, Transcript};
+use ctxhost_engine_kit::circuit_breaker::CircuitBreaker;
 
 /// A window that is full again after so few answers was not helped. 3, the published figure.
 const THRASH_ANSWERS: u64 = 3;
 /// So many times in a row make a pattern. 3, the published figure.
 const THRASH_TIMES: u32 = 3;
 
-/// The compactions of one session.
+/// The compactions that were tried in one session.
 #[derive(Debug, Default)]
-pub(crate) struct Breaker {
-    failures: u32,
+pub(crate) struct Attempts {
+    circuit: CircuitBreaker,
     /// The epoch for which a plan was made whose fate is not known yet.
     tried_epoch: Option<u64>,
     /// Answers of the model that the newest plan kept.
@@ -18,11 +19,11 @@ pub(crate) struct Breaker {
     refills: u32,
 }
 
-impl Breaker {
+impl Attempts {
     /// Looks at what became of the newest plan: a new epoch says that it was applied.
     pub(crate) fn settle(&mut self, transcript: &Transcript) {
         match self.tried_epoch.take() {
-            Some(epoch) if transcript.epoch() > epoch => self.failures = 0,
+            Some(epoch) if transcript.epoch() > epoch => self.circuit.record_success(),
             Some(_) => self.record_failure(),
             None => {}
         }
@@ -36,23 +37,23 @@ impl Breaker {
 
     /// A compaction ended in an error.
     pub(crate) fn record_failure(&mut self) {
-        self.failures = self.failures.saturating_add(1);
+        self.circuit.record_failure(0);
     }
 
     /// Why no compaction is made; `None` while the breaker is closed.
     pub(crate) fn is_open(&self, limit: u32) -> Option<String> {
-        (self.failures >= limit.max(1)).then(|| {
-            format!(
-                "{} compactions failed in a row; one by hand that works closes the breaker",
-                self.failures
-            )
-        })
+        // No time closes it.
+        self.circuit.open_ms(0, limit, u64::MAX)?;
+        let failures = self.circuit.failures();
+        Some(format!(
+            "{failures} compactions failed in a row; one by hand that works closes the breaker"
+        ))
     }
 
     /// Whether the window has been full again soon after each of the last compactions; to be asked
     /// once before each, after [`settle`](Self::settle).
     pub(crate) fn is_thrashing(&mut self, transcript: &Transcript) -> bool {
-        let Some(kept) = self.kept_answers.take().filter(|_| self.failures == 0) else {
+        let Some(kept) = self.kept_answers.take().filter(|_| self.circuit.failures() == 0) else {
             return false;
         };
         let new_answers = answers(transcript, 0).saturating_sub(kept);
@@ -84,33 +85,33 @@ mod tests {
 
     #[test]
     fn three_plans_that_were_not_applied_open_it_and_one_that_was_closes_it() {
-        let mut breaker = Breaker::default();
+        let mut attempts = Attempts::default();
         for _ in 0..3 {
-            assert_eq!(breaker.is_open(3), None);
-            breaker.record_plan(&epoch(0, 1), 0);
-            breaker.settle(&epoch(0, 1));
+            assert_eq!(attempts.is_open(3), None);
+            attempts.record_plan(&epoch(0, 1), 0);
+            attempts.settle(&epoch(0, 1));
         }
-        assert!(breaker.is_open(3).unwrap().contains("3 compactions failed"));
-        breaker.record_plan(&epoch(0, 1), 0);
-        breaker.settle(&epoch(1, 1));
-        assert_eq!(breaker.is_open(3), None);
+        assert!(attempts.is_open(3).unwrap().contains("3 compactions failed"));
+        attempts.record_plan(&epoch(0, 1), 0);
+        attempts.settle(&epoch(1, 1));
+        assert_eq!(attempts.is_open(3), None);
     }
 
     #[test]
     fn errors_count_as_failures() {
-        let mut breaker = Breaker::default();
-        (0..2).for_each(|_| breaker.record_failure());
-        breaker.settle(&epoch(0, 0));
-        assert_eq!((breaker.is_open(3), breaker.is_open(2).is_some()), (None, true));
+        let mut attempts = Attempts::default();
+        (0..2).for_each(|_| attempts.record_failure());
+        attempts.settle(&epoch(0, 0));
+        assert_eq!((attempts.is_open(3), attempts.is_open(2).is_some()), (None, true));
     }
 
     #[test]
     fn thrashing_is_three_quick_refills_in_a_row() {
-        let mut breaker = Breaker::default();
+        let mut attempts = Attempts::default();
         let mut refill = |at: u64, answers: u64| {
-            breaker.settle(&epoch(at, 1 + answers));
-            let is_thrashing = breaker.is_thrashing(&epoch(at, 1 + answers));
-            breaker.record_plan(&epoch(at, 1), 1);
+            attempts.settle(&epoch(at, 1 + answers));
+            let is_thrashing = attempts.is_thrashing(&epoch(at, 1 + answers));
+            attempts.record_plan(&epoch(at, 1), 1);
             is_thrashing
         };
         let seen = [(0, 9), (1, 3), (2, 0), (3, 9), (4, 3), (5, 2), (6, 1), (7, 9)]

@@ -1,0 +1,102 @@
+//! When not to try: a model that has just failed, compactions that have just not helped.
+//!
+//! Time is the request's, so that a replay waits where the session did.
+
+use ctxhost_engine_kit::circuit_breaker::CircuitBreaker;
+use ctxhost_engine_kit::settings::share_of;
+
+use crate::settings::Settings;
+
+/// So many compactions in a row that saved too little are no accident.
+const MAX_WEAK: u32 = 2;
+
+/// What is left alone for a while in one session.
+#[derive(Debug, Default)]
+pub(crate) struct Cooldowns {
+    model: CircuitBreaker,
+    /// Of compactions, where one that saves too little is a failure.
+    saving: CircuitBreaker,
+}
+
+impl Cooldowns {
+    /// Whether a model may be asked.
+    pub(crate) fn may_ask_model(&self, now_ms: i64, settings: &Settings) -> bool {
+        self.model.open_ms(now_ms, 1, settings.cooldown_ms).is_none()
+    }
+
+    /// A model was asked for a summary.
+    pub(crate) fn record_model(&mut self, failed: bool, now_ms: i64) {
+        if failed {
+            self.model.record_failure(now_ms);
+        } else {
+            self.model.record_success();
+        }
+    }
+
+    /// Why nothing is compacted now; `None` where it may be tried.
+    pub(crate) fn resting(&self, now_ms: i64, settings: &Settings) -> Option<String> {
+        let wait_ms = self.saving.open_ms(now_ms, MAX_WEAK, settings.cooldown_ms)?;
+        Some(format!(
+            "backing off: {} compactions in a row saved less than {:.0} %; the next try is in {} s",
+            self.saving.failures(),
+            settings.min_saving_share * 100.0,
+            wait_ms.div_ceil(1_000)
+        ))
+    }
+
+    /// A compaction was worked out. After the rest a single weak one is enough to rest again.
+    pub(crate) fn record_saving(
+        &mut self,
+        before_tokens: u64,
+        after_tokens: u64,
+        now_ms: i64,
+        settings: &Settings,
+    ) {
+        let saved_tokens = before_tokens.saturating_sub(after_tokens);
+        if saved_tokens >= share_of(before_tokens, settings.min_saving_share).max(1) {
+            self.saving.record_success();
+        } else {
+            self.saving.record_failure(now_ms);
+        }
+    }
+
+    /// A person asked: everything may be tried again.
+    pub(crate) fn release(&mut self) {
+        *self = Cooldowns::default();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_model_that_failed_rests_for_ten_minutes() {
+        let (mut cooldowns, settings) = (Cooldowns::default(), Settings::default());
+        assert!(cooldowns.may_ask_model(0, &settings));
+        cooldowns.record_model(true, 1_000);
+        assert!(!cooldowns.may_ask_model(600_999, &settings));
+        assert!(cooldowns.may_ask_model(601_000, &settings));
+        cooldowns.record_model(false, 601_000);
+        assert!(cooldowns.may_ask_model(601_001, &settings));
+    }
+
+    #[test]
+    fn two_weak_compactions_in_a_row_rest_and_say_so() {
+        let (mut cooldowns, settings) = (Cooldowns::default(), Settings::default());
+        cooldowns.record_saving(1_000, 950, 0, &settings);
+        assert_eq!(cooldowns.resting(0, &settings), None);
+        cooldowns.record_saving(1_000, 900, 5, &settings);
+        cooldowns.record_saving(1_000, 901, 10, &settings);
+        assert_eq!(cooldowns.resting(10, &settings), None, "the one between them helped");
+        cooldowns.record_saving(1_000, 1_000, 20, &settings);
+        let reason = cooldowns.resting(60_020, &settings).unwrap();
+        assert!(reason.contains("2 compactions in a row saved less than 10 %"), "{reason}");
+        assert!(reason.ends_with("in 540 s"), "{reason}");
+        assert_eq!(cooldowns.resting(600_020, &settings), None);
+        cooldowns.record_saving(1_000, 1_000, 600_020, &settings);
+        assert!(cooldowns.resting(600_021, &settings).is_some());
+        cooldowns.release();
+        assert_eq!(cooldowns.resting(600_021, &settings), None);
+    }
+}
