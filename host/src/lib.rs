@@ -25,7 +25,6 @@ pub use ctxhost_config as config;
 
 pub use ctxhost_runtime as runtime;
 
-pub use ctxhost_chaos as chaos;
 pub use ctxhost_check as check;
 pub use ctxhost_dev as dev;
 pub use ctxhost_gateway as gateway;

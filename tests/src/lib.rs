@@ -10,6 +10,7 @@
 )]
 
 pub mod client_bodies;
+pub mod crashtest;
 pub mod cutter;
 pub mod large;
 pub mod many;

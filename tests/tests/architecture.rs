@@ -15,7 +15,7 @@ const FLOORS: [&[&str]; 9] = [
     &["store", "trust"],
     &["config"],
     &["runtime"],
-    &["chaos", "check", "dev", "gateway", "scaffold"],
+    &["check", "dev", "gateway", "scaffold"],
     &["cli"],
     &["host"],
 ];

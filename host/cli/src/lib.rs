@@ -7,7 +7,6 @@
 
 mod bisect;
 mod branch;
-mod chaos;
 mod chat;
 mod check;
 mod compact;
@@ -112,9 +111,6 @@ enum Command {
     /// The engines in the shadow of the slot's own.
     #[command(subcommand)]
     Shadow(shadow::Shadow),
-    /// Experiments that try to lose something.
-    #[command(subcommand)]
-    Chaos(chaos::Chaos),
     /// The database that sessions are kept in, where [store] names one.
     #[command(subcommand)]
     Store(store::Store),
@@ -155,7 +151,6 @@ pub fn run() -> ExitCode {
         Command::Dev(command) => command.run(arguments.config.as_deref(), &mut output),
         Command::Check(command) => command.run(arguments.config.as_deref(), &mut output),
         Command::Shadow(command) => command.run(arguments.config.as_deref(), &mut output),
-        Command::Chaos(command) => command.run(&mut output),
         Command::Store(command) => command.run(arguments.config.as_deref(), &mut output),
     };
     match outcome {

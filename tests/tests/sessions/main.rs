@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
-mod chaos;
+mod crashtest;
 mod media;
 mod replay;
 mod store;

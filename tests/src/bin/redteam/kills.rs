@@ -1,5 +1,6 @@
 //! SIGKILL in the middle of the work: what was acknowledged is there when ctxhost comes back.
 
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -16,7 +17,7 @@ use crate::stand::Stand;
 pub(crate) fn attacks() -> Vec<Attack> {
     let attack = |name, tries, run| Attack::new("kills", name, tries, run);
     vec![
-        attack("agents", "`chaos kill`: agents, tools, compactions and undos", agents),
+        attack("agents", "the crash test: agents, tools, compactions and undos", agents),
         attack("a gateway at work", "kills a gateway under clients, again and again", gateway),
         attack(
             "a compaction",
@@ -26,14 +27,18 @@ pub(crate) fn attacks() -> Vec<Attack> {
     ]
 }
 
-/// The campaign that ctxhost brings, asked for its numbers.
+/// The crash test beside this program, asked for its numbers.
 fn agents(stand: &Stand) {
     let times = stand.size(30, 200, 2_000);
     let (times_text, seed) = (times.to_string(), stand.seed.to_string());
-    let kept = stand.path("chaos").display().to_string();
-    let arguments =
-        ["chaos", "kill", "--times", &times_text, "--seed", &seed, "--keep", &kept, "--json"];
-    let ran = stand.ctxhost(&arguments, Duration::from_secs(stand.size(45, 300, 590)));
+    let kept = stand.path("crashtest").display().to_string();
+    let program =
+        std::env::current_exe().expect("a program has a path").with_file_name("crashtest");
+    let mut command = Command::new(program);
+    stand.surround(&mut command);
+    command.args(["--times", &times_text, "--seed", &seed, "--keep", &kept, "--json"]);
+    let limit = Duration::from_secs(stand.size(45, 300, 590));
+    let ran = stand.run(&mut command, "crashtest", limit);
     stand.tried(times);
     let tally: Value = serde_json::from_slice(&ran.out).unwrap_or_default();
     let number = |key: &str| tally[key].as_u64();

@@ -10,14 +10,14 @@ use serde_json::{Value, json};
 use super::kill::Points;
 use super::promise::{Promise, Promises};
 use super::speech::{number_of, text_of};
-use ctxhost_provider::message::{StopReason, ToolCall};
-use ctxhost_provider::{
+use ctxhost::provider::message::{StopReason, ToolCall};
+use ctxhost::provider::{
     AssistantMessage, ChatMessage, Client, Content, ModelRequest, ProviderError, StreamPart,
 };
-use ctxhost_tool::{CallContext, Tool, ToolOutput};
+use ctxhost::tool::{CallContext, Tool, ToolOutput};
 
 /// The provider of the model, in its own words.
-pub(super) const PROVIDER: &str = "chaos";
+pub(super) const PROVIDER: &str = "crashtest";
 
 /// The name of the tool.
 const TOOL: &str = "look";
@@ -26,17 +26,17 @@ const TOOL: &str = "look";
 const CALLS_OF_10: u32 = 4;
 
 /// A model that answers by chance.
-pub(super) struct Parrot {
+pub(super) struct EchoModel {
     random: Mutex<fastrand::Rng>,
     promised: Mutex<HashSet<u64>>,
     promises: Arc<Promises>,
     points: Points,
 }
 
-impl Parrot {
-    pub(super) fn new(seed: u64, promises: Arc<Promises>, points: Points) -> Parrot {
+impl EchoModel {
+    pub(super) fn new(seed: u64, promises: Arc<Promises>, points: Points) -> EchoModel {
         let random = Mutex::new(fastrand::Rng::with_seed(seed));
-        Parrot { random, promised: Mutex::default(), promises, points }
+        EchoModel { random, promised: Mutex::default(), promises, points }
     }
 
     /// What a model is shown is in the session.
@@ -48,7 +48,7 @@ impl Parrot {
         });
         for number in heard {
             if lock(&self.promised).insert(number) {
-                // A keeper that listens no more kills no more either.
+                // A supervisor that listens no more kills no more either.
                 let _ = self.promises.make(&Promise::Heard(number));
             }
         }
@@ -74,13 +74,13 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl std::fmt::Debug for Parrot {
+impl std::fmt::Debug for EchoModel {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Parrot")
+        f.write_str("EchoModel")
     }
 }
 
-impl Client for Parrot {
+impl Client for EchoModel {
     fn name(&self) -> &str {
         PROVIDER
     }

@@ -9,12 +9,12 @@ use serde_json::Value;
 
 use super::promise::{Promise, hash};
 use super::speech::{mark, number_of, text_of};
-use ctxhost_law::{self as law, LawSettings};
-use ctxhost_session::{Record, RecordKind, Session};
+use ctxhost::law::{self as law, LawSettings};
+use ctxhost::session::{Record, RecordKind, Session};
 
 /// What is wrong with a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Harm {
+pub enum Violation {
     /// What was promised is not there.
     Lost(String),
     /// Something is there twice.
@@ -29,15 +29,15 @@ pub enum Harm {
     Lawless(String),
 }
 
-impl fmt::Display for Harm {
+impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Harm::Lost(what) => write!(f, "lost: {what}"),
-            Harm::Doubled(what) => write!(f, "there twice: {what}"),
-            Harm::HalfWritten(what) => write!(f, "half-written: {what}"),
-            Harm::Closed(what) => write!(f, "does not open: {what}"),
-            Harm::Changed(what) => write!(f, "changed: {what}"),
-            Harm::Lawless(what) => write!(f, "against the law: {what}"),
+            Violation::Lost(what) => write!(f, "lost: {what}"),
+            Violation::Doubled(what) => write!(f, "there twice: {what}"),
+            Violation::HalfWritten(what) => write!(f, "half-written: {what}"),
+            Violation::Closed(what) => write!(f, "does not open: {what}"),
+            Violation::Changed(what) => write!(f, "changed: {what}"),
+            Violation::Lawless(what) => write!(f, "against the law: {what}"),
         }
     }
 }
@@ -69,8 +69,8 @@ impl Known {
     }
 
     /// Holds the bytes of a session file and what is beside it against all that is known.
-    pub(super) fn inspect(&mut self, path: &Path, bytes: &[u8]) -> Result<(), Harm> {
-        let session = Session::read(path).map_err(|error| Harm::Closed(error.to_string()))?;
+    pub(super) fn inspect(&mut self, path: &Path, bytes: &[u8]) -> Result<(), Violation> {
+        let session = Session::read(path).map_err(|error| Violation::Closed(error.to_string()))?;
         self.check_bytes(bytes)?;
         check_problems(&session, bytes)?;
         self.check_records(&session)?;
@@ -82,42 +82,43 @@ impl Known {
     }
 
     /// A session file only grows.
-    fn check_bytes(&self, bytes: &[u8]) -> Result<(), Harm> {
+    fn check_bytes(&self, bytes: &[u8]) -> Result<(), Violation> {
         match bytes.starts_with(&self.bytes) {
             true => Ok(()),
-            false => Err(Harm::Changed(format!("the first {} bytes", self.bytes.len()))),
+            false => Err(Violation::Changed(format!("the first {} bytes", self.bytes.len()))),
         }
     }
 
-    fn check_records(&self, session: &Session) -> Result<(), Harm> {
+    fn check_records(&self, session: &Session) -> Result<(), Violation> {
         for (id, promised) in &self.records {
-            let record = session.record(id).ok_or_else(|| Harm::Lost(format!("record {id}")))?;
+            let record =
+                session.record(id).ok_or_else(|| Violation::Lost(format!("record {id}")))?;
             if hash(record.line()) != *promised {
-                return Err(Harm::Changed(format!("record {id}")));
+                return Err(Violation::Changed(format!("record {id}")));
             }
         }
         Ok(())
     }
 
     /// All that was heard is on the branch once, and whole; a letter may wait instead.
-    fn check_messages(&self, session: &Session, path: &Path) -> Result<(), Harm> {
+    fn check_messages(&self, session: &Session, path: &Path) -> Result<(), Violation> {
         let mut said = HashSet::new();
         for text in session.branch().into_iter().filter_map(text) {
             let Some(number) = number_of(&text) else { continue };
             if text != text_of(number) {
-                return Err(Harm::HalfWritten(format!("message {}", mark(number))));
+                return Err(Violation::HalfWritten(format!("message {}", mark(number))));
             }
             if !said.insert(number) {
-                return Err(Harm::Doubled(format!("message {}", mark(number))));
+                return Err(Violation::Doubled(format!("message {}", mark(number))));
             }
         }
         if let Some(number) = self.heard.difference(&said).next() {
-            return Err(Harm::Lost(format!("message {}", mark(*number))));
+            return Err(Violation::Lost(format!("message {}", mark(*number))));
         }
         let waiting = std::fs::read_to_string(inbox_file(path)).unwrap_or_default();
         let is_gone = |number: &&u64| !waiting.contains(&mark(**number));
         match self.letters.difference(&said).find(is_gone) {
-            Some(number) => Err(Harm::Lost(format!("letter {}", mark(*number)))),
+            Some(number) => Err(Violation::Lost(format!("letter {}", mark(*number)))),
             None => Ok(()),
         }
     }
@@ -141,24 +142,24 @@ fn text(record: &Record) -> Option<String> {
 }
 
 /// Nothing is wrong with any line but the last one, where that was cut short.
-fn check_problems(session: &Session, bytes: &[u8]) -> Result<(), Harm> {
+fn check_problems(session: &Session, bytes: &[u8]) -> Result<(), Violation> {
     let lines = bytes.iter().filter(|byte| **byte == b'\n').count();
     let is_torn = !bytes.ends_with(b"\n");
     let wrong = session.problems().iter().find(|problem| !is_torn || problem.line != lines + 1);
     match wrong {
         Some(problem) => {
-            Err(Harm::HalfWritten(format!("line {}: {}", problem.line, problem.message)))
+            Err(Violation::HalfWritten(format!("line {}: {}", problem.line, problem.message)))
         }
         None => Ok(()),
     }
 }
 
 /// The newest compaction is followed to the letter: all that it keeps is there.
-fn check_compaction(session: &Session) -> Result<(), Harm> {
+fn check_compaction(session: &Session) -> Result<(), Violation> {
     let branch = session.branch();
     let newest = branch.iter().rfind(|record| *record.kind() == RecordKind::Compaction);
     let Some(record) = newest else { return Ok(()) };
-    let half = || Harm::HalfWritten(format!("compaction {}", record.id()));
+    let half = || Violation::HalfWritten(format!("compaction {}", record.id()));
     let line: Value = serde_json::from_str(record.line()).map_err(|_| half())?;
     let items =
         line.pointer("/details/ctxhost/items").and_then(Value::as_array).ok_or_else(half)?;
@@ -179,8 +180,8 @@ fn named(item: &Value) -> Vec<String> {
 }
 
 /// What a model would be shown obeys the law, and no result has lost its call.
-fn check_law(view: &Transcript) -> Result<(), Harm> {
-    let lawless = |why: String| Harm::Lawless(why);
+fn check_law(view: &Transcript) -> Result<(), Violation> {
+    let lawless = |why: String| Violation::Lawless(why);
     if let Some(orphan) = view.iter().find(|entry| entry.has(Flags::ORPHAN)) {
         return Err(lawless(format!("result {} has no call", orphan.id())));
     }

@@ -57,7 +57,7 @@ impl Promises {
         Promises(Mutex::new(out))
     }
 
-    /// Makes a promise, with one write. A keeper that listens no more has ended, and so may the child.
+    /// Makes a promise, with one write. A supervisor that listens no more has ended, and so may the child.
     pub(super) fn make(&self, promise: &Promise) -> io::Result<()> {
         let mut out = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         out.write_all(format!("{promise}\n").as_bytes())?;

@@ -1,4 +1,4 @@
-//! Many kills: several keepers at once, one count.
+//! Many kills: several supervisors at once, one count.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -6,9 +6,9 @@ use std::thread;
 
 use serde::Serialize;
 
-use super::ChaosError;
-use super::keeper::{Keeper, Nursery};
-use ctxhost_session::{Record, RecordKind, Session, UNDO};
+use super::CrashtestError;
+use super::supervisor::{ChildCommand, Supervisor};
+use ctxhost::session::{Record, RecordKind, Session, UNDO};
 
 /// Sessions that one worker takes in turn.
 const SESSIONS_OF_WORKER: usize = 3;
@@ -24,7 +24,7 @@ pub struct Campaign {
     pub at_once: usize,
     /// The folder for the sessions.
     pub folder: PathBuf,
-    /// The binary whose `chaos child` is killed.
+    /// The binary whose `child` is killed: this one.
     pub program: PathBuf,
     /// Children promise before they write: to see whether anybody notices.
     pub lies: bool,
@@ -79,21 +79,20 @@ impl Tally {
 }
 
 impl Campaign {
-    /// Kills until it was often enough, or until something is not as promised. `progress` hears of each
-    /// kill.
+    /// Kills until it was often enough, or until something is not as promised.
     ///
     /// # Errors
     ///
-    /// [`ChaosError::Harm`] with the first thing that was lost; the folder is left as it is.
-    pub fn run(&self, progress: &(dyn Fn(u64) + Sync)) -> Result<Tally, ChaosError> {
+    /// [`CrashtestError::Violation`] with the first thing that was lost; the folder is left as it is.
+    pub fn run(&self) -> Result<Tally, CrashtestError> {
         let (begun, is_over) = (AtomicU64::new(0), AtomicBool::new(false));
         let work = |worker: usize| {
-            let done = self.work(worker, &begun, &is_over, progress);
+            let done = self.work(worker, &begun, &is_over);
             is_over.fetch_or(done.is_err(), Ordering::Relaxed);
             done
         };
         let work = &work;
-        let tallies: Vec<Result<Tally, ChaosError>> = thread::scope(|scope| {
+        let tallies: Vec<Result<Tally, CrashtestError>> = thread::scope(|scope| {
             let workers: Vec<_> =
                 (0..self.at_once).map(|worker| scope.spawn(move || work(worker))).collect();
             workers.into_iter().filter_map(|worker| worker.join().ok()).collect()
@@ -111,25 +110,23 @@ impl Campaign {
         worker: usize,
         begun: &AtomicU64,
         is_over: &AtomicBool,
-        progress: &(dyn Fn(u64) + Sync),
-    ) -> Result<Tally, ChaosError> {
+    ) -> Result<Tally, CrashtestError> {
         let mut random = fastrand::Rng::with_seed(self.seed.wrapping_add(worker as u64));
-        let nursery = Nursery { program: self.program.clone(), lies: self.lies };
+        let command = ChildCommand { program: self.program.clone(), lies: self.lies };
         let mut tally = Tally::default();
-        let mut keepers: Vec<Keeper> = (0..SESSIONS_OF_WORKER)
-            .map(|at| Keeper::of(self.folder.join(format!("worker-{worker}-{at}"))))
+        let mut supervisors: Vec<Supervisor> = (0..SESSIONS_OF_WORKER)
+            .map(|at| Supervisor::of(self.folder.join(format!("worker-{worker}-{at}"))))
             .collect();
         'all: loop {
-            for keeper in &mut keepers {
+            for supervisor in &mut supervisors {
                 let kill = begun.fetch_add(1, Ordering::Relaxed) + 1;
                 if kill > self.times || is_over.load(Ordering::Relaxed) {
                     break 'all;
                 }
-                keeper.round(kill, &mut random, &nursery, &mut tally)?;
-                progress(kill);
+                supervisor.round(kill, &mut random, &command, &mut tally)?;
             }
         }
-        keepers.iter().for_each(|keeper| keeper.close(&mut tally));
+        supervisors.iter().for_each(|supervisor| supervisor.close(&mut tally));
         Ok(tally)
     }
 }

@@ -1,4 +1,4 @@
-//! The keeper of one session: lets a child work in it, kills the child, and looks at what is left.
+//! The supervisor of one session: lets a child work in it, kills the child, and looks at what is left.
 
 use std::fs::File;
 use std::io::{BufRead as _, BufReader};
@@ -9,11 +9,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::campaign::Tally;
-use super::inspect::{Harm, Known, whole_lines};
+use super::inspect::{Known, Violation, whole_lines};
 use super::kill::Way;
 use super::promise::Promise;
-use super::{ChaosError, cannot};
-use ctxhost_session::{Recovered, Session, pending_file};
+use super::{CrashtestError, cannot};
+use ctxhost::session::{Recovered, Session, pending_file};
 
 /// A session that is longer begins anew, so that opening it costs no more than killing its writer.
 const LONGEST_SESSION_BYTES: u64 = 1_000_000;
@@ -28,28 +28,28 @@ const PATIENCE_FOR_COMPACTIONS: Duration = Duration::from_secs(10);
 /// A child that has not opened its session by now is a failure of its own.
 const LONGEST_OPENING: Duration = Duration::from_secs(30);
 
-/// Share of kills after which the next child, not the keeper, finishes what was cut short, of 4.
+/// Share of kills after which the next child, not the supervisor, finishes what was cut short, of 4.
 const LEFT_TO_CHILD_OF_4: u32 = 1;
 
 /// How children are started.
 #[derive(Clone, Debug)]
-pub(super) struct Nursery {
+pub(super) struct ChildCommand {
     pub(super) program: PathBuf,
     pub(super) lies: bool,
 }
 
 /// One session, over many children.
 #[derive(Debug)]
-pub(super) struct Keeper {
+pub(super) struct Supervisor {
     folder: PathBuf,
     sessions: u32,
     known: Known,
 }
 
-impl Keeper {
+impl Supervisor {
     /// Keeps a session in a folder of its own.
-    pub(super) fn of(folder: PathBuf) -> Keeper {
-        Keeper { folder, sessions: 0, known: Known::default() }
+    pub(super) fn of(folder: PathBuf) -> Supervisor {
+        Supervisor { folder, sessions: 0, known: Known::default() }
     }
 
     fn path(&self) -> PathBuf {
@@ -61,23 +61,23 @@ impl Keeper {
         &mut self,
         kill: u64,
         random: &mut fastrand::Rng,
-        nursery: &Nursery,
+        command: &ChildCommand,
         tally: &mut Tally,
-    ) -> Result<(), ChaosError> {
+    ) -> Result<(), CrashtestError> {
         self.begin_anew_where_long(tally)?;
         let way = Way::draw(random);
-        let promised = self.let_live(random, nursery, way)?;
+        let promised = self.let_live(random, command, way)?;
         promised.into_iter().for_each(|promise| self.known.promised(promise));
         tally.kills += 1;
-        self.look(random, tally).map_err(|harm| {
+        self.look(random, tally).map_err(|violation| {
             let (way, session) = (way.to_string(), self.path());
-            ChaosError::Harm { harm, kill, way, session }
+            CrashtestError::Violation { violation, kill, way, session }
         })?;
         tally.intact += 1;
         Ok(())
     }
 
-    fn begin_anew_where_long(&mut self, tally: &mut Tally) -> Result<(), ChaosError> {
+    fn begin_anew_where_long(&mut self, tally: &mut Tally) -> Result<(), CrashtestError> {
         let length = self.path().metadata().map(|file| file.len()).unwrap_or_default();
         if self.sessions > 0 && length <= LONGEST_SESSION_BYTES {
             return Ok(());
@@ -104,11 +104,11 @@ impl Keeper {
     fn let_live(
         &self,
         random: &mut fastrand::Rng,
-        nursery: &Nursery,
+        command: &ChildCommand,
         way: Way,
-    ) -> Result<Vec<Promise>, ChaosError> {
+    ) -> Result<Vec<Promise>, CrashtestError> {
         let said = self.folder.join("child.stderr");
-        let mut child = self.spawn(random, nursery, way, &said)?;
+        let mut child = self.spawn(random, command, way, &said)?;
         let lines = child.stdout.take().map(listen);
         let mut promises = Vec::new();
         if let Some(lines) = &lines {
@@ -122,7 +122,7 @@ impl Keeper {
             true => Ok(promises),
             false => {
                 let said = std::fs::read_to_string(&said).unwrap_or_default();
-                Err(ChaosError::ChildEnded { status: status.to_string(), said })
+                Err(CrashtestError::ChildEnded { status: status.to_string(), said })
             }
         }
     }
@@ -130,41 +130,41 @@ impl Keeper {
     fn spawn(
         &self,
         random: &mut fastrand::Rng,
-        nursery: &Nursery,
+        command: &ChildCommand,
         way: Way,
         said: &Path,
-    ) -> Result<Child, ChaosError> {
+    ) -> Result<Child, CrashtestError> {
         let said = File::create(said).map_err(cannot(format!("create {}", said.display())))?;
         let path = self.path();
-        let mut command = Command::new(&nursery.program);
-        command.args(["chaos", "child", "--seed", &random.u64(..).to_string()]);
-        command.arg("--session").arg(&path);
+        let mut started = Command::new(&command.program);
+        started.args(["child", "--seed", &random.u64(..).to_string()]);
+        started.arg("--session").arg(&path);
         match way {
-            Way::Point(points) => drop(command.args(["--points", &points.to_string()])),
+            Way::Point(points) => drop(started.args(["--points", &points.to_string()])),
             Way::Compaction(points) => {
-                command.args(["--compaction-points", &points.to_string()]);
+                started.args(["--compaction-points", &points.to_string()]);
             }
             Way::Write(more) => {
                 let length = path.metadata().map(|file| file.len()).unwrap_or_default();
-                command.args(["--file-bytes", &(length + more).to_string()]);
+                started.args(["--file-bytes", &(length + more).to_string()]);
             }
             Way::Early(_) | Way::Late(_) => {}
         }
-        if nursery.lies {
-            command.arg("--lies");
+        if command.lies {
+            started.arg("--lies");
         }
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(said);
-        command.spawn().map_err(cannot(format!("start {}", nursery.program.display())))
+        started.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(said);
+        started.spawn().map_err(cannot(format!("start {}", command.program.display())))
     }
 
     /// Reads the session, opens it for writing, and finishes what was cut short.
-    fn look(&mut self, random: &mut fastrand::Rng, tally: &mut Tally) -> Result<(), Harm> {
+    fn look(&mut self, random: &mut fastrand::Rng, tally: &mut Tally) -> Result<(), Violation> {
         let path = self.path();
-        let closed = |error: std::io::Error| Harm::Closed(error.to_string());
+        let closed = |error: std::io::Error| Violation::Closed(error.to_string());
         if !path.try_exists().map_err(closed)? {
             return match self.known.promises() {
                 0 => Ok(()),
-                promises => Err(Harm::Lost(format!("the session, with {promises} promises"))),
+                promises => Err(Violation::Lost(format!("the session, with {promises} promises"))),
             };
         }
         let bytes = std::fs::read(&path).map_err(closed)?;
@@ -176,8 +176,8 @@ impl Keeper {
         Ok(())
     }
 
-    fn recover(&mut self, path: &Path, before: &[u8], tally: &mut Tally) -> Result<(), Harm> {
-        let closed = |error: String| Harm::Closed(error);
+    fn recover(&mut self, path: &Path, before: &[u8], tally: &mut Tally) -> Result<(), Violation> {
+        let closed = |error: String| Violation::Closed(error);
         let result = pending_result(path);
         let mut session = Session::open(path).map_err(|error| closed(error.to_string()))?;
         let recovered = session.recover_compaction();
@@ -187,14 +187,16 @@ impl Keeper {
             Recovered::Nothing if after == before => {}
             Recovered::Discarded { .. } if after == before => tally.discarded += 1,
             Recovered::Redone { id } => {
-                let line = result.ok_or_else(|| Harm::Changed(format!("compaction {id}")))?;
+                let line = result.ok_or_else(|| Violation::Changed(format!("compaction {id}")))?;
                 if after != [whole_lines(before), line.as_bytes(), b"\n"].concat() {
-                    return Err(Harm::Changed(format!("compaction {id} was not redone as it was")));
+                    return Err(Violation::Changed(format!(
+                        "compaction {id} was not redone as it was"
+                    )));
                 }
                 tally.redone += 1;
             }
-            Recovered::Postponed { why } => return Err(Harm::Closed(why)),
-            other => return Err(Harm::Changed(format!("the file, by {other:?}"))),
+            Recovered::Postponed { why } => return Err(Violation::Closed(why)),
+            other => return Err(Violation::Changed(format!("the file, by {other:?}"))),
         }
         self.known.inspect(path, &after)
     }

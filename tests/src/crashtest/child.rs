@@ -6,15 +6,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::kill::{Points, limit_files};
-use super::model::{Look, PROVIDER, Parrot};
+use super::model::{EchoModel, Look, PROVIDER};
 use super::promise::{Promise, Promises, hash};
 use super::speech::text_of;
-use super::{ChaosError, cannot};
-use ctxhost_config::Config;
-use ctxhost_provider::ChatMessage;
-use ctxhost_runtime::inbox::Inbox;
-use ctxhost_runtime::{Conversation, Runtime, RuntimeBuilder, SessionId};
-use ctxhost_session::Session;
+use super::{CrashtestError, cannot};
+use ctxhost::config::Config;
+use ctxhost::provider::ChatMessage;
+use ctxhost::runtime::inbox::Inbox;
+use ctxhost::runtime::{Conversation, Runtime, RuntimeBuilder, SessionId};
+use ctxhost::session::Session;
 
 /// The window of the model: small, so that sessions are compacted every few turns.
 const WINDOW_TOKENS: u64 = 16_000;
@@ -26,19 +26,25 @@ const CONFIG: &str = "[compaction]\nprecompute_share = 0.7\n";
 const LIE: Duration = Duration::from_millis(5);
 
 /// What a child is to do.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, clap::Args)]
 pub struct Orders {
     /// The session to work in; it is begun where it is not there.
+    #[arg(long)]
     pub session: PathBuf,
     /// What chance begins with.
+    #[arg(long)]
     pub seed: u64,
     /// It kills itself at this point of its log.
+    #[arg(long)]
     pub points: Option<u64>,
     /// It kills itself at this step of its compactions.
+    #[arg(long)]
     pub compaction_points: Option<u64>,
     /// No file may become longer.
+    #[arg(long)]
     pub file_bytes: Option<u64>,
     /// It promises before it writes: to see whether anybody notices.
+    #[arg(long)]
     pub lies: bool,
 }
 
@@ -46,8 +52,8 @@ pub struct Orders {
 ///
 /// # Errors
 ///
-/// [`ChaosError`]: whatever a runtime answers.
-pub fn live(orders: &Orders, out: Box<dyn Write + Send>) -> Result<(), ChaosError> {
+/// [`CrashtestError`]: whatever a runtime answers.
+pub fn live(orders: &Orders, out: Box<dyn Write + Send>) -> Result<(), CrashtestError> {
     let points = Points::left(orders.points, orders.compaction_points);
     let promises = Arc::new(Promises::to(out));
     tracing::subscriber::with_default(points.clone(), || {
@@ -80,13 +86,13 @@ impl<'a> Child<'a> {
         orders: &'a Orders,
         promises: Arc<Promises>,
         points: Points,
-    ) -> Result<Self, ChaosError> {
+    ) -> Result<Self, CrashtestError> {
         let mut random = fastrand::Rng::with_seed(orders.seed);
-        let parrot = Parrot::new(random.u64(..), promises.clone(), points.clone());
-        let builder = RuntimeBuilder::of(&Config::parse("chaos", CONFIG)?)
-            .model(&format!("{PROVIDER}/parrot"))
+        let echo = EchoModel::new(random.u64(..), promises.clone(), points.clone());
+        let builder = RuntimeBuilder::of(&Config::parse("crashtest", CONFIG)?)
+            .model(&format!("{PROVIDER}/model"))
             .window_tokens(WINDOW_TOKENS)
-            .client(Arc::new(parrot))
+            .client(Arc::new(echo))
             .without_builtin_tools()
             .tool(Arc::new(Look { points: points.clone() }));
         let runtime = builder.build().await?;
@@ -104,7 +110,7 @@ impl<'a> Child<'a> {
     }
 
     /// Does something, and promises all that is in the session then.
-    async fn step(&mut self) -> Result<(), ChaosError> {
+    async fn step(&mut self) -> Result<(), CrashtestError> {
         self.points.pass();
         match self.random.u32(0..20) {
             0..=12 => self.say().await?,
@@ -124,7 +130,7 @@ impl<'a> Child<'a> {
         self.promise_records().await
     }
 
-    async fn say(&mut self) -> Result<(), ChaosError> {
+    async fn say(&mut self) -> Result<(), CrashtestError> {
         let number = self.random.u64(..);
         if self.orders.lies {
             make(&self.promises, &Promise::Heard(number))?;
@@ -134,7 +140,7 @@ impl<'a> Child<'a> {
         Ok(())
     }
 
-    async fn promise_records(&mut self) -> Result<(), ChaosError> {
+    async fn promise_records(&mut self) -> Result<(), CrashtestError> {
         let known = self.promised_records;
         let promises = self.runtime.look(&self.session, |conversation| new(conversation, known));
         let promises = promises.await?;
@@ -156,13 +162,13 @@ fn new(conversation: &Conversation, known: usize) -> Vec<Promise> {
 }
 
 /// Somebody speaks to a session that nobody is at work in.
-fn leave_letter(orders: &Orders, promises: &Promises, number: u64) -> Result<(), ChaosError> {
+fn leave_letter(orders: &Orders, promises: &Promises, number: u64) -> Result<(), CrashtestError> {
     let session = Session::open(&orders.session)?;
     let message = serde_json::to_string(&ChatMessage::user(text_of(number))).unwrap_or_default();
     Inbox::open(&session)?.push(&message)?;
     make(promises, &Promise::Letter(number))
 }
 
-fn make(promises: &Promises, promise: &Promise) -> Result<(), ChaosError> {
-    promises.make(promise).map_err(cannot("speak to the keeper"))
+fn make(promises: &Promises, promise: &Promise) -> Result<(), CrashtestError> {
+    promises.make(promise).map_err(cannot("speak to the supervisor"))
 }

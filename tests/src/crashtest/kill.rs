@@ -101,7 +101,7 @@ impl Points {
 
 fn pass_one(left: &AtomicU64) {
     if left.fetch_sub(1, Ordering::Relaxed) == 1 {
-        // A signal to oneself cannot fail, and if it did the keeper's patience ends.
+        // A signal to oneself cannot fail, and if it did the supervisor's patience ends.
         let _ = raise(Signal::SIGKILL);
     }
 }

@@ -1,45 +1,40 @@
-//! Chaos: an agent at work is killed again and again, and whatever it had promised must be there.
+//! The crash test: an agent at work is killed again and again, and whatever it had promised must be there.
 //!
 //! ```text
-//!  keeper ─ spawns ─► child: turns, letters, compactions, undos in a real runtime
-//!    │ ◄── promises ── "this record, this message, this letter is kept"
-//!    └─── kill -9 ───► ✂  after a while, at a point of its log, in the middle of a write
+//!  supervisor ─ spawns ─► child: turns, letters, compactions, undos in a real runtime
+//!      │ ◄── promises ── "this record, this message, this letter is kept"
+//!      └─── kill -9 ───► ✂  after a while, at a point of its log, in the middle of a write
 //!    then: the file is read and opened again, and held against every promise
 //! ```
 //!
 //! The child promises only what the runtime has told it: a call returned, or a model was shown a message.
-//! The keeper knows no way into the session but those that everybody has. Nothing of the runtime is
+//! The supervisor knows no way into the session but those that everybody has. Nothing of the runtime is
 //! altered for it; points are the events that the host logs anyway.
-
-#![cfg_attr(
-    test,
-    allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)
-)]
 
 mod campaign;
 mod child;
 mod inspect;
-mod keeper;
 mod kill;
 mod model;
 mod promise;
 mod speech;
+mod supervisor;
 
 use std::io;
 use std::path::PathBuf;
 
 pub use campaign::{Campaign, Tally};
 pub use child::{Orders, live};
-pub use inspect::Harm;
+pub use inspect::Violation;
 
-use ctxhost_config::ConfigError;
-use ctxhost_runtime::inbox::InboxError;
-use ctxhost_runtime::{BuildError, TurnError};
-use ctxhost_session::SessionError;
+use ctxhost::config::ConfigError;
+use ctxhost::runtime::inbox::InboxError;
+use ctxhost::runtime::{BuildError, TurnError};
+use ctxhost::session::SessionError;
 
 /// Why the experiment itself could not go on.
 #[derive(Debug, thiserror::Error)]
-pub enum ChaosError {
+pub enum CrashtestError {
     /// The system refused.
     #[error("cannot {action}: {source}")]
     Io {
@@ -49,10 +44,10 @@ pub enum ChaosError {
         source: io::Error,
     },
     /// Something that was promised is not so.
-    #[error("{harm}, after kill {kill}")]
-    Harm {
+    #[error("{violation}, after kill {kill}")]
+    Violation {
         /// What.
-        harm: Harm,
+        violation: Violation,
         /// The number of the kill, from 1.
         kill: u64,
         /// How the child was killed.
@@ -86,7 +81,7 @@ pub enum ChaosError {
 }
 
 /// What was tried when the system refused.
-fn cannot(action: impl Into<String>) -> impl FnOnce(io::Error) -> ChaosError {
+fn cannot(action: impl Into<String>) -> impl FnOnce(io::Error) -> CrashtestError {
     let action = action.into();
-    move |source| ChaosError::Io { action, source }
+    move |source| CrashtestError::Io { action, source }
 }

@@ -1,14 +1,13 @@
-//! `ctxhost chaos kill`: nothing is lost, and a loss would be noticed.
+//! The crash test: nothing is lost, and a loss would be noticed.
 
-use std::process::Output;
+use std::process::{Command, Output};
 
-use ctxhost_tests::ctxhost;
 use serde_json::Value;
 
 const TIMES: u64 = 60;
 
 fn kill(arguments: &[&str]) -> Output {
-    ctxhost().args(["chaos", "kill"]).args(arguments).output().unwrap()
+    Command::new(env!("CARGO_BIN_EXE_crashtest")).args(arguments).output().unwrap()
 }
 
 fn text(bytes: &[u8]) -> String {
