@@ -62,6 +62,7 @@ pub struct ScriptedHost {
 
 struct State {
     capabilities: Vec<String>,
+    failing: HashMap<String, EngineError>,
     now_ms: i64,
     elapsed_ms: u64,
     kv: BTreeMap<String, String>,
@@ -85,6 +86,7 @@ impl Default for State {
     fn default() -> Self {
         State {
             capabilities: ALL_CAPABILITIES.map(String::from).to_vec(),
+            failing: HashMap::new(),
             now_ms: START_MS,
             elapsed_ms: 0,
             kv: BTreeMap::new(),
@@ -120,6 +122,11 @@ impl ScriptedHost {
     /// Sets what the host can do; services behind what is missing refuse.
     pub fn set_capabilities(&self, names: &[&str]) {
         self.state().capabilities = names.iter().map(|&name| name.into()).collect();
+    }
+
+    /// Fails every request to the services behind a capability. For models, see [`script`](Self::script).
+    pub fn fail(&self, capability: &str, error: EngineError) {
+        self.state().failing.insert(capability.into(), error);
     }
 
     /// Sets the clock, in milliseconds since 1970.
@@ -228,9 +235,10 @@ impl ScriptedHost {
         work: impl FnOnce(&mut State) -> Result<T>,
     ) -> BoxFuture<Result<T>> {
         let mut state = self.state();
-        let answer = match state.offers(capability) {
-            true => work(&mut state),
-            false => Err(EngineError::new(
+        let answer = match (state.offers(capability), state.failing.get(capability)) {
+            (true, None) => work(&mut state),
+            (true, Some(error)) => Err(error.clone()),
+            (false, _) => Err(EngineError::new(
                 ErrorKind::Unsupported,
                 format!("the scripted host was told not to offer {capability}"),
             )),

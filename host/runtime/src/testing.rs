@@ -21,6 +21,7 @@ use ctxhost_provider::{
 /// A provider in the process: answers by a function of the request.
 pub(super) struct Scripted {
     answer: Box<dyn Fn(&ModelRequest) -> Answer + Send + Sync>,
+    window: Option<u64>,
     pub(super) requests: Mutex<Vec<ModelRequest>>,
 }
 
@@ -38,7 +39,15 @@ impl Scripted {
     pub(super) fn new(
         answer: impl Fn(&ModelRequest) -> Answer + Send + Sync + 'static,
     ) -> Arc<Scripted> {
-        Arc::new(Scripted { answer: Box::new(answer), requests: Mutex::default() })
+        Scripted::stating(None, answer)
+    }
+
+    /// One that states a window for each model; 0 is never said.
+    pub(super) fn stating(
+        window: Option<u64>,
+        answer: impl Fn(&ModelRequest) -> Answer + Send + Sync + 'static,
+    ) -> Arc<Scripted> {
+        Arc::new(Scripted { answer: Box::new(answer), window, requests: Mutex::default() })
     }
 
     /// The requests in whose newest message these words stand.
@@ -106,6 +115,16 @@ impl Client for Scripted {
             };
             Ok(AssistantMessage { content: vec![content], stop_reason, ..Default::default() })
         })
+    }
+
+    fn window<'a>(
+        &'a self,
+        _model: &'a str,
+    ) -> BoxFuture<'a, std::result::Result<Option<u64>, ProviderError>> {
+        match self.window {
+            Some(0) => Box::pin(std::future::pending()),
+            stated => Box::pin(async move { Ok(stated) }),
+        }
     }
 }
 

@@ -2,97 +2,24 @@
 
 use std::sync::Arc;
 
-use ctxhost_engine_api::border::{BoxFuture, EngineDoor, HostServices};
+use ctxhost_engine_api::border::EngineDoor;
 use ctxhost_engine_api::testing::{Conversation, ScriptedHost, block_on};
 use ctxhost_engine_api::{
-    AssembleRequest, BootstrapRequest, CallId, CompactRequest, Compaction, Completion,
-    CompletionRequest, EngineError, ErrorKind, HistoryPage, HistoryRequest, HostInfo, LogLevel,
-    ModelRef, PromptCache, Result, SessionRef,
+    AssembleRequest, BootstrapRequest, EngineError, ErrorKind, ModelRef, capability,
 };
 use ctxhost_engine_legacy::Legacy;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::stage::assemble;
-
-/// Everything but the store is the scripted host's.
-struct FullDisk(ScriptedHost);
-
-fn full<T: Send + 'static>() -> BoxFuture<Result<T>> {
-    Box::pin(std::future::ready(Err(EngineError::new(ErrorKind::Store, "the disk is full"))))
-}
-
-impl HostServices for FullDisk {
-    fn info(&self) -> HostInfo {
-        self.0.info()
-    }
-    fn log(&self, level: LogLevel, target: &str, message: &str, fields: &Value) {
-        self.0.log(level, target, message, fields);
-    }
-    fn now_ms(&self) -> i64 {
-        self.0.now_ms()
-    }
-    fn monotonic_ns(&self) -> u64 {
-        self.0.monotonic_ns()
-    }
-    fn count_tokens(&self, model: &str, text: &str) -> u64 {
-        self.0.count_tokens(model, text)
-    }
-    fn is_cancelled(&self, call: CallId) -> bool {
-        self.0.is_cancelled(call)
-    }
-    fn remaining_ms(&self, call: CallId) -> Option<u64> {
-        self.0.remaining_ms(call)
-    }
-    fn progress(&self, call: CallId, permille: u32, note: &str) {
-        self.0.progress(call, permille, note);
-    }
-    fn complete(&self, call: CallId, request: CompletionRequest) -> BoxFuture<Result<Completion>> {
-        self.0.complete(call, request)
-    }
-    fn kv_get(&self, _: String) -> BoxFuture<Result<Option<String>>> {
-        full()
-    }
-    fn kv_put(&self, _: String, _: String) -> BoxFuture<Result<()>> {
-        full()
-    }
-    fn kv_delete(&self, _: String) -> BoxFuture<Result<()>> {
-        full()
-    }
-    fn kv_list(&self, _: String) -> BoxFuture<Result<Vec<String>>> {
-        full()
-    }
-    fn blob_put(&self, _: Vec<u8>) -> BoxFuture<Result<String>> {
-        full()
-    }
-    fn blob_get(&self, _: String) -> BoxFuture<Result<Option<Vec<u8>>>> {
-        full()
-    }
-    fn sleep(&self, milliseconds: u64) -> BoxFuture<()> {
-        self.0.sleep(milliseconds)
-    }
-    fn history(&self, request: HistoryRequest) -> BoxFuture<Result<HistoryPage>> {
-        self.0.history(request)
-    }
-    fn prompt_cache(&self, session: &SessionRef) -> PromptCache {
-        self.0.prompt_cache(session)
-    }
-    fn delegate_compact(
-        &self,
-        call: CallId,
-        request: CompactRequest,
-    ) -> BoxFuture<Result<Compaction>> {
-        self.0.delegate_compact(call, request)
-    }
-    fn spawn(&self, session: &SessionRef, task: BoxFuture<()>) {
-        self.0.spawn(session, task);
-    }
-}
 
 #[test]
 fn a_full_disk_is_logged_and_fails_no_request() {
     let host = ScriptedHost::new();
+    for store in [capability::KV, capability::BLOB] {
+        host.fail(store, EngineError::new(ErrorKind::Store, "the disk is full"));
+    }
     let door = EngineDoor::linked::<Legacy>();
-    let engine = door.create(Arc::new(FullDisk(host.clone())), &json!({})).unwrap();
+    let engine = door.create(Arc::new(host.clone()), &json!({})).unwrap();
     let mut talk = Conversation::new();
     for round in 0..12 {
         let id = round.to_string();

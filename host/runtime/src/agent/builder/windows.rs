@@ -56,49 +56,19 @@ impl RuntimeBuilder {
 
 #[cfg(test)]
 mod tests {
-    use futures_util::future::BoxFuture;
-
     use super::*;
-    use crate::testing::config;
-    use ctxhost_provider::{AssistantMessage, ModelRequest, ProviderError, StreamPart};
+    use crate::testing::{Answer, Scripted, config};
 
-    /// A provider that states a window, or none in time.
-    #[derive(Debug)]
-    struct Stating(Option<u64>);
-
-    impl Client for Stating {
-        fn name(&self) -> &str {
-            "here"
-        }
-
-        fn api(&self) -> &'static str {
-            "stating"
-        }
-
-        fn answer<'a>(
-            &'a self,
-            _request: &'a ModelRequest,
-            _parts: &'a mut (dyn FnMut(StreamPart<'_>) + Send),
-        ) -> BoxFuture<'a, Result<AssistantMessage, ProviderError>> {
-            Box::pin(std::future::pending())
-        }
-
-        fn window<'a>(
-            &'a self,
-            _model: &'a str,
-        ) -> BoxFuture<'a, Result<Option<u64>, ProviderError>> {
-            match self.0 {
-                Some(0) => Box::pin(std::future::pending()),
-                stated => Box::pin(async move { Ok(stated) }),
-            }
-        }
+    /// A provider that states a window, or none in time where that is 0.
+    fn stating(window: Option<u64>) -> Arc<dyn Client> {
+        Scripted::stating(window, |_| Answer::Refuses)
     }
 
     async fn found(text: &str, stated: Option<u64>) -> (u64, WindowSource) {
         let text = format!("[model]\nwindow_query_ms = 50\n{text}");
         let builder = RuntimeBuilder::of(&config(&text)).ask_windows();
-        let client: Arc<dyn Client> = Arc::new(Stating(stated));
-        let window = builder.window_of(&ModelName::new("here", "gpt-4"), Some(&client)).await;
+        let window =
+            builder.window_of(&ModelName::new("here", "gpt-4"), Some(&stating(stated))).await;
         (window.tokens, window.source)
     }
 
@@ -115,7 +85,7 @@ mod tests {
 
     #[tokio::test]
     async fn nobody_is_asked_unless_it_is_wanted() {
-        let client: Arc<dyn Client> = Arc::new(Stating(Some(32_000)));
+        let client = stating(Some(32_000));
         let model = ModelName::new("here", "gpt-4");
         let builder = RuntimeBuilder::of(&config(""));
         assert_eq!(builder.window_of(&model, Some(&client)).await.tokens, 8_192);
