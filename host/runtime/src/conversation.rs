@@ -12,14 +12,12 @@ use ctxhost_law::progress::CompactionLimits;
 use ctxhost_law::{Anchors, LawSettings};
 use ctxhost_media::Images;
 use ctxhost_provider::ChatMessage;
-use ctxhost_session::{
-    FileCheck, NewCompaction, Record, RecordBody, Session, SessionError, SyncPolicy,
-};
+use ctxhost_session::{NewCompaction, Record, RecordBody, Session, SessionError, SyncPolicy};
 
 /// A session, its live transcript, and what compaction remembers of it.
 #[derive(Debug)]
 pub struct Conversation {
-    session: Session,
+    pub(super) session: Session,
     log: TranscriptLog,
     /// Entries of the live transcript that the engine has been told of.
     pub(super) ingested: u64,
@@ -102,20 +100,6 @@ impl Conversation {
         self.session.keep_in(path, sync)?;
         self.session.write_behind();
         Ok(())
-    }
-
-    /// Writes what was held back.
-    ///
-    /// # Errors
-    ///
-    /// Whatever the disk answers; nothing more can be said then.
-    pub(super) fn write_out(&mut self) -> Result<(), SessionError> {
-        self.session.write_out()
-    }
-
-    /// Looks after the file of the session.
-    pub(super) fn check_file(&mut self) -> FileCheck {
-        self.session.check_file()
     }
 
     /// New images are kept there.
@@ -263,15 +247,6 @@ impl Conversation {
         }
         self.ahead = Ahead::default();
         Ok(ids.split_off(edits))
-    }
-
-    /// Waits until all that was said is on the disk, unless that is left to the system.
-    ///
-    /// # Errors
-    ///
-    /// Whatever the session's file answers.
-    pub(super) fn sync(&mut self) -> Result<(), SessionError> {
-        self.session.sync()
     }
 
     /// Takes a compaction back, by its number or the newest.

@@ -158,7 +158,7 @@ impl Passage {
     ///
     /// Where the session cannot be written. It can be gone on with only when it is opened again.
     pub fn write_out<'a>(&'a self) -> BoxFuture<'a, Result<(), SessionError>> {
-        Box::pin(async move { self.held.open.lock().await.conversation.write_out() })
+        Box::pin(async move { self.held.open.lock().await.conversation.session.write_out() })
     }
 
     /// Closes the session. Whoever waits for it is told that it is not open.

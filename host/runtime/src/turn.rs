@@ -64,7 +64,7 @@ pub struct Reply {
 /// One turn, from the person's words to the model's last word.
 pub(super) async fn run(turn: &mut Turn<'_>, letter: Letter<'_>) -> Result<Reply, TurnError> {
     let outcome = talk(turn, letter).await;
-    let synced = turn.conversation.sync();
+    let synced = turn.conversation.session.sync();
     let reply = outcome?;
     synced?;
     Ok(reply)
@@ -203,7 +203,7 @@ impl<'a> Turn<'a> {
         letter.inbox.deliver(Some(letter.id), |body| -> Result<(), SessionError> {
             let id = self.conversation.hear(body, now_ms)?;
             // The letter goes once this returns.
-            self.conversation.sync()?;
+            self.conversation.session.sync()?;
             self.shared.known.grew(self.conversation);
             if self.first_id.is_empty() {
                 self.first_id = id;

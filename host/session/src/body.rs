@@ -117,12 +117,7 @@ impl RecordBody {
     }
 
     /// State of an extension; never in context.
-    pub fn custom(custom_type: &str, data: &Value) -> RecordBody {
-        RecordBody::custom_of(custom_type, data)
-    }
-
-    /// State of ctxhost, which can always be written.
-    pub fn custom_of(custom_type: &str, data: &impl Serialize) -> RecordBody {
+    pub fn custom(custom_type: &str, data: &impl Serialize) -> RecordBody {
         let data = serde_json::to_string(data).unwrap_or_else(|_| "null".to_owned());
         RecordBody::of(RecordKind::Custom)
             .with("customType", json_string(custom_type))

@@ -427,5 +427,5 @@ fn record(
     let traits = traits.collect::<Option<Vec<_>>>().unwrap_or_default();
     let units = units.collect();
     let wire = WireOutline { from, items, traits, replaced, units, summary };
-    RecordBody::custom_of(RECORD, &wire)
+    RecordBody::custom(RECORD, &wire)
 }

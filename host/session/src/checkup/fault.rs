@@ -52,13 +52,6 @@ pub struct Note {
     pub message: String,
 }
 
-impl Note {
-    /// Gives the right mode back to what is open to others; says what was done.
-    pub fn repair_mode(&self) -> String {
-        super::repair::set_mode(self)
-    }
-}
-
 /// What can be amiss beside the lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]

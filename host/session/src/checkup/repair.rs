@@ -22,7 +22,7 @@ pub(super) fn repair(found: &Checkup) -> Vec<String> {
     }
     for note in &found.notes {
         said.push(match note.kind {
-            NoteKind::Mode => set_mode(note),
+            NoteKind::Mode => note.repair_mode(),
             NoteKind::LeftOver => remove(note),
             NoteKind::Checksums => rebuild(found),
         });
@@ -72,11 +72,13 @@ fn rebuild(found: &Checkup) -> String {
     told(done().map_err(|error| error.to_string()), format!("{} was written anew", path.display()))
 }
 
-/// Makes a file or folder its owner's alone again.
-pub(super) fn set_mode(note: &Note) -> String {
-    let mode = if note.path.is_dir() { FOLDER_MODE } else { FILE_MODE };
-    let set = fs::set_permissions(&note.path, Permissions::from_mode(mode));
-    told(words(set, note), format!("{} has mode {mode:04o} now", note.path.display()))
+impl Note {
+    /// Gives the right mode back to what is open to others; says what was done.
+    pub fn repair_mode(&self) -> String {
+        let mode = if self.path.is_dir() { FOLDER_MODE } else { FILE_MODE };
+        let set = fs::set_permissions(&self.path, Permissions::from_mode(mode));
+        told(words(set, self), format!("{} has mode {mode:04o} now", self.path.display()))
+    }
 }
 
 fn remove(note: &Note) -> String {
