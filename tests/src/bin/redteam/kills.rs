@@ -18,6 +18,11 @@ pub(crate) fn attacks() -> Vec<Attack> {
     let attack = |name, tries, run| Attack::new("kills", name, tries, run);
     vec![
         attack("agents", "the crash test: agents, tools, compactions and undos", agents),
+        attack(
+            "an agent at work",
+            "kills `chat` at any moment: what a model was shown is kept",
+            chat,
+        ),
         attack("a gateway at work", "kills a gateway under clients, again and again", gateway),
         attack(
             "a compaction",
@@ -50,6 +55,53 @@ fn agents(stand: &Stand) {
     stand.must(number("promises") > Some(times), Breach::Wrong, || {
         "nothing was promised".to_owned()
     });
+}
+
+/// The program itself, from outside: the crash test kills the runtime alone, at points of its log.
+fn chat(stand: &Stand) {
+    let times = stand.size(10, 80, 600);
+    let server = ScriptedServer::start(Wire::OpenAiChat, Model::new(32_000));
+    let server =
+        server.script(|_: &Ask<'_>| vec![Step::say("An answer of some length. ".repeat(99))]);
+    let config = format!(
+        "[agent]\nmodel = \"a/gpt-4.1\"\n[providers.a]\ndialect = \"openai-chat\"\nbase_url = \"{}\"\nproxy = \"none\"\n\
+         [models.\"a/gpt-4.1\"]\nwindow_tokens = 32000\n",
+        server.url()
+    );
+    std::fs::write(stand.path("work/ctxhost.toml"), config).expect("a config");
+    let path = stand.path("work/session.jsonl");
+    let name = path.display().to_string();
+    let say = |text: &str| {
+        let mut command = stand.command(&["chat", "--session", &name, "-p", text]);
+        command.env("OPENAI_API_KEY", "none");
+        command
+    };
+    let mut random = stand.random();
+    let (mut before, mut shown) = (Vec::new(), Vec::new());
+    for n in 0..times {
+        stand.tried(1);
+        let text = format!("Request <{n}> of the person.");
+        let mut child = stand.spawn(&mut say(&text));
+        // `wait` kills what is not over yet.
+        stand.wait(&mut child, Duration::from_millis(random.u64(1..400)));
+        let now = std::fs::read(&path).unwrap_or_default();
+        let end = before.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+        stand.must(now.starts_with(&before[..end]), Breach::Lost, || {
+            "what stood there has changed".to_owned()
+        });
+        if server.requests().iter().any(|seen| seen.body.to_string().contains(&text)) {
+            shown.push(text);
+        }
+        before = now;
+    }
+    let ran = stand.run(&mut say("The last words."), "chat", Duration::from_secs(30));
+    stand.must(ran.code == Some(0), Breach::Lost, || format!("it cannot go on: {}", ran.said()));
+    let kept = String::from_utf8_lossy(&std::fs::read(&path).unwrap_or_default()).into_owned();
+    for text in &shown {
+        stand.must(kept.contains(text), Breach::Lost, || format!("a model was shown {text:?}"));
+    }
+    let ran = stand.ctxhost(&["fsck", &name], Duration::from_secs(30));
+    stand.must(ran.code == Some(0), Breach::Lost, || format!("fsck: {}", ran.text()));
 }
 
 const CLIENTS: usize = 5;
