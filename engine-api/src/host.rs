@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::abi::guard;
 use crate::abi::host::{HostObj, from_abi};
-use crate::abi::json::{from_json, to_json};
+use crate::abi::json::{Crosses, from_json, to_json};
 use crate::error::Result;
 use crate::plan::Compaction;
 use crate::request::{CallId, CompactRequest, SessionRef};
@@ -314,7 +314,7 @@ impl Host {
         request: CompactRequest,
     ) -> Result<Compaction> {
         let answer = self.object.0.delegate_compact(call.0, to_json(&request));
-        from_abi(answer.await)?.into_compaction()
+        Crosses::decode(from_abi(answer.await)?)
     }
 }
 

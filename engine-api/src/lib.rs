@@ -96,6 +96,9 @@ pub mod transcript;
 mod engine;
 pub mod request;
 
+#[macro_use]
+mod calls;
+
 mod error;
 mod host;
 mod plan;
@@ -127,6 +130,9 @@ pub mod border {
     pub use crate::abi::import::{EngineDoor, EngineHandle};
     pub use crate::abi::meta::{ABI_MAJOR, Door, META_BYTES, Meta, decode_meta, magic};
     pub use crate::abi::services::{BoxFuture, HostServices};
+    pub use crate::calls::{
+        DisposeRequest, EngineCall, EngineReply, EngineRequest, OnFailure, StatusRequest,
+    };
     pub use crate::engine::is_id;
 }
 

@@ -14,7 +14,7 @@ use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
-use crate::abi::view::{AbiEntry, CHUNK_ENTRIES, TranscriptObj};
+use crate::abi::view::{AbiEntry, CHUNK_ENTRIES, Snapshot, TranscriptObj};
 pub use message::{Block, Message, ToolCall, ToolResult};
 
 /// Who speaks in an entry.
@@ -298,6 +298,11 @@ impl Transcript {
 
     pub(crate) fn into_object(self) -> TranscriptObj {
         self.object
+    }
+
+    /// A transcript without entries, for calls that come without one.
+    pub fn empty() -> Self {
+        Transcript::new(Snapshot::new(Vec::new(), 0, 0).into_object())
     }
 
     /// Number of entries.

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use criterion::Criterion;
-use ctxhost::engine::{Clock, EngineSpec, Environment, Isolation, LiveEngine, Timeouts};
+use ctxhost::engine::{Clock, EngineInstance, EngineSpec, Environment, Isolation, Timeouts};
 use ctxhost_engine_api::testing::Conversation;
 use ctxhost_engine_api::{AssembleRequest, SessionRef};
 use ctxhost_tests::{bundled_library, bundled_library_release, ctxhost};
@@ -41,13 +41,13 @@ fn built() -> (PathBuf, PathBuf) {
     (ctxhost_tests::ctxhost_release(), library)
 }
 
-fn open(isolation: Isolation) -> LiveEngine {
+fn open(isolation: Isolation) -> EngineInstance {
     let (program, library) = built();
     let mut spec = EngineSpec::file("window", &library, json!({}));
     spec.isolation = isolation;
     spec.worker.program = Some(program);
     let timeouts = Timeouts { assemble_ms: 600_000, ..Timeouts::default() };
-    LiveEngine::open(&spec, &Environment::new(timeouts, Clock::default())).unwrap()
+    EngineInstance::open(&spec, &Environment::new(timeouts, Clock::default())).unwrap()
 }
 
 fn timed(work: impl FnOnce()) -> Duration {

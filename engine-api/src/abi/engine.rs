@@ -9,8 +9,10 @@ use abi_stable::std_types::{RArc, RResult, RString, RVec};
 use async_ffi::FfiFuture;
 
 use super::host::{AbiError, AbiFuture, AbiHost_TO};
+use super::json::Crosses;
 use super::plan::AbiPlan;
 use super::view::AbiTranscript_TO;
+use crate::error::Result;
 use crate::request::{AssembleRequest, CallId, IngestRequest, Ingested, ModelRef, SessionRef};
 
 /// The raw transcript handle, as a parameter.
@@ -96,59 +98,59 @@ pub struct AbiAssemble {
 
 const HEARTBEAT: u64 = 1;
 
-impl From<IngestRequest> for AbiIngest {
-    fn from(request: IngestRequest) -> Self {
+impl Crosses<AbiIngest> for IngestRequest {
+    fn encode(self) -> AbiIngest {
         AbiIngest {
-            call: request.call.0,
-            from: request.entries.start,
-            to: request.entries.end,
-            flags: if request.is_heartbeat { HEARTBEAT } else { 0 },
-            session_id: request.session.id.into(),
-            session_key: request.session.key.into(),
+            call: self.call.0,
+            from: self.entries.start,
+            to: self.entries.end,
+            flags: if self.is_heartbeat { HEARTBEAT } else { 0 },
+            session_id: self.session.id.into(),
+            session_key: self.session.key.into(),
             ext_json: RString::new(),
         }
     }
-}
 
-impl From<AbiIngest> for IngestRequest {
-    fn from(raw: AbiIngest) -> Self {
-        IngestRequest {
+    fn decode(raw: AbiIngest) -> Result<Self> {
+        Ok(IngestRequest {
             call: CallId(raw.call),
             session: session(raw.session_id, raw.session_key),
             entries: raw.from..raw.to,
             is_heartbeat: raw.flags & HEARTBEAT != 0,
-        }
+        })
     }
 }
 
-impl From<u64> for Ingested {
-    fn from(entries: u64) -> Self {
-        Ingested { entries }
+impl Crosses<u64> for Ingested {
+    fn encode(self) -> u64 {
+        self.entries
+    }
+
+    fn decode(entries: u64) -> Result<Self> {
+        Ok(Ingested { entries })
     }
 }
 
-impl From<AssembleRequest> for AbiAssemble {
-    fn from(request: AssembleRequest) -> Self {
+impl Crosses<AbiAssemble> for AssembleRequest {
+    fn encode(self) -> AbiAssemble {
         AbiAssemble {
-            call: request.call.0,
-            budget: request.budget,
-            reserve_tokens: request.reserve_tokens,
-            window_tokens: request.model.window_tokens,
-            now_ms: request.now_ms,
-            session_id: request.session.id.into(),
-            session_key: request.session.key.into(),
-            prompt: request.prompt.into(),
-            provider: request.model.provider.into(),
-            model: request.model.id.into(),
-            tools: request.available_tools.into_iter().map(RString::from).collect(),
+            call: self.call.0,
+            budget: self.budget,
+            reserve_tokens: self.reserve_tokens,
+            window_tokens: self.model.window_tokens,
+            now_ms: self.now_ms,
+            session_id: self.session.id.into(),
+            session_key: self.session.key.into(),
+            prompt: self.prompt.into(),
+            provider: self.model.provider.into(),
+            model: self.model.id.into(),
+            tools: self.available_tools.into_iter().map(RString::from).collect(),
             ext_json: RString::new(),
         }
     }
-}
 
-impl From<AbiAssemble> for AssembleRequest {
-    fn from(raw: AbiAssemble) -> Self {
-        AssembleRequest {
+    fn decode(raw: AbiAssemble) -> Result<Self> {
+        Ok(AssembleRequest {
             call: CallId(raw.call),
             session: session(raw.session_id, raw.session_key),
             budget: raw.budget,
@@ -161,7 +163,7 @@ impl From<AbiAssemble> for AssembleRequest {
             },
             available_tools: raw.tools.into_iter().map(RString::into_string).collect(),
             now_ms: raw.now_ms,
-        }
+        })
     }
 }
 

@@ -9,7 +9,6 @@ use abi_stable::sabi_types::StaticRef;
 use abi_stable::std_types::{RArc, RResult, RString};
 use async_ffi::{FfiFuture, FutureExt as _};
 use serde::Serialize;
-use serde::de::DeserializeOwned;
 
 pub use abi_stable::library::LibHeader;
 
@@ -19,12 +18,13 @@ use super::engine::{
 };
 use super::guard::{catch, guarded};
 use super::host::{AbiError, AbiFuture, HostObj, to_abi};
-use super::json::{from_json, to_json};
+use super::json::{Crosses, from_json, to_json};
 use super::plan::AbiPlan;
 use super::view::TranscriptObj;
 use crate::engine::{ContextEngine, EngineInfo};
 use crate::error::{EngineError, Result};
 use crate::host::Host;
+use crate::request::*;
 use crate::transcript::Transcript;
 
 /// The module of an engine: the same value for a linked engine and for a loaded one.
@@ -114,38 +114,6 @@ impl<E: ContextEngine> Adapter<E> {
         async move { to_abi(call.await) }.into_ffi()
     }
 
-    /// Runs one cold call: its request parsed, its answer written as JSON.
-    fn cold<Q, T, F>(
-        &self,
-        request_json: RString,
-        work: impl FnOnce(Arc<E>, Q) -> F + Send + 'static,
-    ) -> AbiFuture<RString>
-    where
-        Q: DeserializeOwned + Send,
-        T: Serialize,
-        F: Future<Output = Result<T>> + Send,
-    {
-        self.call(move |engine| async move {
-            let request = from_json(request_json.as_str())?;
-            Ok(to_json(&work(engine, request).await?))
-        })
-    }
-
-    /// Runs one cold call that answers nothing.
-    fn quiet<Q, F>(
-        &self,
-        request_json: RString,
-        work: impl FnOnce(Arc<E>, Q) -> F + Send + 'static,
-    ) -> AbiFuture<()>
-    where
-        Q: DeserializeOwned + Send,
-        F: Future<Output = Result<()>> + Send,
-    {
-        self.call(
-            move |engine| async move { work(engine, from_json(request_json.as_str())?).await },
-        )
-    }
-
     fn ask<T: Serialize>(&self, work: impl FnOnce(&E) -> Result<T>) -> RResult<RString, AbiError> {
         let asked = catch(|| match &self.engine {
             Some(engine) => work(engine).map(|answer| to_json(&answer)),
@@ -166,60 +134,37 @@ fn view(raw: AbiView) -> Transcript {
     Transcript::new(TranscriptObj(raw))
 }
 
+/// The method of a call that is a future; the others stand in the impl.
+macro_rules! method {
+    (awaited $method:ident($request:ty) -> $reply:ty, ($abi:ty => $abi_reply:ty) $($session:ident)?) => {
+        fn $method(
+            &self,
+            $(raw: when!($session AbiView),)?
+            request: $abi,
+        ) -> AbiFuture<$abi_reply> {
+            self.call(move |engine| async move {
+                let request = <$request as Crosses<$abi>>::decode(request)?;
+                Ok(engine.$method($(when!($session view(raw)),)? request).await?.encode())
+            })
+        }
+    };
+    ($how:ident $($other:tt)*) => {};
+}
+
+macro_rules! methods {
+    ([] $( $how:ident $method:ident: $variant:ident($request:ident) -> $reply:ty,
+        transcript[$($session:ident)?] crosses $abi:tt $rules:tt; )*) => {
+        $( method! { $how $method($request) -> $reply, $abi $($session)? } )*
+    };
+}
+
 impl<E: ContextEngine> AbiEngine for Adapter<E> {
-    fn bootstrap(&self, raw: AbiView, request: RString) -> AbiFuture<RString> {
-        self.cold(request, |e, q| async move { e.bootstrap(view(raw), q).await })
-    }
+    engine_calls! { methods }
 
-    fn ingest(&self, raw: AbiView, request: AbiIngest) -> AbiFuture<u64> {
-        self.call(|e| async move { Ok(e.ingest(view(raw), request.into()).await?.entries) })
-    }
-
-    fn ingest_batch(&self, raw: AbiView, request: AbiIngest) -> AbiFuture<u64> {
-        self.call(|e| async move { Ok(e.ingest_batch(view(raw), request.into()).await?.entries) })
-    }
-
-    fn assemble(&self, raw: AbiView, request: AbiAssemble) -> AbiFuture<AbiPlan> {
-        self.call(|e| async move { Ok(e.assemble(view(raw), request.into()).await?.into()) })
-    }
-
-    fn compact(&self, raw: AbiView, request: RString) -> AbiFuture<AbiPlan> {
-        self.call(move |e| async move {
-            let request = from_json(request.as_str())?;
-            Ok(e.compact(view(raw), request).await?.into())
-        })
-    }
-
-    fn after_turn(&self, raw: AbiView, request: RString) -> AbiFuture<()> {
-        self.quiet(request, |e, q| async move { e.after_turn(view(raw), q).await })
-    }
-
-    fn commit_turn(&self, raw: AbiView, request: RString) -> AbiFuture<RString> {
-        self.cold(request, |e, q| async move { e.commit_turn(view(raw), q).await })
-    }
-
-    fn maintain(&self, raw: AbiView, request: RString) -> AbiFuture<RString> {
-        self.cold(request, |e, q| async move { e.maintain(view(raw), q).await })
-    }
-
-    fn prepare_subagent_spawn(&self, raw: AbiView, request: RString) -> AbiFuture<RString> {
-        self.cold(request, |e, q| async move { e.prepare_subagent_spawn(view(raw), q).await })
-    }
-
-    fn rollback_subagent_spawn(&self, request: RString) -> AbiFuture<()> {
-        self.quiet(request, |e, q| async move { e.rollback_subagent_spawn(q).await })
-    }
-
-    fn on_subagent_ended(&self, request: RString) -> AbiFuture<()> {
-        self.quiet(request, |e, q| async move { e.on_subagent_ended(q).await })
-    }
+    method! { awaited ingest_batch(IngestRequest) -> Ingested, (AbiIngest => u64) session }
 
     fn tools(&self, session: RString) -> RResult<RString, AbiError> {
         self.ask(|engine| Ok(engine.tools(from_json(session.as_str())?)))
-    }
-
-    fn call_tool(&self, raw: AbiView, request: RString) -> AbiFuture<RString> {
-        self.cold(request, |e, q| async move { e.call_tool(view(raw), q).await })
     }
 
     fn status(&self) -> RResult<RString, AbiError> {

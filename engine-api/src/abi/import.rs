@@ -3,19 +3,16 @@
 use std::future::Future;
 use std::sync::Arc;
 
-use abi_stable::std_types::{RResult, RString};
-use async_ffi::FfiFuture;
-use serde::Serialize;
-use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::admit::{AdmitError, root_module};
 use super::c::admit::{Checked, checked_table};
 use super::engine::{AbiEngineObj, EngineModuleRef};
 use super::guard::{catch, guarded};
-use super::host::{AbiError, from_abi};
-use super::json::{from_json, to_json};
+use super::host::from_abi;
+use super::json::{Crosses, from_json, to_json};
 use super::services::{HostServices, Services};
+use crate::calls::{DisposeRequest, EngineCall, EngineReply, StatusRequest};
 use crate::engine::{ContextEngine, EngineInfo};
 use crate::error::Result;
 use crate::plan::{Compaction, Plan};
@@ -121,124 +118,23 @@ pub struct EngineHandle {
 }
 
 impl EngineHandle {
-    /// Calls [`ContextEngine::bootstrap`].
-    pub fn bootstrap(
-        &self,
-        view: Transcript,
-        request: BootstrapRequest,
-    ) -> impl Future<Output = Result<Bootstrapped>> + Send + 'static {
-        self.cold(request, move |e, q| e.bootstrap(view.into_object().0, q))
-    }
-
-    /// Calls [`ContextEngine::ingest`].
-    pub fn ingest(
-        &self,
-        view: Transcript,
-        request: IngestRequest,
-    ) -> impl Future<Output = Result<Ingested>> + Send + 'static {
-        let call = self.call(move |e| e.ingest(view.into_object().0, request.into()));
-        async move { Ok(call.await?.into()) }
-    }
-
     /// Calls [`ContextEngine::ingest_batch`].
     pub fn ingest_batch(
         &self,
         view: Transcript,
         request: IngestRequest,
     ) -> impl Future<Output = Result<Ingested>> + Send + 'static {
-        let call = self.call(move |e| e.ingest_batch(view.into_object().0, request.into()));
-        async move { Ok(call.await?.into()) }
-    }
-
-    /// Calls [`ContextEngine::assemble`].
-    pub fn assemble(
-        &self,
-        view: Transcript,
-        request: AssembleRequest,
-    ) -> impl Future<Output = Result<Plan>> + Send + 'static {
-        let call = self.call(move |e| e.assemble(view.into_object().0, request.into()));
-        async move { call.await?.into_plan() }
-    }
-
-    /// Calls [`ContextEngine::compact`].
-    pub fn compact(
-        &self,
-        view: Transcript,
-        request: CompactRequest,
-    ) -> impl Future<Output = Result<Compaction>> + Send + 'static {
-        let request = to_json(&request);
-        let call = self.call(move |e| e.compact(view.into_object().0, request));
-        async move { call.await?.into_compaction() }
-    }
-
-    /// Calls [`ContextEngine::after_turn`].
-    pub fn after_turn(
-        &self,
-        view: Transcript,
-        request: AfterTurnRequest,
-    ) -> impl Future<Output = Result<()>> + Send + 'static {
-        let request = to_json(&request);
-        self.call(move |e| e.after_turn(view.into_object().0, request))
-    }
-
-    /// Calls [`ContextEngine::commit_turn`].
-    pub fn commit_turn(
-        &self,
-        view: Transcript,
-        request: CommitTurnRequest,
-    ) -> impl Future<Output = Result<Committed>> + Send + 'static {
-        self.cold(request, move |e, q| e.commit_turn(view.into_object().0, q))
-    }
-
-    /// Calls [`ContextEngine::maintain`].
-    pub fn maintain(
-        &self,
-        view: Transcript,
-        request: MaintainRequest,
-    ) -> impl Future<Output = Result<Maintained>> + Send + 'static {
-        self.cold(request, move |e, q| e.maintain(view.into_object().0, q))
-    }
-
-    /// Calls [`ContextEngine::prepare_subagent_spawn`].
-    pub fn prepare_subagent_spawn(
-        &self,
-        view: Transcript,
-        request: SubagentSpawnRequest,
-    ) -> impl Future<Output = Result<SpawnPrepared>> + Send + 'static {
-        self.cold(request, move |e, q| e.prepare_subagent_spawn(view.into_object().0, q))
-    }
-
-    /// Calls [`ContextEngine::rollback_subagent_spawn`].
-    pub fn rollback_subagent_spawn(
-        &self,
-        request: SubagentRollbackRequest,
-    ) -> impl Future<Output = Result<()>> + Send + 'static {
-        let request = to_json(&request);
-        self.call(move |e| e.rollback_subagent_spawn(request))
-    }
-
-    /// Calls [`ContextEngine::on_subagent_ended`].
-    pub fn on_subagent_ended(
-        &self,
-        request: SubagentEndedRequest,
-    ) -> impl Future<Output = Result<()>> + Send + 'static {
-        let request = to_json(&request);
-        self.call(move |e| e.on_subagent_ended(request))
+        let engine = self.engine.clone();
+        guarded(async move {
+            let reply = engine.ingest_batch(view.into_object().0, request.encode());
+            Crosses::decode(from_abi(reply.await)?)
+        })
     }
 
     /// Calls [`ContextEngine::tools`].
     pub fn tools(&self, session: &SessionRef) -> Result<Vec<ToolSpec>> {
         let answer = catch(|| self.engine.tools(to_json(session)))?;
         from_json(from_abi(answer)?.as_str())
-    }
-
-    /// Calls [`ContextEngine::call_tool`].
-    pub fn call_tool(
-        &self,
-        view: Transcript,
-        request: ToolCallRequest,
-    ) -> impl Future<Output = Result<ToolAnswer>> + Send + 'static {
-        self.cold(request, move |e, q| e.call_tool(view.into_object().0, q))
     }
 
     /// Calls [`ContextEngine::status`].
@@ -260,28 +156,76 @@ impl EngineHandle {
     pub fn revoke(&self) {
         self.leash.revoke();
     }
-
-    /// A call begins at the first poll, inside the lane that polls it, and not before.
-    fn call<T: Send + 'static>(
-        &self,
-        begin: impl FnOnce(&AbiEngineObj) -> FfiFuture<RResult<T, AbiError>> + Send + 'static,
-    ) -> impl Future<Output = Result<T>> + Send + 'static {
-        let engine = self.engine.clone();
-        guarded(async move { from_abi(begin(&engine).await) })
-    }
-
-    fn cold<T: DeserializeOwned + Send + 'static>(
-        &self,
-        request: impl Serialize,
-        begin: impl FnOnce(&AbiEngineObj, RString) -> FfiFuture<RResult<RString, AbiError>>
-        + Send
-        + 'static,
-    ) -> impl Future<Output = Result<T>> + Send + 'static {
-        let request = to_json(&request);
-        let call = self.call(move |engine| begin(engine, request));
-        async move { from_json(call.await?.as_str()) }
-    }
 }
+
+/// The typed method of a call; of those that are no plain futures it stands above.
+macro_rules! method {
+    (awaited $method:ident($request:ident) -> $reply:ty, $($session:ident)?) => {
+        #[doc = concat!("Calls [`ContextEngine::", stringify!($method), "`].")]
+        pub fn $method(
+            &self,
+            $(view: when!($session Transcript),)?
+            request: $request,
+        ) -> impl Future<Output = Result<$reply>> + Send + 'static {
+            let engine = self.engine.clone();
+            // The call begins at the first poll, on the thread that polls, and not before.
+            guarded(async move {
+                let request = request.encode();
+                let reply = engine.$method($(when!($session view.into_object().0),)? request);
+                Crosses::decode(from_abi(reply.await)?)
+            })
+        }
+    };
+    ($how:ident $($other:tt)*) => {};
+}
+
+/// The reply of a typed method.
+macro_rules! reply {
+    (awaited $engine:ident.$method:ident($view:ident, $request:ident) $($session:ident)?) => {
+        $engine.$method($(when!($session $view),)? $request).await?
+    };
+    (direct $engine:ident.tools($view:ident, $request:ident)) => {
+        $engine.tools(&$request)?
+    };
+    ($how:ident $engine:ident.status($view:ident, $request:ident)) => {{
+        let StatusRequest = $request;
+        $engine.status()?
+    }};
+    (last $engine:ident.$method:ident($view:ident, $request:ident)) => {{
+        let DisposeRequest = $request;
+        $engine.$method().await?
+    }};
+}
+
+macro_rules! calls {
+    ([] $( $how:ident $method:ident: $variant:ident($request:ident) -> $reply:ty,
+        transcript[$($session:ident)?] crosses $abi:tt $rules:tt; )*) => {
+        impl EngineHandle {
+            $( method! { $how $method($request) -> $reply, $($session)? } )*
+
+            /// Makes a call; several new entries at once are an `ingest_batch`.
+            pub fn call(
+                &self,
+                view: Transcript,
+                call: EngineCall,
+            ) -> impl Future<Output = Result<EngineReply>> + Send + 'static {
+                let engine = self.clone();
+                async move {
+                    Ok(match call {
+                        EngineCall::Ingest(request) if request.entries.end > request.entries.start + 1 => {
+                            EngineReply::Ingest(engine.ingest_batch(view, request).await?)
+                        }
+                        $( EngineCall::$variant(request) => {
+                            EngineReply::$variant(reply!($how engine.$method(view, request) $($session)?))
+                        } )*
+                    })
+                }
+            }
+        }
+    };
+}
+
+engine_calls! { calls }
 
 impl std::fmt::Debug for EngineHandle {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

@@ -1,4 +1,4 @@
-//! JSON of cold requests and answers.
+//! What crosses as something else than it is: cold requests and answers as JSON, hot ones as structs.
 
 use abi_stable::std_types::RString;
 use serde::Serialize;
@@ -15,4 +15,29 @@ pub(crate) fn from_json<T: DeserializeOwned>(text: &str) -> Result<T> {
     serde_json::from_str(text).map_err(|error| {
         EngineError::new(ErrorKind::Protocol, format!("the other side sent bad JSON: {error}"))
     })
+}
+
+/// A request or an answer that crosses as an `Abi`.
+pub(crate) trait Crosses<Abi>: Sized {
+    fn encode(self) -> Abi;
+    fn decode(abi: Abi) -> Result<Self>;
+}
+
+/// Whatever has JSON crosses as JSON, where the border asks for that.
+impl<T: Serialize + DeserializeOwned> Crosses<RString> for T {
+    fn encode(self) -> RString {
+        to_json(&self)
+    }
+
+    fn decode(json: RString) -> Result<T> {
+        from_json(json.as_str())
+    }
+}
+
+impl Crosses<()> for () {
+    fn encode(self) {}
+
+    fn decode((): ()) -> Result<()> {
+        Ok(())
+    }
 }

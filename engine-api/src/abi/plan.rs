@@ -4,7 +4,7 @@ use abi_stable::StableAbi;
 use abi_stable::std_types::{RString, RVec};
 use serde::{Deserialize, Serialize};
 
-use super::json::{from_json, to_json};
+use super::json::{Crosses, from_json, to_json};
 use crate::error::{EngineError, ErrorKind, Result};
 use crate::plan::{Action, Compaction, Note, Op, Plan, PlanExtras};
 use crate::transcript::Role;
@@ -51,36 +51,34 @@ struct WireExtras {
     reason: String,
 }
 
-impl From<Plan> for AbiPlan {
-    fn from(plan: Plan) -> Self {
-        let wire = WireExtras { extras: plan.extras, ..WireExtras::default() };
+impl Crosses<AbiPlan> for Plan {
+    fn encode(self) -> AbiPlan {
+        let wire = WireExtras { extras: self.extras, ..WireExtras::default() };
         AbiPlan {
-            ops: plan.ops.into_iter().map(AbiOp::from).collect(),
-            estimated_tokens: plan.estimated_tokens,
+            ops: self.ops.into_iter().map(AbiOp::from).collect(),
+            estimated_tokens: self.estimated_tokens,
             ext_json: encode_extras(&wire),
         }
     }
+
+    fn decode(abi: AbiPlan) -> Result<Plan> {
+        Ok(abi.decode()?.0)
+    }
 }
 
-impl From<Compaction> for AbiPlan {
-    fn from(compaction: Compaction) -> Self {
-        let (outcome, reason) = match compaction {
-            Compaction::Plan(plan) => return plan.into(),
+impl Crosses<AbiPlan> for Compaction {
+    fn encode(self) -> AbiPlan {
+        let (outcome, reason) = match self {
+            Compaction::Plan(plan) => return plan.encode(),
             Compaction::Delegate => ("delegate", String::new()),
             Compaction::Nothing { reason } => ("nothing", reason),
         };
         let wire = WireExtras { outcome: outcome.into(), reason, ..WireExtras::default() };
         AbiPlan { ops: RVec::new(), estimated_tokens: 0, ext_json: encode_extras(&wire) }
     }
-}
 
-impl AbiPlan {
-    pub(crate) fn into_plan(self) -> Result<Plan> {
-        Ok(self.decode()?.0)
-    }
-
-    pub(crate) fn into_compaction(self) -> Result<Compaction> {
-        let (plan, outcome, reason) = self.decode()?;
+    fn decode(abi: AbiPlan) -> Result<Compaction> {
+        let (plan, outcome, reason) = abi.decode()?;
         match outcome.as_str() {
             "" => Ok(Compaction::Plan(plan)),
             "delegate" => Ok(Compaction::Delegate),
@@ -91,7 +89,9 @@ impl AbiPlan {
             )),
         }
     }
+}
 
+impl AbiPlan {
     fn decode(self) -> Result<(Plan, String, String)> {
         let wire = match self.ext_json.as_str() {
             "" => WireExtras::default(),

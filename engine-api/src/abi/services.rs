@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::guard::{catch, guarded};
 use super::host::{AbiFuture, AbiHost, AbiHost_TO, HostObj, to_abi};
-use super::json::{from_json, to_json};
+use super::json::{Crosses, from_json, to_json};
 use super::plan::AbiPlan;
 use crate::error::{EngineError, ErrorKind, Result};
 use crate::host::{
@@ -238,7 +238,7 @@ impl AbiHost for Services {
     fn delegate_compact(&self, id: u64, request: RString) -> AbiFuture<AbiPlan> {
         self.wait(
             move |host| Ok(host.delegate_compact(call(id), from_json(request.as_str())?)),
-            AbiPlan::from,
+            Crosses::encode,
         )
     }
 

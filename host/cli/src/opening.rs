@@ -6,7 +6,7 @@ use toml::Value;
 
 use ctxhost_config::{Config, ConfigError};
 use ctxhost_engine::{
-    Clock, Environment, Inspected, LEGACY, LiveEngine, OpenError, RowError, read_row, stages,
+    Clock, EngineInstance, Environment, Inspected, LEGACY, OpenError, RowError, read_row, stages,
     state_folder,
 };
 use ctxhost_runtime::roster::{Roster, RosterError};
@@ -15,16 +15,16 @@ use ctxhost_runtime::setup::failure_book;
 use super::failure::Failure;
 
 /// Opens an engine by its id or by the path of its library, with its settings from the config.
-pub(super) fn open(config: &Config, name: &str) -> Result<LiveEngine, Failure> {
+pub(super) fn open(config: &Config, name: &str) -> Result<EngineInstance, Failure> {
     let spec =
         Roster::of(config).spec(config, name).map_err(|error| unlisted(config, name, error))?;
     let mut environment = Environment::new(config.timeouts.clone(), Clock::default());
     environment.failures = Some(Arc::new(failure_book(config, &state_folder())));
-    LiveEngine::open(&spec, &environment).map_err(|error| unopened(config, name, error))
+    EngineInstance::open(&spec, &environment).map_err(|error| unopened(config, name, error))
 }
 
 /// Opens the engines of a name: one engine, or several in a row.
-pub(super) fn open_all(config: &Config, name: &str) -> Result<Vec<LiveEngine>, Failure> {
+pub(super) fn open_all(config: &Config, name: &str) -> Result<Vec<EngineInstance>, Failure> {
     stages(name).into_iter().map(|name| open(config, name)).collect()
 }
 

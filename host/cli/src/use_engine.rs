@@ -10,7 +10,7 @@ use super::opening;
 use super::output::Output;
 use super::slot::Place;
 use ctxhost_config::{Config, FILE_NAME, set_row};
-use ctxhost_engine::LiveEngine;
+use ctxhost_engine::EngineInstance;
 use ctxhost_runtime::roster::Roster;
 use ctxhost_trust::State;
 
@@ -80,13 +80,13 @@ impl Use {
     }
 }
 
-fn told(config: &Config, engine: &LiveEngine) -> String {
+fn told(config: &Config, engine: &EngineInstance) -> String {
     let info = engine.info();
     format!("{} {} ({})", info.id, info.version, vouched(config, engine))
 }
 
 /// Who answers for the bytes that were loaded: the lock, or the place they came from.
-fn vouched(config: &Config, engine: &LiveEngine) -> String {
+fn vouched(config: &Config, engine: &EngineInstance) -> String {
     let roster = Roster::of(config);
     match roster.engine(engine.id()).map(|it| &it.standing.state) {
         Some(State::Pinned) => State::Pinned.word().to_owned(),

@@ -6,12 +6,9 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use ctxhost_engine_api::border::BoxFuture;
-use ctxhost_engine_api::{
-    CompactRequest, Compaction, HistoryPage, HistoryRequest, PromptCache, Result, SessionRef,
-    Transcript, capability,
-};
+use ctxhost_engine_api::{HistoryPage, HistoryRequest, PromptCache, SessionRef, capability};
 
+use super::instance::EngineInstance;
 use super::quarantine::book::FailureBook;
 use super::store::{BySession, EngineStore, EngineStores, FileStore, MemoryStore};
 use super::timeouts::Timeouts;
@@ -64,16 +61,6 @@ pub trait SessionView: Send + Sync {
     fn blobs(&self, session: &str) -> Option<Blobs>;
 }
 
-/// Compacts for engines that have no compaction of their own.
-pub(super) trait Delegate: Send + Sync {
-    /// Works out a compaction of a transcript.
-    fn compact(
-        self: Arc<Self>,
-        view: Transcript,
-        request: CompactRequest,
-    ) -> BoxFuture<Result<Compaction>>;
-}
-
 /// What all engines of a host share.
 #[derive(Clone)]
 pub struct Environment {
@@ -97,7 +84,7 @@ pub struct Environment {
     /// Whether engines fail for themselves: the book holds them and learns of hosts that they took down,
     /// but not of calls that failed.
     pub fail_alone: bool,
-    delegate: Arc<OnceLock<Weak<dyn Delegate>>>,
+    delegate: Arc<OnceLock<Weak<EngineInstance>>>,
 }
 
 impl Environment {
@@ -118,12 +105,12 @@ impl Environment {
     }
 
     /// Names the engine that compacts for those that delegate. The first call counts.
-    pub(super) fn delegate_to(&self, delegate: Weak<dyn Delegate>) {
+    pub(super) fn delegate_to(&self, delegate: Weak<EngineInstance>) {
         let _ = self.delegate.set(delegate);
     }
 
     /// The engine that compacts for those that delegate, while it lives.
-    pub(super) fn delegate(&self) -> Option<Arc<dyn Delegate>> {
+    pub(super) fn delegate(&self) -> Option<Arc<EngineInstance>> {
         self.delegate.get().and_then(Weak::upgrade)
     }
 

@@ -1,4 +1,4 @@
-//! Opening an engine: its file is read, its door found, and the engine created in its seat.
+//! Opening an engine: its file is read, its door found, and the engine created where it is to run.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -9,17 +9,17 @@ use ctxhost_engine_api::border::{EngineDoor, EngineHandle};
 use ctxhost_engine_api::*;
 use serde_json::Value;
 
+use super::backend::{Backend, InProcess};
 use super::bundled::bundled;
 use super::calls::Calls;
 use super::environment::Environment;
-use super::lane::{Isolation, Lane};
 use super::library::LoadError;
 use super::quarantine::book::KeptRecord;
-use super::seat::{Near, Seat};
 use super::services::Services;
 use super::spec::{EngineSpec, Source};
+use super::threads::{EngineThreads, Isolation};
 use super::watch::Watch;
-use super::worker::{Far, WorkerError};
+use super::worker::{Sandbox, WorkerError};
 
 /// Why an engine could not be opened.
 #[derive(Debug, thiserror::Error)]
@@ -112,31 +112,31 @@ pub enum OpenError {
     },
 }
 
-/// An engine in its seat, with what it said of itself and who watches over it.
-pub(super) type Seated = (EngineInfo, Seat, Watch);
+/// An engine that runs, with what it said of itself and who watches over it.
+pub(super) type Opened = (EngineInfo, Backend, Watch);
 
 /// Opens an engine as far from the host as its spec wants it.
 ///
 /// # Errors
 ///
 /// [`OpenError`].
-pub(super) fn seat(
+pub(super) fn backend(
     spec: &EngineSpec,
     environment: &Environment,
     calls: &Arc<Calls>,
-) -> Result<Seated, OpenError> {
+) -> Result<Opened, OpenError> {
     match spec.isolation {
-        Isolation::Process => seat_far(spec, environment, calls),
-        Isolation::Inline | Isolation::Lane => seat_near(spec, environment, calls),
+        Isolation::Process => sandboxed(spec, environment, calls),
+        Isolation::Inline | Isolation::Lane => in_process(spec, environment, calls),
     }
 }
 
-/// A seat in this process.
-fn seat_near(
+/// An engine in this process.
+fn in_process(
     spec: &EngineSpec,
     environment: &Environment,
     calls: &Arc<Calls>,
-) -> Result<Seated, OpenError> {
+) -> Result<Opened, OpenError> {
     let (door, watch) = open_door(spec, environment)?;
     let failed = |error| OpenError::Create { id: spec.id.clone(), error: Box::new(error) };
     let info = door.info().map_err(failed)?;
@@ -147,7 +147,7 @@ fn seat_near(
     if !missing.is_empty() {
         return Err(OpenError::Missing { id: info.id, missing });
     }
-    let lane = Lane::open(&info.id, spec.isolation, &watch)
+    let threads = EngineThreads::open(&info.id, spec.isolation, &watch)
         .map_err(|source| OpenError::Threads { id: info.id.clone(), source })?;
     let services = Services::new(&info.id, environment, &spec.quotas, calls.clone());
     let limit = Duration::from_millis(environment.timeouts.create_ms);
@@ -155,33 +155,33 @@ fn seat_near(
         .inspect_err(|error| watch.failed("create", error, environment))
         .map_err(|error| OpenError::Create { id: info.id.clone(), error: Box::new(error) })?;
     watch.begins("calls");
-    let near = Near {
+    let here = InProcess {
         id: info.id.clone(),
         handle: Some(handle),
-        lane,
+        threads,
         watch: watch.of_thread(),
         limit: Duration::from_millis(environment.timeouts.dispose_ms),
     };
-    Ok((info, Seat::Near(Box::new(near)), watch))
+    Ok((info, Backend::InProcess(Box::new(here)), watch))
 }
 
-/// A seat in a process of its own.
-fn seat_far(
+/// An engine in a process of its own.
+fn sandboxed(
     spec: &EngineSpec,
     environment: &Environment,
     calls: &Arc<Calls>,
-) -> Result<Seated, OpenError> {
+) -> Result<Opened, OpenError> {
     let Source::File(path) = &spec.source else {
         return Err(OpenError::NoFile { id: spec.id.clone() });
     };
     let file = spec.checked(path)?;
     let watch = Watch::apart(&file, environment)?;
-    let (info, far) = Far::open(spec, file, environment, calls).inspect_err(|error| {
+    let (info, sandbox) = Sandbox::open(spec, file, environment, calls).inspect_err(|error| {
         if let OpenError::Create { error, .. } = error {
             watch.failed("create", error, environment);
         }
     })?;
-    Ok((info, Seat::Far(Box::new(far)), watch))
+    Ok((info, Backend::Sandbox(Box::new(sandbox)), watch))
 }
 
 fn open_door(

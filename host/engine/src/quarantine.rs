@@ -4,6 +4,7 @@
 //! and other processes hold themselves to it; see [`book`].
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use serde::Serialize;
@@ -26,6 +27,13 @@ pub struct QuarantineRecord {
     pub reason: String,
     /// When, in milliseconds since 1970.
     pub failed_at_ms: i64,
+}
+
+impl fmt::Display for QuarantineRecord {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let QuarantineRecord { id, operation, reason, .. } = self;
+        write!(f, "{id} failed in {operation}: {reason}")
+    }
 }
 
 /// The engines in quarantine. The first failure of an engine is the one that is kept.

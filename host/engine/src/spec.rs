@@ -6,10 +6,10 @@ use ctxhost_engine_api::ContextEngine;
 use ctxhost_engine_api::border::EngineDoor;
 use serde_json::Value;
 
-use super::lane::Isolation;
 use super::library::{Inspected, LoadError, inspect_pinned, shown_digest};
 use super::opening::OpenError;
 use super::quotas::Quotas;
+use super::threads::Isolation;
 use super::worker::WorkerSettings;
 
 /// Where an engine comes from.

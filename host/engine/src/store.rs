@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use ctxhost_media::MediaError;
 
-use super::live::grouped;
+use super::deadline::grouped;
 
 /// Why a store failed.
 #[derive(Debug, thiserror::Error)]

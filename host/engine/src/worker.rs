@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  host                                              worker (the same program, `engine-worker`)
-//!  Far ── keeps a Link, starts the next one            confinement: limits, landlock, seccomp
+//!  Sandbox ─ keeps a Link, starts the next one            confinement: limits, landlock, seccomp
 //!   │                                                  │
 //!  Link ── calls in flight, writer, reader ══ socket ══ Desk ── mirrors, calls, the engine's lane
 //!   │                                                  │
@@ -16,12 +16,12 @@
 
 mod settings;
 
-mod far;
 mod told;
 
 mod link;
 mod process;
 mod program;
+mod sandbox;
 mod sender;
 mod served;
 mod start;
@@ -36,7 +36,7 @@ pub use confinement::Confinement;
 pub use program::ProgramError;
 pub use settings::WorkerSettings;
 
-pub(super) use far::Far;
+pub(super) use sandbox::Sandbox;
 
 /// What is known of the process that an engine sits in.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -43,7 +43,6 @@ use super::model_name::ModelName;
 use super::request::Shaper;
 use super::setup::Setup;
 use super::shadow::Shadows;
-use super::stack::Stack;
 use super::subagent::Running;
 use super::swap::{Followed, Slots};
 use super::turn::{self, Budget, Letter, Reply, Turn, TurnError};
@@ -51,6 +50,7 @@ use super::workspace::WorkspaceRules;
 use ctxhost_config::{
     AccountingSettings, AgentSettings, BudgetSettings, CompactionSettings, SessionSettings,
 };
+use ctxhost_engine::ActiveEngine;
 use ctxhost_engine::{Clock, OnEngineError, QuarantineRecord};
 use ctxhost_history::{HistoryError, Undone};
 use ctxhost_law::LawSettings;
@@ -375,7 +375,7 @@ impl Shared {
     /// What requests and compactions of a turn are shaped with.
     pub(super) fn shaper<'a>(
         &'a self,
-        slot: &'a Stack,
+        slot: &'a ActiveEngine,
         model: &'a ModelRef,
         budget: Budget,
     ) -> Shaper<'a> {

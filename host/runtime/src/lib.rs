@@ -56,7 +56,8 @@ mod precompute;
 pub mod replay;
 pub mod roster;
 pub mod shadow;
-pub mod stack;
+#[cfg(test)]
+mod tests;
 pub mod workspace;
 
 pub use agent::{BuildError, Occupancy, Runtime, RuntimeBuilder, SessionId};
@@ -68,6 +69,5 @@ pub use passage::{Passage, Passed};
 pub use recovery::SMALLER_SHARE;
 pub use request::{Ask, Compacting, RuntimeError, Shaped, Shaper};
 pub use setup::Setup;
-pub use stack::Stack;
 pub use swap::{SwapError, Swapped};
 pub use turn::{Guest, Reply, TurnError};

@@ -26,8 +26,8 @@ use super::conversation::Conversation;
 use super::event::What;
 use super::lane::LaneGuard;
 use super::request::Shaper;
-use super::stack::Stack;
 use super::turn::{Budget, Turn};
+use ctxhost_engine::ActiveEngine;
 use ctxhost_engine::{Served, Serving};
 
 /// An engine that had nothing to compact is asked again when the transcript is so many times as large.
@@ -83,7 +83,7 @@ pub(super) fn take(
 #[derive(Debug)]
 pub(super) struct Job {
     view: Transcript,
-    slot: Arc<Stack>,
+    slot: Arc<ActiveEngine>,
     model: ModelRef,
     budget: Budget,
     request: CompactRequest,

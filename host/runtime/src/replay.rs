@@ -20,7 +20,7 @@ use super::conversation::Conversation;
 use super::known_session::KnownSession;
 use super::request::{Ask, RuntimeError};
 use super::setup::Setup;
-use super::stack::Stack;
+use ctxhost_engine::ActiveEngine;
 use ctxhost_engine::{Clock, EngineSpec};
 use ctxhost_session::{Record, RecordKind, Session};
 
@@ -118,7 +118,7 @@ fn is_answer(record: &Record) -> bool {
     entry.is_some_and(|entry| entry.role == Role::Assistant && entry.kind == Kind::Message)
 }
 
-fn facts(slot: &Stack, engines: &[EngineSpec]) -> EngineFacts {
+fn facts(slot: &ActiveEngine, engines: &[EngineSpec]) -> EngineFacts {
     let (id, effective) = (slot.configured(), slot.effective());
     let version = if effective.id == id { effective.version } else { String::new() };
     let mut sources: Vec<String> = engines.iter().map(|it| it.source.to_string()).collect();

@@ -11,8 +11,9 @@ use ctxhost_engine_api::{
 use super::compaction::{self, CompactionOutcome, Verdict, Wanted};
 use super::conversation::Conversation;
 use super::hook::CompactionHook;
-use super::stack::{Bench, OnRefusal, Stack, Staged};
-use ctxhost_engine::{Served, SlotError, grouped};
+use ctxhost_engine::{
+    ActiveEngine, AssembleContext, EngineContext, OnRefusal, Served, SlotError, grouped,
+};
 use ctxhost_law::{self as law, CannotFit, LawSettings, Lawful, Repair};
 use ctxhost_session::SessionError;
 use ctxhost_survival::{self as survival, Gate};
@@ -108,7 +109,7 @@ impl Shaped {
 #[derive(Clone, Copy, Debug)]
 pub struct Shaper<'a> {
     /// The engines.
-    pub slot: &'a Stack,
+    pub slot: &'a ActiveEngine,
     /// The numbers of the law.
     pub law: &'a LawSettings,
     /// What a request must fit into, in tokens as entries count them.
@@ -185,7 +186,7 @@ impl Shaper<'_> {
             let view = conversation.view();
             let assembled = self.assemble(conversation, &view, ask, allowance_tokens).await?;
             work.took += assembled.served.took;
-            work.refused += assembled.refused;
+            work.refused += assembled.served.refused;
             let fits = assembled.lawful.tokens <= self.budget_tokens;
             if !fits {
                 work.over_budget = Some(self.over_budget(&assembled));
@@ -328,19 +329,19 @@ impl Shaper<'_> {
             let Shaper { law, budget_tokens, .. } = *self;
             let anchors = conversation.anchors();
             let on_refusal = OnRefusal::LeaveOut;
-            let bench = Bench { anchors, budget_tokens, law, on_refusal };
-            let Staged { served, repairs, refused } =
-                self.slot.assemble(view, request, bench).await?;
+            let assemble = Some(AssembleContext { anchors, budget_tokens, law, on_refusal });
+            let context = EngineContext { transcript: view, assemble };
+            let mut served = self.slot.ask(context, request).await?;
             let plan = served.value.clone();
             match law::enforce_with(anchors, view, plan, budget_tokens, law) {
                 Ok(mut lawful) => {
                     self.slot.passed(&served);
-                    lawful.repairs.splice(0..0, repairs);
-                    let refused = refused_before + refused;
-                    return Ok(Assembled { served, lawful, refused });
+                    lawful.repairs.splice(0..0, std::mem::take(&mut served.repairs));
+                    served.refused += refused_before;
+                    return Ok(Assembled { served, lawful });
                 }
                 Err(violation) => {
-                    refused_before += refused + 1;
+                    refused_before += served.refused + 1;
                     self.slot.refuse(&served, "assemble", &violation.to_string())?;
                     self.ingest(conversation).await?;
                 }
@@ -428,7 +429,6 @@ struct Work {
 struct Assembled {
     served: Served<Plan>,
     lawful: Lawful,
-    refused: u64,
 }
 
 impl Assembled {

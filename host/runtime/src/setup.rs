@@ -7,8 +7,8 @@ use ctxhost_engine_api::ModelRef;
 
 use super::hook::CompactionHook;
 use super::request::Shaper;
-use super::stack::Stack;
 use ctxhost_config::Config;
+use ctxhost_engine::ActiveEngine;
 use ctxhost_engine::{
     Clock, EngineSpec, EngineStores, Environment, FailureBook, OnEngineError, SessionView,
     SlotError, Timeouts,
@@ -72,12 +72,12 @@ impl Setup {
         engines: &(impl AsRef<[EngineSpec]> + ?Sized),
         clock: &Clock,
         sessions: Arc<dyn SessionView>,
-    ) -> Result<Stack, SlotError> {
+    ) -> Result<ActiveEngine, SlotError> {
         if self.must_open {
             return self.open_successor(engines, clock, sessions);
         }
         let environment = self.environment(clock, sessions);
-        Stack::open(engines.as_ref(), &self.legacy, self.on_error, &environment)
+        ActiveEngine::open(engines.as_ref(), &self.legacy, self.on_error, &environment)
     }
 
     /// Opens engines that are to follow others, which go on where one of these does not open.
@@ -90,9 +90,9 @@ impl Setup {
         engines: &(impl AsRef<[EngineSpec]> + ?Sized),
         clock: &Clock,
         sessions: Arc<dyn SessionView>,
-    ) -> Result<Stack, SlotError> {
+    ) -> Result<ActiveEngine, SlotError> {
         let environment = self.environment(clock, sessions);
-        Stack::open_successor(engines.as_ref(), &self.legacy, self.on_error, &environment)
+        ActiveEngine::open_successor(engines.as_ref(), &self.legacy, self.on_error, &environment)
     }
 
     /// What the engines of a slot share.
@@ -114,7 +114,7 @@ impl Setup {
     }
 
     /// Shapes requests with a slot.
-    pub fn shaper<'a>(&'a self, slot: &'a Stack) -> Shaper<'a> {
+    pub fn shaper<'a>(&'a self, slot: &'a ActiveEngine) -> Shaper<'a> {
         Shaper {
             slot,
             law: &self.law,

@@ -30,7 +30,7 @@ use tokio::sync::{mpsc, oneshot};
 use self::beside::Beside;
 use self::ledger::{Ledger, Line, Seen};
 use super::request::Shaped;
-use super::stack::Stack;
+use ctxhost_engine::ActiveEngine;
 use ctxhost_engine::store::EngineStore;
 use ctxhost_engine::{EngineSpec, EngineStores, Environment, OnEngineError, joined};
 use ctxhost_law::{LawSettings, Lawful};
@@ -85,7 +85,7 @@ impl Shadows {
             let name = joined(names.iter().map(String::as_str));
             let environment = surroundings.of(row.len(), &name);
             // What fails in a shadow fails there: nobody stands in for it.
-            let stack = Stack::open(row, legacy, OnEngineError::Fail, &environment);
+            let stack = ActiveEngine::open(row, legacy, OnEngineError::Fail, &environment);
             Beside::of(name, stack)
         };
         let beside: Vec<Beside> = rows.iter().map(named).collect();

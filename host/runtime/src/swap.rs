@@ -33,8 +33,8 @@ use super::event::What;
 use super::listeners::Listeners;
 use super::roster::RosterError;
 use super::setup::Setup;
-use super::stack::Stack;
 use ctxhost_config::{Config, ConfigError, SwapSettings};
+use ctxhost_engine::ActiveEngine;
 use ctxhost_engine::{EngineSpec, Isolation, SlotError, Source};
 
 pub(super) use self::canary::{Lease, Watch};
@@ -99,7 +99,7 @@ struct Inner {
 /// Who sits where.
 #[derive(Debug)]
 struct Seats {
-    current: Arc<Stack>,
+    current: Arc<ActiveEngine>,
     /// Who sat there before, ready to serve again.
     warm: Option<Warm>,
     canary: Option<canary::Seat>,
@@ -110,7 +110,7 @@ struct Seats {
 #[derive(Debug)]
 struct Warm {
     number: u64,
-    slot: Arc<Stack>,
+    slot: Arc<ActiveEngine>,
 }
 
 /// Libraries that this runtime has loaded. None is ever unloaded.
@@ -182,7 +182,7 @@ impl Shared {
         &self,
         engines: Vec<EngineSpec>,
         setup: Setup,
-    ) -> Result<Stack, SwapError> {
+    ) -> Result<ActiveEngine, SwapError> {
         let (clock, known) = (self.clock.clone(), self.known.clone());
         let files: Vec<u64> = engines.iter().filter_map(file_bytes).collect();
         let opening =
@@ -198,7 +198,7 @@ impl Shared {
 impl Slots {
     /// The first engines of a runtime.
     pub(super) fn new(
-        first: Stack,
+        first: ActiveEngine,
         engines: &[EngineSpec],
         applied: Option<Wanted>,
         settings: SwapSettings,
@@ -224,7 +224,7 @@ impl Slots {
     }
 
     /// The slot as it is filled now, for sessions that no canary takes.
-    pub(super) fn current(&self) -> Arc<Stack> {
+    pub(super) fn current(&self) -> Arc<ActiveEngine> {
         let seats = self.read();
         if seats.current.lost_trial().is_none() {
             return seats.current.clone();
@@ -236,7 +236,7 @@ impl Slots {
     }
 
     /// A new engine takes over.
-    fn seat(&self, slot: Stack, applied: Option<Wanted>) -> Swapped {
+    fn seat(&self, slot: ActiveEngine, applied: Option<Wanted>) -> Swapped {
         let new = Arc::new(slot);
         let mut seats = self.write();
         // Whoever stood ready for the one that goes does so no more. A trial that is lost under our
@@ -309,7 +309,7 @@ impl Slots {
     }
 
     /// Lets a slot go once nobody holds it, or when its time is up.
-    fn drain(&self, slot: Arc<Stack>) {
+    fn drain(&self, slot: Arc<ActiveEngine>) {
         let limit = Duration::from_millis(self.inner.settings.drain_ms);
         self.inner.background.spawn(drain::drain(slot, limit));
     }

@@ -34,9 +34,9 @@ use super::inbox::Inbox;
 use super::lane::LaneGuard;
 use super::memory::SessionMemory;
 use super::recovery::{self, Pressure};
-use super::stack::Stack;
 use super::subagent::Children;
 use super::swap::{Lease, Watch};
+use ctxhost_engine::ActiveEngine;
 use ctxhost_provider::message::{StopReason, Usage};
 use ctxhost_provider::truncation::Counts;
 use ctxhost_provider::{AssistantMessage, ChatMessage};
@@ -110,7 +110,7 @@ pub(super) struct Turn<'a> {
     /// Whose session it is, as far as canaries go.
     pub(super) family: &'a Family,
     /// The slot of this turn: a swap takes effect with the next one.
-    pub(super) slot: Arc<Stack>,
+    pub(super) slot: Arc<ActiveEngine>,
     /// Who wants to know how it goes.
     watch: Option<Watch>,
     /// How it goes.

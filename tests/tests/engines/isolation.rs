@@ -12,7 +12,7 @@ mod used_up;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use ctxhost::engine::{Clock, EngineSpec, Environment, Isolation, LiveEngine, Timeouts};
+use ctxhost::engine::{Clock, EngineInstance, EngineSpec, Environment, Isolation, Timeouts};
 use ctxhost_engine_api::testing::Conversation;
 use ctxhost_engine_api::{AssembleRequest, Plan, Result, SessionRef, Transcript};
 use ctxhost_tests::{chaos_library, ctxhost};
@@ -53,8 +53,8 @@ fn hasty() -> Environment {
     environment
 }
 
-fn open(spec: &EngineSpec, environment: &Environment) -> Arc<LiveEngine> {
-    Arc::new(LiveEngine::open(spec, environment).unwrap_or_else(|error| panic!("{error}")))
+fn open(spec: &EngineSpec, environment: &Environment) -> Arc<EngineInstance> {
+    Arc::new(EngineInstance::open(spec, environment).unwrap_or_else(|error| panic!("{error}")))
 }
 
 fn session(id: &str) -> SessionRef {
@@ -68,14 +68,14 @@ fn talk() -> Transcript {
     talk.transcript()
 }
 
-async fn assemble(engine: &LiveEngine) -> Result<Plan> {
+async fn assemble(engine: &EngineInstance) -> Result<Plan> {
     let session = session("s");
     let request = AssembleRequest { session, budget: 10_000, ..AssembleRequest::default() };
     engine.assemble(talk(), request).await
 }
 
 /// What an engine says it was asked.
-async fn asked(engine: &LiveEngine) -> Vec<String> {
+async fn asked(engine: &EngineInstance) -> Vec<String> {
     let details = engine.status().await.unwrap().details;
     serde_json::from_value(details["asked"].clone()).unwrap()
 }

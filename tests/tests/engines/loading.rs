@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 
 use ctxhost::config::Config;
 use ctxhost::engine::{
-    Clock, EngineSpec, Environment, LiveEngine, OnEngineError, OpenError, Slot, SlotError, Timeouts,
+    ActiveEngine, Clock, EngineInstance, EngineSpec, Environment, OnEngineError, OpenError,
+    SlotError, Timeouts,
 };
 use ctxhost::runtime::roster::Roster;
 use ctxhost_tests::{chaos_library, root};
@@ -60,13 +61,14 @@ fn memchr_all(bytes: &[u8], needle: &[u8]) -> Vec<usize> {
 /// the reason is known, with `fail` the error is the answer.
 fn refused(path: &Path, config: Value, says: &str) {
     let spec = EngineSpec::file("chaos", path, config);
-    let slot = Slot::open(&spec, &legacy(), OnEngineError::Fallback, &environment()).unwrap();
-    assert_eq!(slot.effective().id(), "legacy");
+    let slot =
+        ActiveEngine::open(&spec, &legacy(), OnEngineError::Fallback, &environment()).unwrap();
+    assert_eq!(slot.effective().id, "legacy");
     assert_eq!(slot.configured(), "chaos");
     let reason = slot.quarantined().expect("a reason anybody can see").reason;
     assert!(reason.contains(says), "{reason:?} does not say {says:?}");
     assert!(reason.len() < 600 && !reason.contains('\n'), "one sentence, not {reason:?}");
-    let failed = Slot::open(&spec, &legacy(), OnEngineError::Fail, &environment());
+    let failed = ActiveEngine::open(&spec, &legacy(), OnEngineError::Fail, &environment());
     match failed {
         Err(SlotError::Open(error)) => assert!(error.to_string().contains(says), "{error}"),
         other => panic!("on_engine_error = fail, but {other:?}"),
@@ -81,8 +83,8 @@ fn refused_bytes(bytes: &[u8], says: &str) {
 #[test]
 fn the_good_file_loads() {
     let spec = EngineSpec::file("chaos", &chaos_library(), json!({}));
-    let slot = Slot::open(&spec, &legacy(), OnEngineError::Fail, &environment()).unwrap();
-    assert_eq!(slot.effective().id(), "chaos");
+    let slot = ActiveEngine::open(&spec, &legacy(), OnEngineError::Fail, &environment()).unwrap();
+    assert_eq!(slot.effective().id, "chaos");
 }
 
 #[test]
@@ -101,7 +103,7 @@ fn what_was_cut_short() {
     for permille in [1, 10, 100, 500, 900, 990] {
         let (_folder, path) = file(&bytes[..bytes.len() * permille / 1000]);
         let spec = EngineSpec::file("chaos", &path, json!({}));
-        let opened = LiveEngine::open(&spec, &environment());
+        let opened = EngineInstance::open(&spec, &environment());
         let error = opened.expect_err("a library cut short must not load").to_string();
         let plain = error.contains("cut short") || error.contains("not a shared library");
         assert!(plain, "{permille} permille: {error}");
@@ -140,10 +142,10 @@ fn what_could_not_be_judged_is_not_loaded_a_moment_later() {
         fs::write(&config, text).unwrap();
         let config = Config::load(&config).unwrap();
         let spec = Roster::of(&config).spec(&config, name).unwrap();
-        let missing = LiveEngine::open(&spec, &environment()).unwrap_err().to_string();
+        let missing = EngineInstance::open(&spec, &environment()).unwrap_err().to_string();
         assert!(missing.contains("cannot read "), "{missing}");
         fs::copy(chaos_library(), &path).unwrap();
-        let error = LiveEngine::open(&spec, &environment()).unwrap_err();
+        let error = EngineInstance::open(&spec, &environment()).unwrap_err();
         assert!(matches!(error, OpenError::Distrusted { .. }), "{name}: {error}");
         fs::remove_file(&path).unwrap();
     }
@@ -168,7 +170,7 @@ fn two_names() {
     refused_bytes(&patched("\nid=chaos\n", "\nid=chaox\n"), "holds engine \"chaox\"");
     let (_folder, path) = file(&patched("\nid=chaos\n", "\nid=chaox\n"));
     let spec = EngineSpec::file("chaox", &path, json!({}));
-    let error = LiveEngine::open(&spec, &environment()).expect_err("two names").to_string();
+    let error = EngineInstance::open(&spec, &environment()).expect_err("two names").to_string();
     assert!(error.contains("calls itself \"chaos\" but its metadata says \"chaox\""), "{error}");
 }
 
@@ -184,10 +186,10 @@ fn other_bytes_than_the_pinned_ones() {
     let (_folder, path) = file(&chaos_bytes());
     let mut spec = EngineSpec::file("chaos", &path, json!({}));
     spec.sha256 = Some("0".repeat(64));
-    let error = LiveEngine::open(&spec, &environment()).expect_err("wrong hash").to_string();
+    let error = EngineInstance::open(&spec, &environment()).expect_err("wrong hash").to_string();
     assert!(error.contains("does not match the pinned 000000000000; not loaded"), "{error}");
     spec.sha256 = Some(ctxhost::engine::inspect(&path).unwrap().sha256.to_uppercase());
-    LiveEngine::open(&spec, &environment()).unwrap();
+    EngineInstance::open(&spec, &environment()).unwrap();
 }
 
 #[test]
@@ -201,19 +203,19 @@ fn what_goes_wrong_in_create() {
 #[test]
 fn a_panic_in_the_drop_of_an_engine_stays_inside() {
     let spec = EngineSpec::file("chaos", &chaos_library(), json!({ "mode": "panic-drop" }));
-    drop(LiveEngine::open(&spec, &environment()).unwrap());
-    drop(LiveEngine::open(&spec, &environment()).unwrap());
+    drop(EngineInstance::open(&spec, &environment()).unwrap());
+    drop(EngineInstance::open(&spec, &environment()).unwrap());
 }
 
 #[test]
 fn a_newer_build_of_the_same_path_is_really_loaded() {
     let (_folder, path) = file(&chaos_bytes());
     let spec = EngineSpec::file("", &path, json!({}));
-    let first = LiveEngine::open(&spec, &environment()).unwrap();
+    let first = EngineInstance::open(&spec, &environment()).unwrap();
     // The linker would answer the old image for the same path; the private copy prevents it.
     fs::write(&path, patched("version=0.1.0", "version=0.1.9")).unwrap();
     assert_eq!(ctxhost::engine::inspect(&path).unwrap().meta.version, "0.1.9");
-    let second = LiveEngine::open(&spec, &environment()).unwrap();
+    let second = EngineInstance::open(&spec, &environment()).unwrap();
     assert_eq!((first.id(), second.id()), ("chaos", "chaos"));
 }
 
@@ -224,7 +226,7 @@ fn thirty_threads_load_at_once() {
         for _ in 0..30 {
             scope.spawn(|| {
                 let spec = EngineSpec::file("chaos", &library, json!({}));
-                LiveEngine::open(&spec, &environment()).unwrap();
+                EngineInstance::open(&spec, &environment()).unwrap();
             });
         }
     });
@@ -236,7 +238,7 @@ fn nothing_is_left_behind() {
     let mut environment = environment();
     environment.copies_folder = state.path().join("engines/cache");
     let spec = EngineSpec::file("chaos", &chaos_library(), json!({}));
-    LiveEngine::open(&spec, &environment).unwrap();
+    EngineInstance::open(&spec, &environment).unwrap();
     let cache = state.path().join("engines/cache");
     assert_eq!(fs::read_dir(&cache).unwrap().count(), 0);
     assert_eq!(fs::metadata(&cache).unwrap().permissions().mode() & 0o777, 0o700);

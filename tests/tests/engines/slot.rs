@@ -3,7 +3,9 @@
 mod crash;
 mod swapping;
 
-use ctxhost::engine::{Clock, EngineSpec, Environment, OnEngineError, Slot, SlotError, Timeouts};
+use ctxhost::engine::{
+    ActiveEngine, Clock, EngineSpec, Environment, OnEngineError, SlotError, Timeouts,
+};
 use ctxhost_engine_api::testing::Conversation;
 use ctxhost_engine_api::{
     AssembleRequest, CompactRequest, Compaction, ContextEngine, EngineError, ErrorKind, Host, Info,
@@ -12,10 +14,10 @@ use ctxhost_engine_api::{
 use ctxhost_tests::chaos_library;
 use serde_json::json;
 
-fn open(spec: &EngineSpec, on_error: OnEngineError) -> Result<Slot, SlotError> {
+fn open(spec: &EngineSpec, on_error: OnEngineError) -> Result<ActiveEngine, SlotError> {
     let legacy = EngineSpec::bundled("legacy", json!({}));
     let environment = Environment::new(Timeouts::default(), Clock::default());
-    Slot::open(spec, &legacy, on_error, &environment)
+    ActiveEngine::open(spec, &legacy, on_error, &environment)
 }
 
 fn chaos(mode: &str) -> EngineSpec {
@@ -37,7 +39,7 @@ fn ask() -> AssembleRequest {
 }
 
 /// Who answered, and whether somebody stood in.
-async fn served_by(slot: &Slot) -> (String, bool) {
+async fn served_by(slot: &ActiveEngine) -> (String, bool) {
     let served = slot.assemble(&transcript(), ask()).await.unwrap();
     (served.engine, served.fallback.is_some())
 }
@@ -119,7 +121,7 @@ async fn an_engine_that_cannot_compact_or_spawn_by_its_own_doing_serves_no_more(
         let request = SubagentSpawnRequest::default();
         let error =
             slot.prepare_subagent_spawn(&transcript(), request).await.expect_err("it cannot");
-        assert_eq!(error.message, "cannot spawn", "{kind}");
+        assert_eq!(error.into_engine_error().message, "cannot spawn", "{kind}");
         let operation = slot.quarantined().map(|record| record.operation);
         assert_eq!(operation, is_its_own.then(|| "prepare_subagent_spawn".to_owned()), "{kind}");
     }

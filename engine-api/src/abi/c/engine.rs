@@ -8,7 +8,6 @@ use abi_stable::sabi_trait::TD_Opaque;
 use abi_stable::std_types::{RArc, RResult, RString};
 use async_ffi::{FfiFuture, FutureExt as _};
 use serde::Serialize;
-use serde::de::DeserializeOwned;
 
 use super::admit::Checked;
 use super::call::{Call, Turn};
@@ -18,12 +17,13 @@ use super::tables::flag;
 use crate::abi::engine::*;
 use crate::abi::guard::guarded;
 use crate::abi::host::{AbiError, AbiFuture, to_abi};
-use crate::abi::json::{from_json, to_json};
+use crate::abi::json::{Crosses, from_json, to_json};
 use crate::abi::plan::AbiPlan;
 use crate::abi::services::Services;
 use crate::abi::view::TranscriptObj;
 use crate::abi::wait::block_on_within;
 use crate::error::{EngineError, ErrorKind, Result};
+use crate::request::*;
 use crate::transcript::Transcript;
 
 /// How long `tools` and `status`, which nobody can wait for in a future, wait for their turn and
@@ -70,24 +70,6 @@ impl Blocking {
         async move { to_abi(call.await) }.into_ffi()
     }
 
-    /// The same with a request in JSON and an answer in JSON.
-    fn cold<Q: DeserializeOwned + Send + 'static, T: Serialize>(
-        &self,
-        request_json: RString,
-        work: impl FnOnce(&Instance, Q) -> Result<T> + Send + 'static,
-    ) -> AbiFuture<RString> {
-        self.call(move |engine| Ok(to_json(&work(engine, from_json(request_json.as_str())?)?)))
-    }
-
-    /// The same with a request in JSON and no answer.
-    fn quiet<Q: DeserializeOwned + Send + 'static>(
-        &self,
-        request_json: RString,
-        work: impl FnOnce(&Instance, Q) -> Result<()> + Send + 'static,
-    ) -> AbiFuture<()> {
-        self.call(move |engine| work(engine, from_json(request_json.as_str())?))
-    }
-
     /// One call that is waited for right here.
     fn at_once<T: Serialize + Send + 'static>(
         &self,
@@ -108,57 +90,37 @@ fn view(raw: AbiView) -> Transcript {
     Transcript::new(TranscriptObj(raw))
 }
 
+/// The method of a call that is a future; the others stand in the impl.
+macro_rules! method {
+    (awaited $method:ident($request:ty) -> $reply:ty, ($abi:ty => $abi_reply:ty) $($session:ident)?) => {
+        fn $method(
+            &self,
+            $(raw: when!($session AbiView),)?
+            request: $abi,
+        ) -> AbiFuture<$abi_reply> {
+            self.call(move |engine| {
+                let request = <$request as Crosses<$abi>>::decode(request)?;
+                Ok(engine.$method($(when!($session view(raw)),)? &request)?.encode())
+            })
+        }
+    };
+    ($how:ident $($other:tt)*) => {};
+}
+
+macro_rules! methods {
+    ([] $( $how:ident $method:ident: $variant:ident($request:ident) -> $reply:ty,
+        transcript[$($session:ident)?] crosses $abi:tt $rules:tt; )*) => {
+        $( method! { $how $method($request) -> $reply, $abi $($session)? } )*
+    };
+}
+
 impl AbiEngine for Blocking {
-    fn bootstrap(&self, raw: AbiView, request: RString) -> AbiFuture<RString> {
-        self.cold(request, |engine, request| engine.bootstrap(view(raw), &request))
-    }
+    engine_calls! { methods }
 
-    fn ingest(&self, raw: AbiView, request: AbiIngest) -> AbiFuture<u64> {
-        self.call(|engine| Ok(engine.ingest(view(raw), &request.into(), false)?.entries))
-    }
-
-    fn ingest_batch(&self, raw: AbiView, request: AbiIngest) -> AbiFuture<u64> {
-        self.call(|engine| Ok(engine.ingest(view(raw), &request.into(), true)?.entries))
-    }
-
-    fn assemble(&self, raw: AbiView, request: AbiAssemble) -> AbiFuture<AbiPlan> {
-        self.call(|engine| Ok(engine.assemble(view(raw), &request.into())?.into()))
-    }
-
-    fn compact(&self, raw: AbiView, request: RString) -> AbiFuture<AbiPlan> {
-        self.call(move |engine| Ok(engine.compact(view(raw), from_json(request.as_str())?)?.into()))
-    }
-
-    fn after_turn(&self, raw: AbiView, request: RString) -> AbiFuture<()> {
-        self.quiet(request, |engine, request| engine.after_turn(view(raw), &request))
-    }
-
-    fn commit_turn(&self, raw: AbiView, request: RString) -> AbiFuture<RString> {
-        self.cold(request, |engine, request| engine.commit_turn(view(raw), &request))
-    }
-
-    fn maintain(&self, raw: AbiView, request: RString) -> AbiFuture<RString> {
-        self.cold(request, |engine, request| engine.maintain(view(raw), &request))
-    }
-
-    fn prepare_subagent_spawn(&self, raw: AbiView, request: RString) -> AbiFuture<RString> {
-        self.cold(request, |engine, request| engine.prepare_subagent_spawn(view(raw), &request))
-    }
-
-    fn rollback_subagent_spawn(&self, request: RString) -> AbiFuture<()> {
-        self.quiet(request, |engine, request| engine.rollback_subagent_spawn(&request))
-    }
-
-    fn on_subagent_ended(&self, request: RString) -> AbiFuture<()> {
-        self.quiet(request, |engine, request| engine.on_subagent_ended(&request))
-    }
+    method! { awaited ingest_batch(IngestRequest) -> Ingested, (AbiIngest => u64) session }
 
     fn tools(&self, session_json: RString) -> RResult<RString, AbiError> {
         self.at_once(move |engine| engine.tools(&from_json(session_json.as_str())?))
-    }
-
-    fn call_tool(&self, raw: AbiView, request: RString) -> AbiFuture<RString> {
-        self.cold(request, |engine, request| engine.call_tool(view(raw), &request))
     }
 
     fn status(&self) -> RResult<RString, AbiError> {

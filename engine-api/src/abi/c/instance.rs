@@ -62,9 +62,9 @@ impl Instance {
         }
     }
 
-    pub(super) fn compact(&self, view: Transcript, request: CompactRequest) -> Result<Compaction> {
+    pub(super) fn compact(&self, view: Transcript, request: &CompactRequest) -> Result<Compaction> {
         let Some(method) = self.checked.table.compact else { return Ok(Compaction::Delegate) };
-        let c_request = compact(&request);
+        let c_request = compact(request);
         let form = Form::Compaction(Box::new(request.clone()));
         match self.with_view("compact", form, method, view, &c_request)? {
             Content::Plan(plan) => Ok(Compaction::Plan(plan)),
@@ -88,17 +88,28 @@ impl Instance {
         }
     }
 
-    pub(super) fn ingest(
+    pub(super) fn ingest(&self, view: Transcript, request: &IngestRequest) -> Result<Ingested> {
+        self.ingest_by("ingest", self.checked.table.ingest, view, request)
+    }
+
+    pub(super) fn ingest_batch(
         &self,
         view: Transcript,
         request: &IngestRequest,
-        is_batch: bool,
     ) -> Result<Ingested> {
-        let table = &self.checked.table;
-        let (call, method) = match table.ingest_batch.filter(|_| is_batch) {
-            Some(method) => ("ingest_batch", Some(method)),
-            None => ("ingest", table.ingest),
-        };
+        match self.checked.table.ingest_batch {
+            None => self.ingest(view, request),
+            method => self.ingest_by("ingest_batch", method, view, request),
+        }
+    }
+
+    fn ingest_by(
+        &self,
+        call: &'static str,
+        method: Option<WithView<CIngest>>,
+        view: Transcript,
+        request: &IngestRequest,
+    ) -> Result<Ingested> {
         let Some(method) = method else { return Ok(Ingested::default()) };
         match self.with_view(call, Form::CountOrJson, method, view, &ingest(request))? {
             Content::Count(entries) => Ok(Ingested { entries }),

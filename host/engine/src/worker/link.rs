@@ -20,8 +20,8 @@ use super::served::serve;
 use super::usage::{self, Calling};
 use super::wire::{self, Call, FromWorker};
 use crate::calls::{CallGuard, in_session};
-use crate::question::{Answer, Question};
 use crate::services::Services;
+use ctxhost_engine_api::border::{EngineCall, EngineReply};
 
 /// Services that one worker may want at the same time; more is a loop that asks and does not wait.
 const MAX_ASKS: usize = 1024;
@@ -47,7 +47,7 @@ struct Shared {
 
 /// Calls that wait for an answer, or why none will come.
 enum Flights {
-    Open(HashMap<u64, oneshot::Sender<Result<Answer>>>),
+    Open(HashMap<u64, oneshot::Sender<Result<EngineReply>>>),
     Crashed(String),
 }
 
@@ -119,7 +119,7 @@ impl Link {
     }
 
     /// Puts a question.
-    pub(super) fn ask(&self, call: &CallGuard, view: &Transcript, question: Question) -> Flight {
+    pub(super) fn ask(&self, call: &CallGuard, view: &Transcript, question: EngineCall) -> Flight {
         let limit = call.left();
         let frame = Call {
             call: call.id.0,
@@ -170,7 +170,7 @@ impl Shared {
         self.asks().drain().for_each(|(_, ask)| ask.abort());
     }
 
-    fn land(&self, call: u64, result: Result<Answer>) {
+    fn land(&self, call: u64, result: Result<EngineReply>) {
         let Flights::Open(flights) = &mut *self.flights() else { return };
         if let Some(land) = flights.remove(&call) {
             // Whoever gave the call up does not listen.
@@ -184,13 +184,13 @@ pub(super) struct Flight {
     call: u64,
     /// What it might still have taken when it began.
     left: Duration,
-    landed: Option<oneshot::Receiver<Result<Answer>>>,
+    landed: Option<oneshot::Receiver<Result<EngineReply>>>,
     link: Link,
 }
 
 impl Flight {
     /// The answer; `None` where the worker died over it.
-    pub(super) async fn answer(&mut self) -> Option<Result<Answer>> {
+    pub(super) async fn answer(&mut self) -> Option<Result<EngineReply>> {
         let answer = self.landed.as_mut()?.await.ok();
         self.landed = None;
         answer
@@ -219,7 +219,7 @@ impl Drop for Flight {
 async fn let_go(
     link: Link,
     call: u64,
-    landed: oneshot::Receiver<Result<Answer>>,
+    landed: oneshot::Receiver<Result<EngineReply>>,
     patience: Duration,
 ) -> bool {
     let _ = link.jobs.send(Job::Cancel { call });

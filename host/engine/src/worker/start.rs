@@ -17,9 +17,9 @@ use super::process::Process;
 use super::wire::{self, FromWorker, Hello, ToWorker};
 use super::{WorkerError, WorkerSettings, program};
 use crate::calls::{Calls, Limit};
-use crate::lane::too_late;
 use crate::library::{Inspected, LoadError, private_folder};
 use crate::services::Services;
+use crate::threads::too_late;
 
 /// All that every worker of one engine is started with: the same bytes, whatever becomes of the file.
 pub(super) struct Start {

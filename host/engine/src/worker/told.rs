@@ -6,7 +6,7 @@ use std::collections::HashMap;
 
 use ctxhost_engine_api::{BootstrapRequest, IngestRequest, Transcript};
 
-use crate::question::Question;
+use ctxhost_engine_api::border::EngineCall;
 
 /// What an engine was told, by the ids of sessions.
 #[derive(Default)]
@@ -29,41 +29,41 @@ impl Told {
     pub(super) fn missing(
         &self,
         worker: u64,
-        question: &Question,
+        question: &EngineCall,
         view: &Transcript,
-    ) -> Vec<Question> {
+    ) -> Vec<EngineCall> {
         let session = question.session().and_then(|session| self.sessions.get(&session.id));
         let Some(session) = session.filter(|session| session.worker != worker) else {
             return Vec::new();
         };
-        if matches!(question, Question::Bootstrap(_)) {
+        if matches!(question, EngineCall::Bootstrap(_)) {
             return Vec::new();
         }
-        let bootstrap = session.bootstrap.clone().map(Question::Bootstrap);
+        let bootstrap = session.bootstrap.clone().map(EngineCall::Bootstrap);
         // What was ingested of an earlier epoch is told anew by whoever began the new one.
         let ingested = session.ingested.as_ref().filter(|(epoch, _)| *epoch == view.epoch());
         let ingested = ingested.and_then(|(_, request)| {
             let begins = match question {
-                Question::Ingest(request) => request.entries.start,
+                EngineCall::Ingest(request) => request.entries.start,
                 _ => u64::MAX,
             };
             let end = request.entries.end.min(view.len() as u64).min(begins);
             let request = IngestRequest { entries: 0..end, ..request.clone() };
-            (end > 0).then_some(Question::Ingest(request))
+            (end > 0).then_some(EngineCall::Ingest(request))
         });
         bootstrap.into_iter().chain(ingested).collect()
     }
 
     /// Worker `worker` was told all that was missing, and answered `question`.
-    pub(super) fn note(&mut self, worker: u64, question: &Question, epoch: u64) {
+    pub(super) fn note(&mut self, worker: u64, question: &EngineCall, epoch: u64) {
         let Some(id) = question.session().map(|session| &session.id) else { return };
         match question {
-            Question::Bootstrap(request) => {
+            EngineCall::Bootstrap(request) => {
                 let bootstrap = Some(request.clone());
                 let session = Session { worker, bootstrap, ingested: None };
                 self.sessions.insert(id.clone(), session);
             }
-            Question::Ingest(request) => {
+            EngineCall::Ingest(request) => {
                 let session = self.sessions.entry(id.clone()).or_default();
                 session.worker = worker;
                 session.ingested = Some((epoch, request.clone()));
@@ -88,23 +88,30 @@ mod tests {
         SessionRef { id: "s".into(), key: String::new() }
     }
 
-    fn ingest(entries: std::ops::Range<u64>) -> Question {
-        Question::Ingest(IngestRequest { session: session(), entries, ..IngestRequest::default() })
+    fn ingest(entries: std::ops::Range<u64>) -> EngineCall {
+        EngineCall::Ingest(IngestRequest {
+            session: session(),
+            entries,
+            ..IngestRequest::default()
+        })
     }
 
-    fn assemble() -> Question {
-        Question::Assemble(AssembleRequest { session: session(), ..AssembleRequest::default() })
+    fn assemble() -> EngineCall {
+        EngineCall::Assemble(AssembleRequest { session: session(), ..AssembleRequest::default() })
     }
 
-    fn bootstrap() -> Question {
-        Question::Bootstrap(BootstrapRequest { session: session(), ..BootstrapRequest::default() })
+    fn bootstrap() -> EngineCall {
+        EngineCall::Bootstrap(BootstrapRequest {
+            session: session(),
+            ..BootstrapRequest::default()
+        })
     }
 
     /// What is missing, as words.
-    fn missing(told: &Told, question: &Question, view: &Transcript) -> Vec<String> {
-        let word = |question: Question| match question {
-            Question::Bootstrap(_) => "bootstrap".to_owned(),
-            Question::Ingest(request) => format!("{:?}", request.entries),
+    fn missing(told: &Told, question: &EngineCall, view: &Transcript) -> Vec<String> {
+        let word = |question: EngineCall| match question {
+            EngineCall::Bootstrap(_) => "bootstrap".to_owned(),
+            EngineCall::Ingest(request) => format!("{:?}", request.entries),
             other => format!("{other:?}"),
         };
         told.missing(1, question, view).into_iter().map(word).collect()

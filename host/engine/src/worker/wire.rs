@@ -13,7 +13,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use serde_json::Value;
 
 use super::confinement::{Confinement, Limits};
-use crate::question::{Answer, Question};
+use ctxhost_engine_api::border::{EngineCall, EngineReply};
 
 /// Rises with every change of a frame. Both sides are of one version anyway; this says so early.
 pub(super) const WIRE: u32 = 2;
@@ -100,7 +100,7 @@ pub(super) struct Call {
     pub(super) patience_ms: u64,
     /// How long it may take in all, in milliseconds.
     pub(super) cap_ms: u64,
-    pub(super) question: Question,
+    pub(super) question: EngineCall,
 }
 
 /// What a worker says to its host.
@@ -118,7 +118,7 @@ pub(super) enum FromWorker {
     /// A call has ended, well or not. After `Cancel` too: only then has its code let go.
     Ended {
         call: u64,
-        result: Result<Answer>,
+        result: Result<EngineReply>,
     },
     /// The engine wants something of the host.
     Ask {

@@ -68,7 +68,8 @@ async fn an_engine_that_packs_to_the_last_token_is_never_replaced() {
     let environment = Environment::new(Timeouts::default(), Clock::default());
     let legacy = EngineSpec::bundled("legacy", json!({}));
     let packer = [EngineSpec::linked::<Packer>(json!({}))];
-    let stack = Stack::open(&packer, &legacy, OnEngineError::Fallback, &environment).unwrap();
+    let stack =
+        ActiveEngine::open(&packer, &legacy, OnEngineError::Fallback, &environment).unwrap();
     let (law, model, gate) = (LawSettings::default(), ModelRef::default(), Gate::default());
     let mut unanswered = 0;
     for _ in 0..200 {

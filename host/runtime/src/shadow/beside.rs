@@ -3,12 +3,13 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use ctxhost_engine_api::{AssembleRequest, BootstrapRequest, IngestRequest};
+use ctxhost_engine_api::{AssembleRequest, BootstrapRequest, IngestRequest, Plan};
 
 use super::Shown;
 use super::ledger::Seen;
-use crate::stack::{Bench, OnRefusal, Stack, Staged};
-use ctxhost_engine::{Serving, SlotError};
+use ctxhost_engine::{
+    ActiveEngine, AssembleContext, EngineContext, OnRefusal, Served, Serving, SlotError,
+};
 use ctxhost_law::{self as law, Anchors, Lawful};
 use ctxhost_survival as survival;
 
@@ -19,7 +20,7 @@ const MAX_SESSIONS: usize = 256;
 pub(super) struct Beside {
     name: String,
     /// Why not, where it did not open.
-    stack: Result<Stack, String>,
+    active: Result<ActiveEngine, String>,
     sessions: HashMap<String, Known>,
 }
 
@@ -35,26 +36,26 @@ struct Known {
 }
 
 impl Beside {
-    pub(super) fn of(name: String, stack: Result<Stack, SlotError>) -> Beside {
-        let stack = stack.map_err(|error| error.to_string());
-        if let Err(reason) = &stack {
+    pub(super) fn of(name: String, active: Result<ActiveEngine, SlotError>) -> Beside {
+        let active = active.map_err(|error| error.to_string());
+        if let Err(reason) = &active {
             tracing::warn!(engine = name, reason, "an engine in the shadow did not open");
         }
-        Beside { name, stack, sessions: HashMap::new() }
+        Beside { name, active, sessions: HashMap::new() }
     }
 
     /// Lets its engines go.
     pub(super) async fn dispose(&self) {
-        if let Ok(stack) = &self.stack {
-            stack.dispose().await;
+        if let Ok(active) = &self.active {
+            active.dispose().await;
         }
     }
 
     /// What it would make of a request.
     pub(super) async fn look(&mut self, shown: &Shown) -> Seen {
         let name = self.name.clone();
-        let stack = match &self.stack {
-            Ok(stack) => stack,
+        let active = match &self.active {
+            Ok(active) => active,
             Err(reason) => return Seen::failed(name, reason.clone()),
         };
         if self.sessions.len() >= MAX_SESSIONS {
@@ -62,8 +63,8 @@ impl Beside {
         }
         let known = self.sessions.entry(shown.request.session.id.clone()).or_default();
         let began = Instant::now();
-        let staged = match ask(stack, known, shown).await {
-            Ok(staged) => staged,
+        let served = match ask(active, known, shown).await {
+            Ok(served) => served,
             // It is told of and asked again: nobody was hurt.
             Err(error @ SlotError::Refused { .. }) => {
                 return Seen::illegal(name, error.to_string());
@@ -71,17 +72,21 @@ impl Beside {
             Err(error) => return Seen::failed(name, error.to_string()),
         };
         let seen = Seen { took_us: microseconds(began.elapsed()), ..Seen::of(name) };
-        judged(staged, known, shown, seen)
+        judged(served, known, shown, seen)
     }
 }
 
 /// Tells it what is new and asks for its plan.
-async fn ask(stack: &Stack, known: &mut Known, shown: &Shown) -> Result<Staged, SlotError> {
+async fn ask(
+    active: &ActiveEngine,
+    known: &mut Known,
+    shown: &Shown,
+) -> Result<Served<Plan>, SlotError> {
     let (view, session) = (&shown.view, &shown.request.session);
-    if known.serving.as_ref() != Some(&stack.serving()) {
+    if known.serving.as_ref() != Some(&active.serving()) {
         let request = BootstrapRequest { session: session.clone(), ..BootstrapRequest::default() };
-        stack.bootstrap(view, request).await?;
-        *known = Known { serving: Some(stack.serving()), ..Known::default() };
+        active.bootstrap(view, request).await?;
+        *known = Known { serving: Some(active.serving()), ..Known::default() };
     }
     if known.epoch != view.epoch() {
         (known.epoch, known.ingested) = (view.epoch(), 0);
@@ -91,23 +96,23 @@ async fn ask(stack: &Stack, known: &mut Known, shown: &Shown) -> Result<Staged, 
         known.ingested = entries.end;
         let session = session.clone();
         let request = IngestRequest { session, entries, ..IngestRequest::default() };
-        stack.ingest(view, request).await?;
+        active.ingest(view, request).await?;
     }
     known.anchors.follow(view);
-    let bench = Bench {
+    let assemble = AssembleContext {
         anchors: &known.anchors,
         budget_tokens: shown.request.budget,
         law: &shown.law,
-        on_refusal: OnRefusal::Tell,
+        on_refusal: OnRefusal::Report,
     };
+    let context = EngineContext { transcript: view, assemble: Some(assemble) };
     let budget = known.anchors.request_budget(shown.request.budget);
-    stack.assemble(view, AssembleRequest { budget, ..shown.request.clone() }, bench).await
+    active.ask(context, AssembleRequest { budget, ..shown.request.clone() }).await
 }
 
 /// Holds its plan against the law and counts what would have come of it.
-fn judged(staged: Staged, known: &mut Known, shown: &Shown, seen: Seen) -> Seen {
+fn judged(served: Served<Plan>, known: &mut Known, shown: &Shown, seen: Seen) -> Seen {
     let Shown { view, law, request, .. } = shown;
-    let Staged { served, repairs, .. } = staged;
     let is_wanted = served.value.extras.compaction_wanted.is_some();
     let lawful = law::enforce_with(&known.anchors, view, served.value, request.budget, law);
     let lawful = match lawful {
@@ -118,7 +123,7 @@ fn judged(staged: Staged, known: &mut Known, shown: &Shown, seen: Seen) -> Seen 
     // It would have compacted once, and not again at every request until somebody else does.
     let did_before = std::mem::replace(&mut known.compacts, compacts);
     let begins_to = compacts && !did_before;
-    let mended = repairs.len() as u64;
+    let mended = served.repairs.len() as u64;
     let seen = seen.with(shown, &lawful, begins_to);
     Seen { repairs: seen.repairs + mended, ..seen }
 }

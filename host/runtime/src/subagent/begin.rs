@@ -18,8 +18,8 @@ use crate::canary::Family;
 use crate::conversation::Conversation;
 use crate::event::What;
 use crate::model_name::ModelName;
-use crate::stack::Stack;
 use crate::turn::TurnError;
+use ctxhost_engine::{ActiveEngine, SlotError};
 use ctxhost_session::{Header, Record, Session, SessionError};
 
 /// The least share of the budget that a child may be given: a tenth of most windows holds a task.
@@ -28,7 +28,7 @@ const MIN_BUDGET_SHARE: f64 = 0.1;
 /// A session that has sub-agents, for whoever has its lane.
 pub(crate) struct Parent<'a> {
     pub(super) shared: &'a Shared,
-    pub(super) slot: &'a Arc<Stack>,
+    pub(super) slot: &'a Arc<ActiveEngine>,
     pub(super) family: &'a Family,
     pub(super) conversation: &'a mut Conversation,
     pub(super) children: &'a mut Children,
@@ -38,7 +38,7 @@ impl<'a> Parent<'a> {
     /// The parent in an open session.
     pub(super) fn of(
         shared: &'a Shared,
-        slot: &'a Arc<Stack>,
+        slot: &'a Arc<ActiveEngine>,
         open: &'a mut OpenSession,
     ) -> Parent<'a> {
         let OpenSession { conversation, children, family, .. } = open;
@@ -103,7 +103,11 @@ impl<'a> Parent<'a> {
         };
         let engine = self.slot.effective().id;
         let prepared = self.slot.prepare_subagent_spawn(&self.conversation.view(), request).await;
-        prepared.map_err(|error| SpawnError::Refused { engine, error: Box::new(error) })
+        let refused = |error: SlotError| SpawnError::Refused {
+            engine,
+            error: Box::new(error.into_engine_error()),
+        };
+        prepared.map(|served| served.value).map_err(refused)
     }
 
     async fn roll_back(&self, prepared: SpawnPrepared) {

@@ -10,8 +10,8 @@ use tokio::sync::oneshot;
 use super::ChildError;
 use crate::agent::{SessionId, Shared};
 use crate::event::What;
-use crate::stack::Stack;
 use crate::turn::Reply;
+use ctxhost_engine::ActiveEngine;
 use ctxhost_provider::Content;
 
 /// The sub-agents of this process that work, or have ended and are not recorded yet. Clones are the
@@ -109,7 +109,7 @@ pub(crate) struct Begun {
     child: SessionId,
     task: String,
     /// The slot whose engine was asked: it is told of the end as well.
-    slot: Arc<Stack>,
+    slot: Arc<ActiveEngine>,
     at_work: AtWork,
     stopped: oneshot::Receiver<SubagentEnd>,
 }
@@ -117,7 +117,7 @@ pub(crate) struct Begun {
 impl Begun {
     pub(super) fn new(
         shared: &Shared,
-        slot: &Arc<Stack>,
+        slot: &Arc<ActiveEngine>,
         parent: String,
         child: SessionId,
         task: &str,
@@ -160,7 +160,7 @@ impl Begun {
 
 impl Shared {
     /// Tells the engine that a child ended. That it did is a fact, whatever the engine makes of it.
-    pub(super) async fn child_ended(&self, slot: &Stack, child: &str, end: SubagentEnd) {
+    pub(super) async fn child_ended(&self, slot: &ActiveEngine, child: &str, end: SubagentEnd) {
         let request = SubagentEndedRequest {
             child: SessionRef { id: child.to_owned(), ..SessionRef::default() },
             reason: end,

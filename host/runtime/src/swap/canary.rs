@@ -7,21 +7,21 @@ use crate::agent::Shared;
 use crate::canary::figures::TurnFigures;
 use crate::canary::{Canary, CanaryError, CanaryHome, Family};
 use crate::event::What;
-use crate::stack::Stack;
 use ctxhost_config::Config;
-use ctxhost_engine::Troubles;
+use ctxhost_engine::ActiveEngine;
+use ctxhost_engine::FailureCounts;
 
 /// A canary and its engine.
 #[derive(Debug)]
 pub(super) struct Seat {
     canary: Arc<Canary>,
-    slot: Arc<Stack>,
+    slot: Arc<ActiveEngine>,
     home: CanaryHome,
 }
 
 impl Seat {
     /// The canary's engine and the one that stands in.
-    pub(super) fn slot(&self) -> Arc<Stack> {
+    pub(super) fn slot(&self) -> Arc<ActiveEngine> {
         self.slot.clone()
     }
 }
@@ -30,7 +30,7 @@ impl Seat {
 #[derive(Clone, Debug)]
 pub(crate) struct Lease {
     /// The engine, and the one that stands in.
-    pub(crate) slot: Arc<Stack>,
+    pub(crate) slot: Arc<ActiveEngine>,
     /// Who wants to know how the turn goes.
     pub(crate) watch: Option<Watch>,
 }
@@ -57,8 +57,8 @@ impl Slots {
     }
 
     /// Takes in what a turn measured; rolls the canary back where it broke a guard.
-    pub(crate) fn measured(&self, watch: &Watch, slot: &Stack, mut turn: TurnFigures) {
-        let Troubles { illegal, failures } = slot.take_troubles();
+    pub(crate) fn measured(&self, watch: &Watch, slot: &ActiveEngine, mut turn: TurnFigures) {
+        let FailureCounts { illegal, failures } = slot.take_failures();
         turn.run.clone_from(&watch.canary.run);
         turn.illegal += illegal;
         turn.failures += failures;
@@ -124,7 +124,7 @@ impl Shared {
                 let (engine, share) = (canary.engine.clone(), canary.share.to_string());
                 let (slot, home) = (Arc::new(slot), followed.home.clone());
                 // What the slot's own engine did before is no part of the comparison.
-                let _ = self.slots.current().take_troubles();
+                let _ = self.slots.current().take_failures();
                 self.slots.write().canary = Some(Seat { canary: Arc::new(canary), slot, home });
                 self.slots.tell(What::CanaryBegan { engine, share });
                 Ok(())
@@ -140,7 +140,11 @@ impl Shared {
         }
     }
 
-    async fn open_canary(&self, canary: &Canary, followed: &Followed) -> Result<Stack, SwapError> {
+    async fn open_canary(
+        &self,
+        canary: &Canary,
+        followed: &Followed,
+    ) -> Result<ActiveEngine, SwapError> {
         let config = Config::load(followed.path())?;
         let wanted = Wanted::of(&config, self.rules.as_ref())?;
         let engines = super::engines_of(&config, &canary.engine, self.rules.as_ref())?;

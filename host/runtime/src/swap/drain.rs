@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
-use crate::stack::Stack;
+use ctxhost_engine::ActiveEngine;
 
 /// How often the leases of a slot that goes are looked at.
 const LOOK: Duration = Duration::from_millis(10);
 
 /// Lets a slot go once this is its last lease, or at the limit: what is under way then is cut off and
 /// answered by the bundled engine, and the turn goes on with the engine that serves now.
-pub(super) async fn drain(slot: Arc<Stack>, limit: Duration) {
+pub(super) async fn drain(slot: Arc<ActiveEngine>, limit: Duration) {
     let id = slot.configured();
     let deadline = Instant::now() + limit;
     while Arc::strong_count(&slot) > 1 {

@@ -68,9 +68,9 @@ impl Turn<'_> {
             ..ToolCallRequest::default()
         };
         match self.slot.call_tool(&self.conversation.view(), request).await {
-            Ok(answer) if answer.is_error => ToolOutput::error(answer.text),
-            Ok(answer) => ToolOutput::text(answer.text),
-            Err(error) => ToolOutput::error(error.to_string()),
+            Ok(served) if served.value.is_error => ToolOutput::error(served.value.text),
+            Ok(served) => ToolOutput::text(served.value.text),
+            Err(error) => ToolOutput::error(error.into_engine_error().to_string()),
         }
     }
 }

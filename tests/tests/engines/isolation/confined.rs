@@ -1,13 +1,13 @@
 //! What an engine in a worker sees of the machine: next to nothing.
 
-use ctxhost::engine::{EngineSpec, Isolation, LiveEngine, OpenError, inspect};
+use ctxhost::engine::{EngineInstance, EngineSpec, Isolation, OpenError, inspect};
 use ctxhost_engine_api::serde_json::Value;
 use ctxhost_tests::chaos_library;
 use rustix::io::{FdFlags, fcntl_setfd};
 
 use super::{chaos, open, patient};
 
-async fn seen(engine: &LiveEngine) -> Value {
+async fn seen(engine: &EngineInstance) -> Value {
     engine.status().await.unwrap().details["seen"].clone()
 }
 
@@ -92,7 +92,7 @@ async fn a_lane_sees_what_the_host_sees() {
 fn a_bundled_engine_has_no_file_for_a_worker() {
     let mut spec = EngineSpec::bundled("mask", serde_json::json!({}));
     spec.isolation = Isolation::Process;
-    let error = LiveEngine::open(&spec, &patient()).expect_err("no file");
+    let error = EngineInstance::open(&spec, &patient()).expect_err("no file");
     assert!(matches!(error, OpenError::NoFile { .. }), "{error}");
 }
 
@@ -100,10 +100,10 @@ fn a_bundled_engine_has_no_file_for_a_worker() {
 fn a_program_that_is_no_worker_is_named() {
     let mut spec = chaos("good", Isolation::Process);
     spec.worker.program = Some("/bin/true".into());
-    let error = LiveEngine::open(&spec, &patient()).expect_err("no worker").to_string();
+    let error = EngineInstance::open(&spec, &patient()).expect_err("no worker").to_string();
     assert!(error.contains("/bin/true") && error.contains("exit code 0"), "{error}");
     spec.worker.program = Some("/nowhere/ctxhost".into());
-    let error = LiveEngine::open(&spec, &patient()).expect_err("no program").to_string();
+    let error = EngineInstance::open(&spec, &patient()).expect_err("no program").to_string();
     assert!(error.contains("/nowhere/ctxhost"), "{error}");
 }
 
@@ -119,7 +119,7 @@ fn a_program_that_says_a_byte_now_and_then_is_late_all_the_same() {
     let mut spec = chaos("good", Isolation::Process);
     spec.worker.program = Some(program);
     spec.worker.start_ms = 300;
-    let error = LiveEngine::open(&spec, &patient()).expect_err("late").to_string();
+    let error = EngineInstance::open(&spec, &patient()).expect_err("late").to_string();
     assert!(error.contains("used up its 300 ms (plugins.worker.start_ms)"), "{error}");
 }
 
@@ -127,7 +127,7 @@ fn a_program_that_says_a_byte_now_and_then_is_late_all_the_same() {
 fn the_file_is_checked_before_a_worker_starts() {
     let mut spec = chaos("good", Isolation::Process);
     spec.sha256 = Some("0".repeat(64));
-    let error = LiveEngine::open(&spec, &patient()).expect_err("pinned to others").to_string();
+    let error = EngineInstance::open(&spec, &patient()).expect_err("pinned to others").to_string();
     let found = inspect(&chaos_library()).unwrap().sha256;
     assert!(error.contains(&found[..12]), "{error}");
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ctxhost::engine::{
-    Clock, EngineSpec, FailureBook, Isolation, LiveEngine, OpenError, QuarantineRules,
+    Clock, EngineInstance, EngineSpec, FailureBook, Isolation, OpenError, QuarantineRules,
 };
 use ctxhost_engine_api::ErrorKind;
 
@@ -40,7 +40,7 @@ async fn panics_are_errors_everywhere_and_cost_no_worker() {
 async fn a_panic_in_create_is_an_error_everywhere() {
     for isolation in [Isolation::Inline, Isolation::Lane, Isolation::Process] {
         for (mode, says) in [("panic-create", "panic in create"), ("error-create", "its config")] {
-            let error = LiveEngine::open(&chaos(mode, isolation), &patient()).expect_err(mode);
+            let error = EngineInstance::open(&chaos(mode, isolation), &patient()).expect_err(mode);
             assert!(matches!(error, OpenError::Create { .. }), "{isolation}: {error:?}");
             assert!(error.to_string().contains(says), "{isolation}: {error}");
         }
@@ -53,7 +53,7 @@ async fn what_it_does_in_a_process_is_its_failure_and_no_crash_of_a_host() {
     let book = || FailureBook::below(state.path(), QuarantineRules::default(), Clock::default());
     let mut environment = patient();
     environment.failures = Some(Arc::new(book()));
-    let opened = |mode| LiveEngine::open(&chaos(mode, Isolation::Process), &environment);
+    let opened = |mode| EngineInstance::open(&chaos(mode, Isolation::Process), &environment);
     for mode in ["abort-create", "panic-create"] {
         let died = opened(mode).expect_err(mode);
         assert!(matches!(died, OpenError::Create { .. }), "{died:?}");
@@ -164,12 +164,12 @@ async fn what_ends_a_process_ends_a_worker_and_the_next_one_answers() {
 #[tokio::test]
 async fn a_worker_that_ends_in_create_is_an_error_of_the_opening() {
     let spec = chaos("exit-create", Isolation::Process);
-    let error = LiveEngine::open(&spec, &patient()).expect_err("it exits").to_string();
+    let error = EngineInstance::open(&spec, &patient()).expect_err("it exits").to_string();
     assert!(error.contains("exit code 7"), "{error}");
     let mut environment = patient();
     environment.timeouts.create_ms = 500;
     let spec = chaos("hang-create", Isolation::Process);
-    let error = LiveEngine::open(&spec, &environment).expect_err("it hangs").to_string();
+    let error = EngineInstance::open(&spec, &environment).expect_err("it hangs").to_string();
     assert!(error.contains("longer than 500 ms"), "{error}");
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use ctxhost::engine::store::{EngineStore, Kept, MemoryStore, StoreError};
 use ctxhost::engine::{
-    EngineSpec, EngineStores, Environment, Isolation, LiveEngine, OnEngineError, Slot,
+    ActiveEngine, EngineInstance, EngineSpec, EngineStores, Environment, Isolation, OnEngineError,
 };
 use ctxhost_engine_api::*;
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
@@ -14,19 +14,19 @@ use serde_json::json;
 
 use super::{asked, assemble, chaos, open, patient, session, talk};
 
-fn pid(engine: &LiveEngine) -> Pid {
+fn pid(engine: &EngineInstance) -> Pid {
     Pid::from_raw(engine.worker().unwrap().pid.expect("it lives").cast_signed()).unwrap()
 }
 
 /// Kills a worker and waits until the host knows.
-async fn kill(engine: &LiveEngine) {
+async fn kill(engine: &EngineInstance) {
     kill_process(pid(engine), Signal::KILL).unwrap();
     while engine.worker().unwrap().pid.is_some() {
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
 }
 
-async fn told(engine: &LiveEngine) {
+async fn told(engine: &EngineInstance) {
     let begin = BootstrapRequest { session: session("s"), ..BootstrapRequest::default() };
     engine.bootstrap(talk(), begin).await.unwrap();
     for entries in [0..3, 3..5] {
@@ -114,7 +114,7 @@ impl EngineStore for Stores {
 }
 
 /// An engine of six services a call, whose worker dies over the `n`-th.
-fn dying(n: u64) -> (Arc<LiveEngine>, Environment, Stores) {
+fn dying(n: u64) -> (Arc<EngineInstance>, Environment, Stores) {
     let stores = Stores::default();
     let mut environment = patient();
     environment.stores = Some(Arc::new(stores.clone()));
@@ -138,7 +138,8 @@ async fn killed_at_any_point_of_a_compaction_the_caller_sees_one_error() {
     for n in 1..=6 {
         let (engine, environment, _stores) = dying(n);
         let legacy = EngineSpec::bundled("legacy", json!({}));
-        let _slot = Slot::open(&legacy, &legacy, OnEngineError::Fallback, &environment).unwrap();
+        let _slot =
+            ActiveEngine::open(&legacy, &legacy, OnEngineError::Fallback, &environment).unwrap();
         let request = CompactRequest { session: session("s"), ..CompactRequest::default() };
         let error = engine.compact(talk(), request.clone()).await.expect_err("killed");
         assert_eq!(error.kind, ErrorKind::Dead, "{error}");
@@ -206,14 +207,15 @@ async fn one_death_over_what_is_not_asked_twice_costs_that_call_and_not_the_engi
         spec.worker.respawns = 1;
         spec
     };
-    let open = |mode, on_error| Slot::open(&chaos(mode), &legacy, on_error, &patient()).unwrap();
+    let open =
+        |mode, on_error| ActiveEngine::open(&chaos(mode), &legacy, on_error, &patient()).unwrap();
 
     let slot = open("abort-after", OnEngineError::Fallback);
     let ended = AfterTurnRequest { session: session("s"), ..AfterTurnRequest::default() };
     let served = slot.after_turn(&talk(), ended.clone()).await.unwrap();
     assert_eq!(served.engine, "legacy", "for this call");
     assert!(served.fallback.unwrap().contains("chaos lost after_turn: its worker"), "it is told");
-    assert_eq!(slot.take_troubles().failures, 1);
+    assert_eq!(slot.take_failures().failures, 1);
     assert!(slot.quarantined().is_none());
     assert_eq!(slot.tools(session("s")).await.unwrap().engine, "chaos");
     let quiet = MaintainRequest { session: session("s"), ..MaintainRequest::default() };
@@ -264,7 +266,7 @@ async fn deaths_long_ago_do_not_count() {
 async fn a_slot_quarantines_an_engine_whose_workers_die_and_legacy_serves() {
     let legacy = EngineSpec::bundled("legacy", json!({}));
     let spec = chaos("segfault", Isolation::Process);
-    let slot = Slot::open(&spec, &legacy, OnEngineError::Fallback, &patient()).unwrap();
+    let slot = ActiveEngine::open(&spec, &legacy, OnEngineError::Fallback, &patient()).unwrap();
     let model = ModelRef { window_tokens: 64_000, ..ModelRef::default() };
     let request = AssembleRequest { budget: 40_000, model, ..AssembleRequest::default() };
     let served = slot.assemble(&talk(), request).await.unwrap();
@@ -281,7 +283,8 @@ async fn a_worker_ends_with_its_engine() {
     while test_kill_process(pid).is_ok() {
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
-    let engine = LiveEngine::open(&chaos("spin-dispose", Isolation::Process), &patient()).unwrap();
+    let engine =
+        EngineInstance::open(&chaos("spin-dispose", Isolation::Process), &patient()).unwrap();
     let pid = self::pid(&engine);
     engine.dispose().await;
     while test_kill_process(pid).is_ok() {

@@ -1,6 +1,8 @@
 //! An engine in a worker answers as it does in this process, whatever it is asked.
 
-use ctxhost::engine::{Clock, EngineSpec, Environment, Isolation, LiveEngine, Slot, Timeouts};
+use ctxhost::engine::{
+    ActiveEngine, Clock, EngineInstance, EngineSpec, Environment, Isolation, Timeouts,
+};
 use ctxhost_engine_api::testing::generate::{GeneratedTranscript, transcripts};
 use ctxhost_engine_api::transcript::log::TranscriptLog;
 use ctxhost_engine_api::*;
@@ -16,8 +18,8 @@ const CASES: u32 = 120;
 
 /// The bundled engine at the end of delegations lives as long as the answer.
 struct Place {
-    engine: LiveEngine,
-    _slot: Slot,
+    engine: EngineInstance,
+    _slot: ActiveEngine,
 }
 
 fn place(id: &str, isolation: Isolation) -> Place {
@@ -25,18 +27,18 @@ fn place(id: &str, isolation: Isolation) -> Place {
     clock.set(1_767_225_600_000);
     let environment = Environment::new(patient().timeouts, clock);
     let legacy = EngineSpec::bundled("legacy", json!({}));
-    let slot = Slot::open(&legacy, &legacy, Default::default(), &environment).unwrap();
+    let slot = ActiveEngine::open(&legacy, &legacy, Default::default(), &environment).unwrap();
     let mut spec = EngineSpec::file(id, &bundled_library(id), json!({}));
     spec.isolation = isolation;
     spec.worker.program = Some(program());
     // Fewer than there are cases, so that some are forgotten and come again.
     spec.worker.sessions = 3;
-    let engine = LiveEngine::open(&spec, &environment).unwrap();
+    let engine = EngineInstance::open(&spec, &environment).unwrap();
     Place { engine, _slot: slot }
 }
 
 /// A session told step by step, with all that was answered on the way.
-async fn tell(engine: &LiveEngine, name: &str, case: &GeneratedTranscript) -> Vec<String> {
+async fn tell(engine: &EngineInstance, name: &str, case: &GeneratedTranscript) -> Vec<String> {
     let model = ModelRef { window_tokens: 64_000, ..ModelRef::default() };
     let session = session(name);
     let mut log = TranscriptLog::new(0);
@@ -124,7 +126,7 @@ async fn services_of_the_host_reach_a_worker() {
     clock.set(1_234);
     let environment = Environment::new(Timeouts::default(), clock.clone());
     let legacy = EngineSpec::bundled("legacy", json!({}));
-    let _slot = Slot::open(&legacy, &legacy, Default::default(), &environment).unwrap();
+    let _slot = ActiveEngine::open(&legacy, &legacy, Default::default(), &environment).unwrap();
     let engine = open(&chaos("services", Isolation::Process), &environment);
     assert_eq!(engine.status().await.unwrap().details["now_ms"], 1_234, "the host's clock");
     clock.set(5_678);

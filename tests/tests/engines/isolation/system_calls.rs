@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::sync::Arc;
 
-use ctxhost::engine::{EngineSpec, Isolation, LiveEngine};
+use ctxhost::engine::{EngineInstance, EngineSpec, Isolation};
 use ctxhost_engine_api::serde_json::{Value, json};
 use ctxhost_tests::native::native_library;
 use ctxhost_tests::root;
@@ -19,7 +19,7 @@ const ENGINE: &str = "tests/fixtures/c/system_calls.c";
 /// The last number that is tried; no kernel has so many.
 const LAST: u32 = 600;
 
-fn engine(config: Value) -> Arc<LiveEngine> {
+fn engine(config: Value) -> Arc<EngineInstance> {
     let mut spec = EngineSpec::file("system-calls", &native_library(ENGINE, &[]), config);
     spec.isolation = Isolation::Process;
     spec.worker.program = Some(program());
@@ -31,7 +31,7 @@ async fn tried(config: Value) -> Value {
 }
 
 /// Whether the filter holds the engine; says loudly where this kernel has none.
-fn is_filtered(engine: &LiveEngine) -> bool {
+fn is_filtered(engine: &EngineInstance) -> bool {
     let confinement = engine.worker().unwrap().confinement;
     let is_filtered = confinement.applied.iter().any(|it| it.contains("seccomp"));
     if !is_filtered {

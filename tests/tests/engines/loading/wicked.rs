@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ctxhost::engine::{EngineSpec, LiveEngine};
+use ctxhost::engine::{EngineInstance, EngineSpec};
 use ctxhost_engine_api::border::EngineHandle;
 use ctxhost_engine_api::testing::{Conversation, ScriptedHost, block_on, block_on_within};
 use ctxhost_engine_api::*;
@@ -16,7 +16,7 @@ const WICKED: &str = "tests/fixtures/c/wicked.c";
 
 fn refused(macros: &[&str], says: &str) {
     let spec = EngineSpec::file("wicked", &native_library(WICKED, macros), json!({}));
-    let error = LiveEngine::open(&spec, &super::environment()).unwrap_err().to_string();
+    let error = EngineInstance::open(&spec, &super::environment()).unwrap_err().to_string();
     assert!(error.contains(says), "{macros:?}: {error}");
     assert!(!error.contains('\n'), "{error}");
 }
@@ -145,14 +145,14 @@ fn a_call_that_is_given_up_comes_back() {
 }
 
 /// On a lane, with the host's own services and a limit.
-fn on_a_lane(mode: &str) -> LiveEngine {
+fn on_a_lane(mode: &str) -> EngineInstance {
     let spec = EngineSpec::file("wicked", &native_library(WICKED, &[]), json!({ "mode": mode }));
     let mut environment = super::environment();
     environment.timeouts.assemble_ms = 300;
-    LiveEngine::open(&spec, &environment).unwrap()
+    EngineInstance::open(&spec, &environment).unwrap()
 }
 
-fn assemble_on_a_lane(engine: &LiveEngine) -> Result<Plan> {
+fn assemble_on_a_lane(engine: &EngineInstance) -> Result<Plan> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(engine.assemble(talk(), request()))
 }

@@ -8,7 +8,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ctxhost::engine::{
-    Clock, EngineSpec, Environment, FailureBook, OnEngineError, QuarantineRules, Slot, Timeouts,
+    ActiveEngine, Clock, EngineSpec, Environment, FailureBook, OnEngineError, QuarantineRules,
+    Timeouts,
 };
 use ctxhost::law::LawSettings;
 use ctxhost::runtime::shadow::ledger::Ledger;
@@ -60,9 +61,9 @@ fn chaos(mode: &str) -> EngineSpec {
     }
 }
 
-fn open(mode: &str, state: &Path) -> Slot {
+fn open(mode: &str, state: &Path) -> ActiveEngine {
     let on_error = OnEngineError::Fallback;
-    Slot::open(&chaos(mode), &legacy(), on_error, &environment(state)).unwrap()
+    ActiveEngine::open(&chaos(mode), &legacy(), on_error, &environment(state)).unwrap()
 }
 
 fn open_in_the_shadow(mode: &str, state: &Path) -> Shadows {

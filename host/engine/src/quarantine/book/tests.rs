@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::*;
-use crate::{EngineSpec, Environment, LiveEngine, OpenError, Quarantine, Timeouts};
+use crate::{EngineInstance, EngineSpec, Environment, OpenError, Quarantine, Timeouts};
 
 const MINUTE_MS: i64 = 60_000;
 
@@ -194,7 +194,8 @@ fn a_bundled_engine_is_held_by_its_version_and_legacy_by_nobody() {
     }
     let mut environment = Environment::new(Timeouts::default(), clock);
     environment.failures = Some(Arc::new(book));
-    let open = |id| LiveEngine::open(&EngineSpec::bundled(id, serde_json::json!({})), &environment);
+    let open =
+        |id| EngineInstance::open(&EngineSpec::bundled(id, serde_json::json!({})), &environment);
     let error = open("mask").unwrap_err();
     assert!(matches!(error, OpenError::Held { .. }), "{error}");
     assert!(error.to_string().contains("`ctxhost engines release mask`"), "{error}");

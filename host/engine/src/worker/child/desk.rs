@@ -16,10 +16,10 @@ use tokio::task::AbortHandle;
 use super::errands::Errands;
 use super::mouth::Mouth;
 use crate::calls::{Calls, Limit};
-use crate::lane::{LANE_STACK_BYTES, task_died, threads};
-use crate::question::Answer;
+use crate::threads::{STACK_BYTES, task_died, threads};
 use crate::watch::Watch;
 use crate::worker::wire::{self, Call, Change, FromWorker, Hello, ToWorker};
+use ctxhost_engine_api::border::EngineReply;
 
 /// One engine and all that its host wants of it.
 pub(super) struct Desk {
@@ -98,10 +98,10 @@ impl Desk {
         let (door, errands, mouth) = (self.door, self.errands.clone(), self.mouth.clone());
         let engine = self.engine.clone();
         let thread = std::thread::Builder::new().name("engine-create".into());
-        let begun = thread.stack_size(LANE_STACK_BYTES).spawn(move || {
+        let begun = thread.stack_size(STACK_BYTES).spawn(move || {
             let result = door.create(errands, &config).map(|created| {
                 let _ = engine.set(created);
-                Answer::Done(())
+                EngineReply::Created
             });
             drop(guard);
             mouth.say(&FromWorker::Ended { call, result });
@@ -132,7 +132,7 @@ impl Desk {
         };
         let guard = self.calls.begin_as(call, limit, Some(view.clone()));
         let guard = guard.in_session_of(session.map(Into::into));
-        let work = self.lane.spawn(guard.scope(question.ask(engine, view)));
+        let work = self.lane.spawn(guard.scope(engine.call(view, question)));
         running(&self.running).insert(call, work.abort_handle());
         let (list, mouth) = (self.running.clone(), self.mouth.clone());
         self.lane.spawn(async move {

@@ -1,5 +1,6 @@
 //! What comes over the wire as it is, and what is refused.
 
+use ctxhost_engine_api::border::EngineRequest as _;
 use ctxhost_engine_api::testing::generate::plans;
 use proptest::prelude::*;
 use serde_json::json;
@@ -12,7 +13,7 @@ fn over_the_wire<'a, M: Serialize + Deserialize<'a>>(message: &M, buffer: &'a mu
     decode(buffer).unwrap()
 }
 
-fn ended(result: Result<Answer>) -> Result<Answer> {
+fn ended(result: Result<EngineReply>) -> Result<EngineReply> {
     let mut buffer = Vec::new();
     match over_the_wire(&FromWorker::Ended { call: 7, result }, &mut buffer) {
         FromWorker::Ended { call: 7, result } => result,
@@ -23,7 +24,7 @@ fn ended(result: Result<Answer>) -> Result<Answer> {
 proptest! {
     #[test]
     fn every_plan_comes_over_as_it_is(plan in plans(9)) {
-        let came = Plan::try_from(ended(Ok(plan.clone().into())).unwrap()).unwrap();
+        let came = AssembleRequest::reply(ended(Ok(EngineReply::Assemble(plan.clone()))).unwrap()).unwrap();
         prop_assert_eq!(came, plan);
     }
 
@@ -41,7 +42,8 @@ fn what_is_rare_about_a_plan_and_errors_come_over() {
     plan.extras.compaction_wanted = Some("soon".into());
     plan.extras.details = json!({ "files": ["a", 1.5, null, { "deep": -3 }] });
     let compaction = Compaction::Plan(plan);
-    let came = Compaction::try_from(ended(Ok(compaction.clone().into())).unwrap()).unwrap();
+    let came = CompactRequest::reply(ended(Ok(EngineReply::Compact(compaction.clone()))).unwrap())
+        .unwrap();
     assert_eq!(came, compaction);
     let error = EngineError::config("a.b", "is 3").with_detail(json!({ "key": "a.b" }));
     let came = ended(Err(error.clone())).unwrap_err();
@@ -61,7 +63,7 @@ fn questions_and_texts_come_over() {
         now_ms: -1,
         ..CompactRequest::default()
     };
-    let question = Question::Compact(request.clone());
+    let question = EngineCall::Compact(request.clone());
     let call = Call {
         call: 3,
         session: Some("s".into()),
@@ -74,7 +76,7 @@ fn questions_and_texts_come_over() {
     let ToWorker::Call(came) = over_the_wire(&ToWorker::Call(call), &mut buffer) else {
         panic!("another message came");
     };
-    let Question::Compact(came) = came.question else { panic!("another question came") };
+    let EngineCall::Compact(came) = came.question else { panic!("another question came") };
     assert_eq!(format!("{came:?}"), format!("{request:?}"));
 
     let bytes = FromWorker::Ask {

@@ -3,9 +3,9 @@
 use std::sync::mpsc;
 
 use super::*;
-use crate::question::Question;
 use crate::spec::{EngineSpec, Source};
 use crate::worker::confinement::Limits;
+use ctxhost_engine_api::border::EngineCall;
 
 /// Blocks its thread in `assemble`, and never lets go of it.
 struct Stone(Host);
@@ -66,7 +66,7 @@ fn worker() -> (UnixStream, mpsc::Receiver<bool>) {
 fn a_worker_does_not_wait_for_its_engine_when_the_host_hangs_up() {
     let (ours, told) = worker();
     let mut buffer = Vec::new();
-    let question = Question::Assemble(AssembleRequest::default());
+    let question = EngineCall::Assemble(AssembleRequest::default());
     let call =
         Call { call: 2, session: None, epoch: None, patience_ms: 60_000, cap_ms: 60_000, question };
     wire::send(&ours, &ToWorker::Call(call)).unwrap();
@@ -83,7 +83,7 @@ fn a_call_that_is_nested_too_deep_costs_that_call_alone() {
     for (call, arguments, said) in
         [(2, arguments, "the call is nested too deep to be sent"), (3, Value::Null, "no tool")]
     {
-        let question = Question::CallTool(ToolCallRequest { arguments, ..Default::default() });
+        let question = EngineCall::CallTool(ToolCallRequest { arguments, ..Default::default() });
         let call = Call {
             call,
             session: None,

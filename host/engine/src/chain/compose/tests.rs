@@ -4,7 +4,7 @@ use ctxhost_engine_api::testing::generate::{GeneratedTranscript, Script, rewritt
 use ctxhost_engine_api::{Entry, Flags, Item, Message, Role, Transcript};
 use proptest::prelude::*;
 
-use super::super::reading::{Epochs, Reading};
+use super::super::view::{LinkView, LinkViews};
 use super::*;
 use ctxhost_law::{self as law, Because, LawSettings, Repair};
 
@@ -15,9 +15,9 @@ fn keep_all(view: &Transcript) -> Plan {
     Plan::keep_all(view.len())
 }
 
-/// The view that a stage behind a plan reads.
+/// The view that an engine behind a plan reads.
 fn behind(plan: &Plan, view: &Transcript) -> Transcript {
-    Reading::default().through(plan.clone(), view, &Epochs::default())
+    LinkViews::default().through(&mut LinkView::default(), plan.clone(), view)
 }
 
 /// A plan that does at each entry what the next of these numbers says.
@@ -251,24 +251,24 @@ proptest! {
 fn the_same_words_make_the_same_view_and_new_ones_a_new_epoch() {
     let generated: GeneratedTranscript =
         Script::new().user("task").assistant("long answer").user("more").finish();
-    let (view, epochs) = (generated.transcript(), Epochs::default());
-    let mut reading = Reading::default();
+    let (view, views) = (generated.transcript(), LinkViews::default());
+    let mut reading = LinkView::default();
     let mut plan = Plan::default();
     plan.keep(0..1).replace_text(1, "short").keep(2..3);
-    let first = reading.through(plan.clone(), &view, &epochs);
+    let first = views.through(&mut reading, plan.clone(), &view);
     assert_eq!(reading.news(&first), 0..3);
-    let again = reading.through(plan.clone(), &view, &epochs);
+    let again = views.through(&mut reading, plan.clone(), &view);
     assert_eq!((again.epoch(), reading.news(&again)), (first.epoch(), 3..3));
     let same = |view: &Transcript| view.get(1).unwrap().raw().as_ptr();
     assert_eq!(same(&again), same(&first), "changed words are worked out once");
 
     let mut log = generated.log();
     log.append(Script::new().assistant("and more").finish().entries[0].clone());
-    let grown = reading.carried(&log.snapshot(), &epochs);
+    let grown = views.carried(&mut reading, &log.snapshot());
     assert_eq!((grown.epoch(), reading.news(&grown)), (first.epoch(), 3..4));
     assert_eq!(grown.get(1).unwrap().text(), "short");
 
-    let other = reading.through(keep_all(&view), &view, &epochs);
+    let other = views.through(&mut reading, keep_all(&view), &view);
     assert!(other.epoch() > first.epoch());
     assert_eq!(reading.news(&other), 0..3);
 }

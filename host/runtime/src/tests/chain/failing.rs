@@ -3,9 +3,8 @@
 use ctxhost_engine_api::testing::generate::Script;
 use ctxhost_engine_api::{ErrorKind, Transcript};
 
-use super::super::OnRefusal;
 use super::stage::*;
-use ctxhost_engine::{EngineSpec, OnEngineError, RowError, SlotError};
+use ctxhost_engine::{EngineSpec, OnEngineError, OnRefusal, RowError, SlotError};
 
 fn view() -> Transcript {
     Script::new().user("task").assistant("yes").user("so?").finish().transcript()
@@ -20,9 +19,9 @@ async fn a_stage_that_fails_is_left_out_and_named() {
         assert_eq!(stack.configured(), "first+second+third");
         for _ in 0..2 {
             let (staged, _) = shaped(&stack, &view(), BUDGET).await;
-            assert_eq!(staged.served.engine, "first+third", "{does}");
-            assert_eq!(staged.served.version, "first 1.0.0 + third 1.0.0");
-            let why = staged.served.fallback.unwrap();
+            assert_eq!(staged.engine, "first+third", "{does}");
+            assert_eq!(staged.version, "first 1.0.0 + third 1.0.0");
+            let why = staged.fallback.unwrap();
             assert!(why.starts_with("second failed in "), "{does}: {why}");
         }
         assert_eq!(stack.quarantined().unwrap().id, "second");
@@ -34,8 +33,8 @@ async fn a_stage_that_fails_is_left_out_and_named() {
 async fn the_last_stage_is_held_against_the_law_of_the_whole() {
     let stack = stack(&[puppet::<0>("last", "shortens"), puppet::<1>("last", "lies")]);
     let (staged, _) = shaped(&stack, &view(), BUDGET).await;
-    assert_eq!(staged.served.engine, "first");
-    assert!(staged.served.fallback.unwrap().starts_with("second failed in assemble: operation 0"));
+    assert_eq!(staged.engine, "first");
+    assert!(staged.fallback.unwrap().starts_with("second failed in assemble: operation 0"));
 }
 
 #[tokio::test]
@@ -44,7 +43,7 @@ async fn whoever_wants_to_hear_of_a_refused_plan_does_and_the_engine_is_asked_ag
     let engines = [puppet::<0>(test, "lies"), puppet::<1>(test, "")];
     let stack = open(&engines, OnEngineError::Fail).unwrap();
     for _ in 0..2 {
-        match judged(&stack, &view(), BUDGET, OnRefusal::Tell).await {
+        match judged(&stack, &view(), BUDGET, OnRefusal::Report).await {
             Err(SlotError::Refused { id, reason }) => {
                 assert_eq!(id, "first");
                 assert!(reason.starts_with("operation 0"), "{reason}");
@@ -71,8 +70,8 @@ async fn where_no_stage_is_left_the_bundled_engine_serves() {
     let stack = stack(&[puppet::<0>("none", does), puppet::<1>("none", does)]);
     for _ in 0..2 {
         let (staged, _) = shaped(&stack, &view(), BUDGET).await;
-        assert_eq!(staged.served.engine, "legacy");
-        let why = staged.served.fallback.unwrap();
+        assert_eq!(staged.engine, "legacy");
+        let why = staged.fallback.unwrap();
         assert!(why.contains("first failed in") && why.contains("; second failed in"), "{why}");
     }
 }
@@ -107,7 +106,7 @@ async fn what_the_caller_acts_on_is_no_failure() {
     let engines = [puppet::<0>("answer", "cannot fit"), puppet::<1>("answer", "")];
     let both = stack(&engines);
     let (staged, _) = shaped(&both, &view(), BUDGET).await;
-    assert_eq!((staged.served.engine.as_str(), staged.served.fallback), ("second", None));
+    assert_eq!((staged.engine.as_str(), staged.fallback), ("second", None));
 }
 
 #[test]

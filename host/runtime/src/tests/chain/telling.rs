@@ -16,8 +16,8 @@ async fn the_second_stage_reads_what_the_first_shows() {
     let stack = stack(&[puppet::<0>("reads", "shortens"), puppet::<1>("reads", "sums up")]);
     let view = script().assistant(LONG).user("and?").finish().transcript();
     let (staged, lawful) = shaped(&stack, &view, BUDGET).await;
-    assert_eq!(staged.served.engine, "first+second");
-    assert_eq!(staged.served.fallback, None);
+    assert_eq!(staged.engine, "first+second");
+    assert_eq!(staged.fallback, None);
     let told = heard("reads");
     assert_eq!(
         told[0],

@@ -39,31 +39,35 @@ impl std::fmt::Display for Isolation {
 }
 
 /// Threads of one engine: one may be lost to a loop without stopping the other's answer.
-const LANE_THREADS: usize = 2;
+const THREADS: usize = 2;
 
-/// Stack of a lane's thread, in bytes: what a main thread has, since authors test on one.
-pub(super) const LANE_STACK_BYTES: usize = 8 * 1024 * 1024;
+/// Stack of such a thread, in bytes: what a main thread has, since authors test on one.
+pub(super) const STACK_BYTES: usize = 8 * 1024 * 1024;
 
 /// How long a cancelled call may take to let go of its thread, before the thread counts as lost.
 pub(super) const LETTING_GO: Duration = Duration::from_millis(100);
 
-/// The place an engine runs in.
-pub(super) enum Lane {
+/// The threads that an engine runs on.
+pub(super) enum EngineThreads {
     Inline,
-    Threads { runtime: Option<Runtime>, lost: AtomicBool },
+    Own { runtime: Option<Runtime>, lost: AtomicBool },
 }
 
-impl Lane {
-    /// Opens the lane of the engine `id`.
+impl EngineThreads {
+    /// Starts the threads of the engine `id`.
     ///
     /// # Errors
     ///
     /// When the system gives no threads.
-    pub(super) fn open(id: &str, isolation: Isolation, watch: &Watch) -> std::io::Result<Lane> {
+    pub(super) fn open(
+        id: &str,
+        isolation: Isolation,
+        watch: &Watch,
+    ) -> std::io::Result<EngineThreads> {
         if isolation == Isolation::Inline {
-            return Ok(Lane::Inline);
+            return Ok(EngineThreads::Inline);
         }
-        Ok(Lane::Threads { runtime: Some(threads(id, watch)?), lost: AtomicBool::new(false) })
+        Ok(EngineThreads::Own { runtime: Some(threads(id, watch)?), lost: AtomicBool::new(false) })
     }
 
     /// Runs one call to its end or to its deadline, whichever comes first.
@@ -78,8 +82,10 @@ impl Lane {
     ) -> Result<T> {
         let work = call.scope(work);
         match self {
-            Lane::Inline => until_deadline(call, work).await.unwrap_or_else(|| Err(too_late())),
-            Lane::Threads { runtime: Some(runtime), lost } => {
+            EngineThreads::Inline => {
+                until_deadline(call, work).await.unwrap_or_else(|| Err(too_late()))
+            }
+            EngineThreads::Own { runtime: Some(runtime), lost } => {
                 let mut task = runtime.spawn(work);
                 let _given_up = AbortOnDrop(task.abort_handle());
                 if let Some(ended) = until_deadline(call, &mut task).await {
@@ -91,20 +97,20 @@ impl Lane {
                 }
                 Err(too_late())
             }
-            Lane::Threads { runtime: None, .. } => Err(task_died("the lane is closed")),
+            EngineThreads::Own { runtime: None, .. } => Err(task_died("its threads have ended")),
         }
     }
 
     /// Lets go of the engine's handle, which runs the engine's own code where it is the last one: on a
     /// thread that may be left behind.
-    pub(super) fn let_go(
+    pub(super) fn release(
         &self,
         id: &str,
         watch: ThreadWatch,
         handle: EngineHandle,
         limit: Duration,
     ) {
-        if matches!(self, Lane::Inline) {
+        if matches!(self, EngineThreads::Inline) {
             return drop(handle);
         }
         let (tell, told) = mpsc::channel::<()>();
@@ -113,7 +119,7 @@ impl Lane {
             watch.inside(|| drop(handle));
             drop(tell);
         };
-        if let Err(error) = thread.stack_size(LANE_STACK_BYTES).spawn(dropping) {
+        if let Err(error) = thread.stack_size(STACK_BYTES).spawn(dropping) {
             tracing::warn!(engine = id, %error, "there is no thread to drop it on");
             return;
         }
@@ -126,9 +132,9 @@ impl Lane {
         }
     }
 
-    /// Whether a thread of the lane is held by a call that was given up.
-    pub(super) fn lost_a_thread(&self) -> bool {
-        matches!(self, Lane::Threads { lost, .. } if lost.load(Ordering::Relaxed))
+    /// Whether one of them is held by a call that was given up.
+    pub(super) fn lost_one(&self) -> bool {
+        matches!(self, EngineThreads::Own { lost, .. } if lost.load(Ordering::Relaxed))
     }
 }
 
@@ -138,8 +144,8 @@ pub(super) fn threads(id: &str, watch: &Watch) -> std::io::Result<Runtime> {
     Builder::new_multi_thread()
         .on_thread_start(move || begins.stay())
         .on_thread_stop(move || ends.leave())
-        .worker_threads(LANE_THREADS)
-        .thread_stack_size(LANE_STACK_BYTES)
+        .worker_threads(THREADS)
+        .thread_stack_size(STACK_BYTES)
         .thread_name(format!("engine-{id}"))
         .enable_time()
         .build()
@@ -154,9 +160,9 @@ impl Drop for AbortOnDrop {
     }
 }
 
-impl Drop for Lane {
+impl Drop for EngineThreads {
     fn drop(&mut self) {
-        if let Lane::Threads { runtime, .. } = self
+        if let EngineThreads::Own { runtime, .. } = self
             && let Some(runtime) = runtime.take()
         {
             // Waiting here could wait for ever: a lost thread never comes back.

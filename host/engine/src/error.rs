@@ -1,10 +1,10 @@
 //! Why a slot has no answer, and what the operator wants done about an engine that fails.
 
-use ctxhost_engine_api::EngineError;
+use ctxhost_engine_api::{EngineError, ErrorKind};
 use serde::{Deserialize, Serialize};
 
-use crate::opening::OpenError;
-use crate::row::RowError;
+use super::opening::OpenError;
+use super::row::RowError;
 
 /// What the host does when the configured engine fails.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
@@ -64,4 +64,30 @@ impl SlotError {
     pub fn answer(error: EngineError) -> Self {
         SlotError::Answer { error: Box::new(error) }
     }
+
+    /// What the engine said; of any other error, the error as what it said.
+    pub fn into_engine_error(self) -> EngineError {
+        match self {
+            SlotError::Engine { error, .. } | SlotError::Answer { error } => *error,
+            other => EngineError::failed(other.to_string()),
+        }
+    }
+}
+
+/// What the caller acts on; no engine is to blame for it.
+pub(super) fn is_answer(kind: ErrorKind) -> bool {
+    matches!(kind, ErrorKind::WindowTooSmall | ErrorKind::CannotFit | ErrorKind::Cancelled)
+}
+
+/// Whether a call whose error goes to the caller, a compaction or the start of a sub-agent, failed by the
+/// engine's own doing. That its model answered nothing, or that it does not offer the call, is not.
+pub(super) fn is_breakage(kind: ErrorKind) -> bool {
+    matches!(
+        kind,
+        ErrorKind::Failed
+            | ErrorKind::Panicked
+            | ErrorKind::Deadline
+            | ErrorKind::Protocol
+            | ErrorKind::Dead
+    )
 }

@@ -15,20 +15,20 @@ use super::told::Told;
 use super::{WorkerFacts, WorkerSettings};
 use crate::calls::{CallGuard, Calls, Limit};
 use crate::environment::Environment;
-use crate::lane::{threads, too_late, until_deadline};
 use crate::library::Inspected;
 use crate::opening::OpenError;
-use crate::question::{Answer, Question};
 use crate::services::Services;
 use crate::spec::EngineSpec;
+use crate::threads::{threads, too_late, until_deadline};
 use crate::timeouts::Timeouts;
 use crate::watch::Watch;
+use ctxhost_engine_api::border::{EngineCall, EngineReply};
 
 /// What became of a worker whose engine was let go.
 const ENDED: &str = "was ended with its engine";
 
 /// An engine in a worker process.
-pub(crate) struct Far {
+pub(crate) struct Sandbox {
     start: Arc<Start>,
     timeouts: Timeouts,
     /// Whoever waits for the next worker holds it; the others wait for that one.
@@ -85,14 +85,14 @@ enum Lost {
     Died(String),
 }
 
-impl Far {
+impl Sandbox {
     /// Starts the first worker of an engine.
     pub(crate) fn open(
         spec: &EngineSpec,
         file: Inspected,
         environment: &Environment,
         calls: &Arc<Calls>,
-    ) -> Result<(EngineInfo, Far), OpenError> {
+    ) -> Result<(EngineInfo, Sandbox), OpenError> {
         let id = file.meta.id.clone();
         // Nothing of the engine runs on them.
         let runtime = threads(&id, &Watch::default())
@@ -123,7 +123,7 @@ impl Far {
             respawns: 0,
             closed: false,
         };
-        let far = Far {
+        let far = Sandbox {
             start,
             timeouts: environment.timeouts.clone(),
             current: tokio::sync::Mutex::new(Current { link, coming: None }),
@@ -136,17 +136,17 @@ impl Far {
     }
 
     /// Asks the engine. Where its worker died, another one is asked, once, if that is harmless.
-    pub(crate) async fn ask(
+    pub(crate) async fn call(
         &self,
         call: &CallGuard,
         view: Transcript,
-        question: Question,
-    ) -> Result<Answer> {
-        if matches!(question, Question::Dispose) && self.known().link.crashed().is_some() {
+        question: EngineCall,
+    ) -> Result<EngineReply> {
+        if matches!(question, EngineCall::Dispose(_)) && self.known().link.crashed().is_some() {
             // Nothing is left of it that could be let go.
-            return Ok(Answer::Done(()));
+            return Ok(EngineReply::Dispose(()));
         }
-        let mut may_repeat = question.may_be_repeated();
+        let mut may_repeat = question.may_repeat();
         loop {
             let link = self.link(call).await?;
             match self.tell_and_ask(&link, call, &view, &question).await {
@@ -194,8 +194,8 @@ impl Far {
         link: &Link,
         call: &CallGuard,
         view: &Transcript,
-        question: &Question,
-    ) -> Result<Answer, Lost> {
+        question: &EngineCall,
+    ) -> Result<EngineReply, Lost> {
         let missing = self.told().missing(link.number(), question, view);
         if !missing.is_empty() {
             let began = Instant::now();
@@ -210,19 +210,12 @@ impl Far {
     }
 
     /// Tells a new worker what an old one knew, within that call's own time.
-    async fn tell(&self, link: &Link, view: &Transcript, mut told: Question) -> Result<(), Lost> {
+    async fn tell(&self, link: &Link, view: &Transcript, mut told: EngineCall) -> Result<(), Lost> {
         let Some(session) = told.session().cloned() else { return Ok(()) };
-        let limit_ms = match told {
-            Question::Bootstrap(_) => self.timeouts.bootstrap_ms,
-            _ => self.timeouts.ingest_ms,
-        };
+        let (limit_ms, _) = self.timeouts.of(&told);
         let limit = Limit::fixed(Duration::from_millis(limit_ms));
         let call = self.start.calls.begin(limit, Some(view.clone())).in_session(&session);
-        match &mut told {
-            Question::Bootstrap(request) => request.call = call.id,
-            Question::Ingest(request) => request.call = call.id,
-            _ => {}
-        }
+        told.set_id(call.id);
         self.within_time(link, &call, view, told).await.map(drop)
     }
 
@@ -231,8 +224,8 @@ impl Far {
         link: &Link,
         call: &CallGuard,
         view: &Transcript,
-        question: Question,
-    ) -> Result<Answer, Lost> {
+        question: EngineCall,
+    ) -> Result<EngineReply, Lost> {
         let mut flight = link.ask(call, view, question);
         match until_deadline(call, flight.answer()).await {
             Some(Some(answer)) => answer.map_err(Lost::Said),
@@ -332,7 +325,7 @@ impl Far {
     }
 }
 
-impl Drop for Far {
+impl Drop for Sandbox {
     fn drop(&mut self) {
         self.close();
     }

@@ -6,16 +6,15 @@ use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::{Config, TestRng, TestRunner};
 use serde_json::json;
 
-use super::super::Stack;
 use super::stage::{request, session, shaped, stack};
-use ctxhost_engine::{BUNDLED, EngineSpec};
+use ctxhost_engine::{ActiveEngine, BUNDLED, EngineSpec};
 use ctxhost_law as law;
 
 /// Generated sessions for each pair, and what a request may take in them.
 const SESSIONS: usize = 12;
 const BUDGETS: [u64; 3] = [600, 3_000, 40_000];
 
-fn pair(first: &str, second: &str) -> Stack {
+fn pair(first: &str, second: &str) -> ActiveEngine {
     stack(&[first, second].map(|id| EngineSpec::bundled(id, settings(id))))
 }
 
@@ -27,14 +26,14 @@ fn settings(id: &str) -> serde_json::Value {
     }
 }
 
-async fn shape(stack: &Stack, view: &Transcript, budget: u64) -> (String, Plan) {
+async fn shape(stack: &ActiveEngine, view: &Transcript, budget: u64) -> (String, Plan) {
     let begin = BootstrapRequest { session: session(), ..BootstrapRequest::default() };
     stack.bootstrap(view, begin).await.unwrap();
     let entries = 0..view.len() as u64;
     let news = IngestRequest { session: session(), entries, ..IngestRequest::default() };
     stack.ingest(view, news).await.unwrap();
     let (staged, lawful) = shaped(stack, view, budget).await;
-    let engine = staged.served.engine;
+    let engine = staged.engine;
     let breaches = law::audit(view, &lawful.items(view), u64::MAX);
     assert_eq!(breaches, vec![], "{engine} at {budget}: {:#?}", request(budget));
     (engine, lawful.plan)

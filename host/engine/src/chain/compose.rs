@@ -21,7 +21,7 @@ use ctxhost_session::retold_raw;
 
 /// The plan that shows of the original what `second` shows of what `first` shows. Both are lawful, each
 /// for its own transcript.
-pub(crate) fn compose(first: &Plan, second: Plan) -> Plan {
+pub(super) fn compose(first: &Plan, second: Plan) -> Plan {
     let shown = Shown::by(first);
     let mut seam = Seam { shown: &shown, dropped: shown.drops(), reached: 0, ops: Vec::new() };
     for op in second.ops {
@@ -38,7 +38,7 @@ pub(crate) fn compose(first: &Plan, second: Plan) -> Plan {
 
 /// What a plan shows, run by run.
 #[derive(Clone, Debug)]
-pub(crate) struct Shown<'p> {
+pub(super) struct Shown<'p> {
     runs: Vec<Run<'p>>,
     /// Ranges that it says it leaves out, each with the position before which it does.
     drops: Vec<(u64, Op)>,
@@ -47,13 +47,13 @@ pub(crate) struct Shown<'p> {
 
 /// One run of what is shown: kept entries, or one that was changed or put in.
 #[derive(Clone, Debug)]
-pub(crate) struct Run<'p> {
+pub(super) struct Run<'p> {
     /// Positions in what is shown.
-    pub(crate) at: Range<u64>,
+    pub(super) at: Range<u64>,
     /// Positions in the original that it is or stands for.
-    pub(crate) origin: Range<u64>,
+    pub(super) origin: Range<u64>,
     /// The operation that shows it.
-    pub(crate) op: &'p Op,
+    pub(super) op: &'p Op,
 }
 
 impl Run<'_> {
@@ -77,7 +77,7 @@ impl Run<'_> {
 
 impl<'p> Shown<'p> {
     /// What a plan shows.
-    pub(crate) fn by(plan: &'p Plan) -> Shown<'p> {
+    pub(super) fn by(plan: &'p Plan) -> Shown<'p> {
         let mut shown = Shown { runs: Vec::new(), drops: Vec::new(), len: 0 };
         let mut reached = 0;
         for op in &plan.ops {
@@ -108,7 +108,7 @@ impl<'p> Shown<'p> {
     }
 
     /// The runs, in order.
-    pub(crate) fn runs(&self) -> &[Run<'p>] {
+    pub(super) fn runs(&self) -> &[Run<'p>] {
         &self.runs
     }
 
@@ -121,7 +121,7 @@ impl<'p> Shown<'p> {
 
     /// The positions of the original that a range of what is shown stands for; empty where it stands
     /// for none.
-    pub(crate) fn origin(&self, at: &Range<u64>) -> Range<u64> {
+    pub(super) fn origin(&self, at: &Range<u64>) -> Range<u64> {
         let pieces = self.pieces(at);
         match (pieces.first(), pieces.last()) {
             (Some(first), Some(last)) => {
@@ -135,7 +135,7 @@ impl<'p> Shown<'p> {
     }
 
     /// The positions at which a range of the original is shown.
-    pub(crate) fn positions(&self, origin: &Range<u64>) -> Range<u64> {
+    pub(super) fn positions(&self, origin: &Range<u64>) -> Range<u64> {
         let start = self.position(origin.start);
         start..self.position(origin.end).max(start)
     }

@@ -1,45 +1,101 @@
-//! What one stage of a stack reads in one session: what the stages before it show, as a transcript of
+//! What one engine of a chain reads in one session: what the engines before it show, as a transcript of
 //! its own.
 //!
 //! Entries keep their ids, so that what an engine remembers of them holds; positions are those of the
-//! view. Where the stages before show something else than they did, the view begins a new epoch, as it
+//! view. Where the engines before show something else than they did, the view begins a new epoch, as it
 //! does after a compaction: whatever was kept by position is stale then. Texts that nobody changed are
 //! borrowed from the session's snapshot, and changed ones are worked out once.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::Range;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use ctxhost_engine_api::transcript::log::NewEntry;
 use ctxhost_engine_api::transcript::projected::{Projected, SharedEntry};
 use ctxhost_engine_api::transcript::tokens;
-use ctxhost_engine_api::{Action, Entry, Flags, Kind, Plan, Role, Transcript};
+use ctxhost_engine_api::{Action, Entry, Flags, Kind, Plan, Role, SessionRef, Transcript};
 use serde_json::json;
 
 use super::compose::{Run, Shown};
 use ctxhost_session::{retold, rewritten};
 
-/// Epochs of views, above those that a session's own transcript ever reaches.
-#[derive(Debug)]
-pub(super) struct Epochs(AtomicU64);
+/// Sessions whose views a chain remembers. One that is forgotten is read anew at its next request.
+const MAX_SESSIONS: usize = 256;
 
-impl Default for Epochs {
-    fn default() -> Self {
-        Epochs(AtomicU64::new(1 << 32))
-    }
-}
+/// Epochs of views begin above those that a session's own transcript ever reaches.
+const FIRST_EPOCH: u64 = 1 << 32;
 
-impl Epochs {
-    fn next(&self) -> u64 {
-        self.0.fetch_add(1, Ordering::Relaxed)
-    }
-}
-
-/// What one stage has read of one session.
+/// What the engines of a chain read, by session.
 #[derive(Debug, Default)]
-pub(super) struct Reading {
-    /// What the stages before show of the session's transcript.
+pub(super) struct LinkViews {
+    known: Mutex<KnownViews>,
+}
+
+#[derive(Debug, Default)]
+struct KnownViews {
+    /// With the number of the call that read it last.
+    sessions: HashMap<String, (u64, Vec<LinkView>)>,
+    calls: u64,
+    epochs: u64,
+}
+
+impl LinkViews {
+    /// What each of so many engines reads of a session; empty for one engine alone and where there is no
+    /// session. Calls of one session follow each other, so whoever takes it has it alone; a call that is
+    /// broken off forgets it, and the session is read anew.
+    pub(super) fn take(&self, session: Option<&SessionRef>, links: usize) -> Vec<LinkView> {
+        let Some(session) = session.filter(|_| links > 1) else { return Vec::new() };
+        let known = self.known().sessions.remove(&session.id).map(|(_, views)| views);
+        known.unwrap_or_else(|| (0..links).map(|_| LinkView::default()).collect())
+    }
+
+    /// Puts back what was taken.
+    pub(super) fn remember(&self, session: Option<&SessionRef>, views: Vec<LinkView>) {
+        let Some(session) = session.filter(|_| !views.is_empty()) else { return };
+        let mut known = self.known();
+        known.calls += 1;
+        let now = known.calls;
+        known.sessions.insert(session.id.clone(), (now, views));
+        if known.sessions.len() > MAX_SESSIONS {
+            let oldest = known.sessions.iter().min_by_key(|(_, (call, _))| *call);
+            if let Some(oldest) = oldest.map(|(id, _)| id.clone()) {
+                known.sessions.remove(&oldest);
+            }
+        }
+    }
+
+    /// The session begins anew.
+    pub(super) fn forget(&self, session: Option<&SessionRef>) {
+        if let Some(session) = session {
+            self.known().sessions.remove(&session.id);
+        }
+    }
+
+    /// The view through a plan over the session's transcript.
+    pub(super) fn through(&self, view: &mut LinkView, plan: Plan, base: &Transcript) -> Transcript {
+        view.through(plan, base, || {
+            let mut known = self.known();
+            known.epochs += 1;
+            FIRST_EPOCH + known.epochs - 1
+        })
+    }
+
+    /// The view through the plan of the last request, with all that has been said since.
+    pub(super) fn carried(&self, view: &mut LinkView, base: &Transcript) -> Transcript {
+        let plan = view.plan_of_last_request(base);
+        self.through(view, plan, base)
+    }
+
+    fn known(&self) -> MutexGuard<'_, KnownViews> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What one engine has read of one session.
+#[derive(Debug, Default)]
+pub(super) struct LinkView {
+    /// What the engines before show of the session's transcript.
     plan: Plan,
     /// Epoch and length of that transcript.
     base: (u64, u64),
@@ -49,52 +105,53 @@ pub(super) struct Reading {
     /// Entries of the view that the engine has been told of.
     told: u64,
     /// The entries that are shown in other words, by their ids.
-    words: HashMap<String, Words>,
+    changed: HashMap<String, ChangedEntry>,
 }
 
 /// An entry in other words, with how it came to them.
 #[derive(Clone, Debug)]
-struct Words {
+struct ChangedEntry {
     is_raw: bool,
     entry: SharedEntry,
 }
 
-impl Reading {
-    /// The view through a plan over the session's transcript.
-    pub(super) fn through(&mut self, plan: Plan, base: &Transcript, epochs: &Epochs) -> Transcript {
+impl LinkView {
+    fn through(
+        &mut self,
+        plan: Plan,
+        base: &Transcript,
+        next_epoch: impl FnOnce() -> u64,
+    ) -> Transcript {
         self.base = (base.epoch(), base.len() as u64);
         self.plan = plan;
         let shown = Shown::by(&self.plan);
         let marks = marks(&shown, base);
         if self.epoch == 0 || !marks.starts_with(&self.marks) {
-            (self.epoch, self.told) = (epochs.next(), 0);
+            (self.epoch, self.told) = (next_epoch(), 0);
         }
         self.marks = marks;
-        let mut scribe = Scribe {
+        let mut builder = ViewBuilder {
             base,
-            known: std::mem::take(&mut self.words),
+            known: std::mem::take(&mut self.changed),
             used: HashMap::new(),
             after: HashMap::new(),
             view: Projected::over(base, self.epoch),
         };
-        shown.runs().iter().for_each(|run| scribe.show(run));
-        self.words = scribe.used;
-        scribe.view.finish()
+        shown.runs().iter().for_each(|run| builder.show(run));
+        self.changed = builder.used;
+        builder.view.finish()
     }
 
-    /// The view through the plan of the last request, with all that has been said since.
-    pub(super) fn carried(&mut self, base: &Transcript, epochs: &Epochs) -> Transcript {
+    /// The plan of the last request, with all that has been said since.
+    fn plan_of_last_request(&mut self, base: &Transcript) -> Plan {
         let (epoch, len) = self.base;
         let now = base.len() as u64;
-        let plan = match self.epoch > 0 && epoch == base.epoch() && len <= now {
-            true => {
-                let mut plan = std::mem::take(&mut self.plan);
-                plan.keep(len..now);
-                plan
-            }
-            false => Plan::keep_all(base.len()),
-        };
-        self.through(plan, base, epochs)
+        if self.epoch == 0 || epoch != base.epoch() || len > now {
+            return Plan::keep_all(base.len());
+        }
+        let mut plan = std::mem::take(&mut self.plan);
+        plan.keep(len..now);
+        plan
     }
 
     /// Entries of a view that the engine has not been told of; it counts as told of them from now on.
@@ -143,17 +200,17 @@ fn before<'b>(base: &'b Transcript, run: &Run<'_>) -> Option<Entry<'b>> {
     base.get(run.origin.start.checked_sub(1)?)
 }
 
-/// Writes a view.
-struct Scribe<'b> {
+/// Builds a view.
+struct ViewBuilder<'b> {
     base: &'b Transcript,
-    known: HashMap<String, Words>,
-    used: HashMap<String, Words>,
+    known: HashMap<String, ChangedEntry>,
+    used: HashMap<String, ChangedEntry>,
     /// How many entries were put in behind each entry.
     after: HashMap<String, usize>,
     view: Projected,
 }
 
-impl Scribe<'_> {
+impl ViewBuilder<'_> {
     fn show(&mut self, run: &Run<'_>) {
         match &run.op.action {
             Action::Keep(_) => run.origin.clone().for_each(|seq| self.view.keep(seq)),
@@ -166,12 +223,12 @@ impl Scribe<'_> {
 
     fn change(&mut self, seq: u64, words: &str, is_raw: bool) {
         let Some(entry) = self.base.get(seq) else { return };
-        let told = |known: &Words| match is_raw {
+        let told = |known: &ChangedEntry| match is_raw {
             true => known.is_raw && known.entry.raw() == words,
             false => !known.is_raw && known.entry.text() == words,
         };
         let known = self.known.remove(entry.id()).filter(told);
-        let known = known.unwrap_or_else(|| Words {
+        let known = known.unwrap_or_else(|| ChangedEntry {
             is_raw,
             entry: match is_raw {
                 true => rewritten(copy(&entry), words).into(),

@@ -1,45 +1,37 @@
-//! What went wrong in a slot, counted until somebody takes the figures.
+//! What went wrong with engines, counted until somebody takes the figures.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What went wrong with the configured engine of a slot.
+/// What went wrong with the configured engines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Troubles {
+pub struct FailureCounts {
     /// Answers that the law refused.
     pub illegal: u64,
     /// Calls that ended in an error, a panic or a deadline.
     pub failures: u64,
 }
 
-impl Troubles {
-    /// Both together.
-    pub fn and(self, more: Troubles) -> Troubles {
-        let illegal = self.illegal + more.illegal;
-        Troubles { illegal, failures: self.failures + more.failures }
-    }
-}
-
 /// The same while it is being counted.
 #[derive(Debug, Default)]
-pub struct TroubleCounter {
+pub(super) struct FailureCounter {
     illegal: AtomicU64,
     failures: AtomicU64,
 }
 
-impl TroubleCounter {
+impl FailureCounter {
     /// The law refused an answer.
-    pub fn illegal(&self) {
+    pub(super) fn illegal(&self) {
         self.illegal.fetch_add(1, Ordering::Relaxed);
     }
 
     /// A call failed.
-    pub fn failure(&self) {
+    pub(super) fn failure(&self) {
         self.failures.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// What was counted since it was asked last, so that each trouble is told once.
-    pub fn take(&self) -> Troubles {
-        Troubles {
+    /// What was counted since it was asked last, so that each failure is told once.
+    pub(super) fn take(&self) -> FailureCounts {
+        FailureCounts {
             illegal: self.illegal.swap(0, Ordering::Relaxed),
             failures: self.failures.swap(0, Ordering::Relaxed),
         }

@@ -1,0 +1,3 @@
+//! Tests of a chain of engines, by itself and in a runtime.
+
+mod chain;
