@@ -1,9 +1,11 @@
-//! The slot: a name in the config becomes a live engine, and what it answers says who answered.
+//! The slot: a name in the config becomes an engine that can be called, and what it answers says who
+//! answered.
 //!
-//! Linked and loaded engines come through the same door ([`EngineDoor`]) and are called the same
-//! way ([`EngineInstance`]). This room does not know sessions, laws or the config file: it is told what
-//! to open and it is handed transcripts. Where an engine sits, on a lane or in a worker process, only its
-//! seat knows.
+//! A call is a value ([`EngineCall`](ctxhost_engine_api::border::EngineCall)). It passes four layers on its
+//! way to an engine: `trial`, `fallback`, `chain` and `deadline`. Linked and loaded engines are created in
+//! the same way ([`EngineDoor`]) and called in the same way ([`EngineInstance`]). This crate knows neither
+//! sessions on disk nor the config file: it is told what to open, and it is handed transcripts. Whether an
+//! engine runs in this process or in a sandbox, only its backend knows.
 //!
 //! [`EngineDoor`]: ctxhost_engine_api::border::EngineDoor
 
