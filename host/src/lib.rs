@@ -7,6 +7,8 @@
     allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)
 )]
 
+pub use ctxhost_dialects as dialects;
+
 pub use ctxhost_session as session;
 
 pub use ctxhost_law as law;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ctxhost::provider::Reason;
+use ctxhost::dialects::Reason;
 use ctxhost::runtime::event::{Event, What};
 use ctxhost::runtime::{
     CompactionOutcome, Reply, Runtime, RuntimeBuilder, SessionId, TurnError, Verdict,

@@ -5,8 +5,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use ctxhost::config::Config;
+use ctxhost::dialects::ChatMessage;
 use ctxhost::law::{LawSettings, audit, enforce};
-use ctxhost::provider::ChatMessage;
 use ctxhost::runtime::RuntimeBuilder;
 use ctxhost::session::Session;
 use ctxhost_engine_api::Plan;
@@ -181,7 +181,7 @@ pub fn answers(session: &Session) -> Vec<String> {
 
 fn texts(message: &ChatMessage) -> String {
     let texts = message.content().iter().filter_map(|block| match block {
-        ctxhost::provider::Content::Text { text, .. } => Some(text.clone()),
+        ctxhost::dialects::Content::Text { text, .. } => Some(text.clone()),
         _ => None,
     });
     texts.collect::<Vec<_>>().join("\n")

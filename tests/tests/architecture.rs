@@ -9,7 +9,7 @@ use ctxhost_tests::root;
 
 /// Crates of the host from the ground up. Crates on one floor do not know each other.
 const FLOORS: [&[&str]; 9] = [
-    &["files"],
+    &["dialects", "files"],
     &["session", "law", "media", "provider", "tool", "survival"],
     &["engine", "history"],
     &["store", "trust"],
@@ -107,6 +107,25 @@ fn what_one_crate_knows_stays_there() {
             let has = known.iter().any(|known| known == dependency);
             assert!(!has || allowed.contains(&name.as_str()), "{name} depends on {dependency}");
         }
+    }
+}
+
+/// The whole of what the wire formats are made with. They read and write bytes, and nothing else.
+const DIALECTS_ARE_MADE_WITH: [&str; 7] =
+    ["ctxhost-engine-api", "regex", "serde", "serde_json", "sha2", "thiserror", "url"];
+
+#[test]
+fn dialects_know_no_socket_clock_or_key() {
+    let manifest = root().join("host/dialects/Cargo.toml");
+    for dependency in dependencies(&manifest) {
+        let allowed = DIALECTS_ARE_MADE_WITH.contains(&dependency.as_str());
+        assert!(allowed, "dialects depends on {dependency}");
+    }
+    let words =
+        ["std::net", "std::fs", "std::env", "std::process", "Instant", "SystemTime", "secrecy"];
+    for (path, text) in sources(&root().join("host/dialects/src")) {
+        let found = words.into_iter().find(|word| text.contains(word));
+        assert_eq!(found, None, "{} names it", path.display());
     }
 }
 

@@ -11,9 +11,9 @@ use super::log;
 use super::output::Output;
 use super::setup;
 use ctxhost_config::{Config, is_address};
+use ctxhost_dialects::DialectName;
 use ctxhost_engine::state_folder;
 use ctxhost_gateway::{Gateway, GatewayError, GatewayOptions};
-use ctxhost_provider::DialectName;
 use ctxhost_store::StoreKind;
 
 /// Let agents of others send their requests through the engine of the slot.

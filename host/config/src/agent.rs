@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use ctxhost_provider::ThinkingLevel;
+use ctxhost_dialects::ThinkingLevel;
 
 /// `[agent]`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::check::clash;
 use super::{Config, ConfigError, places};
-use ctxhost_provider::DialectName;
+use ctxhost_dialects::DialectName;
 
 /// `[gateway]`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -3,7 +3,8 @@
 use super::check::clash;
 use super::error::ConfigError;
 use super::{Config, places};
-use ctxhost_provider::{DialectName, ProviderSettings, Reason};
+use ctxhost_dialects::{DialectName, Reason};
+use ctxhost_provider::ProviderSettings;
 
 /// What the provider of a `[summariser]` with an address of its own is called.
 const SUMMARISER: &str = "summariser";

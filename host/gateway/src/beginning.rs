@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 use tokio::time::{Instant, timeout_at};
 
 use super::limits;
-use ctxhost_provider::failure::{Refusal, is_refusal, refusal_of};
+use ctxhost_dialects::failure::{Refusal, is_refusal, refusal_of};
 
 /// The most that is held back, in bytes: OpenAI's first event repeats instructions and tools.
 const HELD_MAX_BYTES: usize = 2 * 1024 * 1024;

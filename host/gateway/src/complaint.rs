@@ -5,7 +5,7 @@ use axum::http::header::{CONTENT_TYPE, RETRY_AFTER};
 use axum::http::{HeaderValue, Response, StatusCode};
 use serde_json::{Value, json};
 
-use ctxhost_provider::DialectName;
+use ctxhost_dialects::DialectName;
 
 /// An error of ours as an answer. The message says what to do next.
 pub(super) fn complaint(dialect: DialectName, status: StatusCode, message: &str) -> Response<Body> {

@@ -4,7 +4,7 @@ use axum::http::header::AUTHORIZATION;
 use axum::http::{HeaderMap, Method, Uri};
 
 use super::exchange::Door;
-use ctxhost_provider::DialectName;
+use ctxhost_dialects::DialectName;
 
 /// The door of a request; `None` for everything that is only passed on.
 pub(super) fn door(method: &Method, path: &str) -> Option<Door> {

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use ctxhost_provider::failure::BadPhrase;
+use ctxhost_dialects::failure::BadPhrase;
 use ctxhost_provider::{ConnectError, KeyError};
 use ctxhost_runtime::BuildError;
 

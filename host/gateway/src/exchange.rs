@@ -38,9 +38,9 @@ use self::desk::Desk;
 use self::journey::Journey;
 use crate::thread::{Counts, Pending};
 use ctxhost_config::Config;
+use ctxhost_dialects::ProviderError;
+use ctxhost_dialects::message::Usage;
 use ctxhost_media::MediaError;
-use ctxhost_provider::ProviderError;
-use ctxhost_provider::message::Usage;
 use ctxhost_runtime::Runtime;
 
 pub use compressing::{Compressed, Uncompressed, Wish};

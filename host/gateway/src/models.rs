@@ -15,7 +15,7 @@ use super::limits::{self, Patience};
 use super::tap::Passing;
 use super::traffic;
 use super::upstream::{Envelope, Upstream};
-use ctxhost_provider::DialectName;
+use ctxhost_dialects::DialectName;
 use ctxhost_provider::windows::stated_windows;
 
 /// The longest list that is read, in bytes.

@@ -20,7 +20,7 @@ use super::house::House;
 use super::limits;
 use super::originals::{is_hash, narrowed};
 use super::{route, traffic};
-use ctxhost_provider::DialectName;
+use ctxhost_dialects::DialectName;
 
 /// Whose form errors have here.
 const DIALECT: DialectName = DialectName::OpenAiCompletions;

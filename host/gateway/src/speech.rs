@@ -26,7 +26,7 @@ use std::ops::Range;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use ctxhost_provider::ChatMessage;
+use ctxhost_dialects::ChatMessage;
 
 pub use anthropic::AnthropicSpeech;
 pub use gemini::GeminiSpeech;

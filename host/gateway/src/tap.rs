@@ -17,7 +17,7 @@ use arriving::{Arriving, Broken, longer};
 
 pub(super) use counting::Counting;
 
-use ctxhost_provider::message::Usage;
+use ctxhost_dialects::message::Usage;
 
 /// Who wants to know that an answer has come to its end, and what it cost.
 pub(super) type AtEnd = Box<dyn FnOnce(Option<Usage>) + Send>;

@@ -27,8 +27,8 @@ use super::limits::{self, Unread};
 use super::tap::{Counting, Passing};
 use super::upstream::{Envelope, Trouble, Upstream};
 use super::{models, route};
-use ctxhost_provider::message::Usage;
-use ctxhost_provider::{DialectName, ProviderError, Reason};
+use ctxhost_dialects::message::Usage;
+use ctxhost_dialects::{DialectName, ProviderError, Reason};
 
 /// Answers a request, whatever it is.
 pub(super) async fn answer(house: Arc<House>, request: Request<Body>) -> Response<Body> {
@@ -235,7 +235,7 @@ impl Way<'_> {
     }
 
     /// Whether the upstream has no door for counting. That it has no such model is for the client to hear.
-    fn cannot_count(&self, refusal: &ctxhost_provider::failure::Refusal) -> bool {
+    fn cannot_count(&self, refusal: &ctxhost_dialects::failure::Refusal) -> bool {
         let is_of_model = || refusal.message.to_ascii_lowercase().contains("model");
         self.door.only_counts()
             && match refusal.status {
@@ -246,7 +246,7 @@ impl Way<'_> {
     }
 
     /// The refusal as an error, where another form of the request may be taken.
-    fn failure(&self, refusal: &ctxhost_provider::failure::Refusal) -> Option<ProviderError> {
+    fn failure(&self, refusal: &ctxhost_dialects::failure::Refusal) -> Option<ProviderError> {
         if !self.door.is_answered_by_a_model() {
             return None;
         }

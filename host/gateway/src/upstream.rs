@@ -22,8 +22,9 @@ use super::error::GatewayError;
 use super::proxy::{proxy_for, shown_to};
 use super::tls;
 use ctxhost_config::{Config, is_address};
-use ctxhost_provider::failure::Classifier;
-use ctxhost_provider::{DialectName, Key, ProviderSettings, key_of};
+use ctxhost_dialects::DialectName;
+use ctxhost_dialects::failure::Classifier;
+use ctxhost_provider::{Key, ProviderSettings, key_of};
 
 pub(super) use envelope::Envelope;
 

@@ -24,7 +24,7 @@ use super::dashboard::{self, Pass};
 use super::exchange::Door;
 use super::metrics::{self, Edge, Metrics, Sums};
 use ctxhost_config::TelemetrySettings;
-use ctxhost_provider::message::Usage;
+use ctxhost_dialects::message::Usage;
 use ctxhost_runtime::Runtime;
 use ctxhost_runtime::event::Event;
 

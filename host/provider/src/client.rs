@@ -3,9 +3,9 @@
 use ctxhost_engine_api::transcript::tokens;
 use futures_util::future::BoxFuture;
 
-use super::failure::ProviderError;
-use super::message::{AssistantMessage, ChatMessage};
-use super::request::{ModelRequest, StreamPart};
+use ctxhost_dialects::failure::ProviderError;
+use ctxhost_dialects::message::{AssistantMessage, ChatMessage};
+use ctxhost_dialects::request::{ModelRequest, StreamPart};
 
 /// A provider. Dropping a future of it gives the request up.
 pub trait Client: Send + Sync + std::fmt::Debug {

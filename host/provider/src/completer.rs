@@ -7,10 +7,10 @@ use ctxhost_engine_api::border::BoxFuture;
 use ctxhost_engine_api::{Completion, CompletionRequest, EngineError, ErrorKind, Result};
 
 use super::client::Client;
-use super::failure::{ProviderError, Reason};
-use super::message::{AssistantMessage, ChatMessage, StopReason};
-use super::request::ModelRequest;
-use super::{Completer, Prefixes};
+use crate::{Completer, Prefixes};
+use ctxhost_dialects::failure::{ProviderError, Reason};
+use ctxhost_dialects::message::{AssistantMessage, ChatMessage, StopReason};
+use ctxhost_dialects::request::{ModelRequest, StreamPart};
 
 /// The model behind a completer, and its limits.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,7 +66,7 @@ impl ModelCompleter {
         &self,
         request: CompletionRequest,
     ) -> std::result::Result<AssistantMessage, ProviderError> {
-        let mut nobody_listens = |_: super::StreamPart<'_>| {};
+        let mut nobody_listens = |_: StreamPart<'_>| {};
         if let Some(behind) = self.continued(&request) {
             match self.client.answer(&behind, &mut nobody_listens).await {
                 Err(error) if error.reason == Reason::ContextOverflow => {}

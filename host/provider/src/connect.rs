@@ -4,15 +4,16 @@ use std::sync::Arc;
 
 use secrecy::SecretString;
 
-use super::anthropic::{Anthropic, ContextEditing};
 use super::client::Client;
-use super::dialect::Dialect;
-use super::gemini::Gemini;
-use super::ollama::Ollama;
-use super::openai_chat::{Compat, OpenAiChat};
-use super::openai_responses::OpenAiResponses;
-use super::settings::{DialectName, ProviderSettings};
+use super::settings::ProviderSettings;
 use super::wire::{HttpClient, Key};
+use ctxhost_dialects::DialectName;
+use ctxhost_dialects::anthropic::{Anthropic, ContextEditing};
+use ctxhost_dialects::dialect::Dialect;
+use ctxhost_dialects::gemini::Gemini;
+use ctxhost_dialects::ollama::Ollama;
+use ctxhost_dialects::openai_chat::{Compat, OpenAiChat};
+use ctxhost_dialects::openai_responses::OpenAiResponses;
 
 /// Why a provider cannot be reached as the settings say.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -1,4 +1,4 @@
-//! Models behind a wire: one file per dialect, one wire around all of them.
+//! Models behind a wire: one wire around every dialect.
 //!
 //! ```text
 //!  ModelRequest ─► dialect.encode ─► wire (key, retries, frames) ─► dialect.decoder ─► AssistantMessage
@@ -14,53 +14,24 @@
 )]
 
 pub mod client;
-pub mod message;
-pub mod request;
-
-pub mod anthropic;
-pub mod dialect;
-pub mod gemini;
-pub mod ollama;
-pub mod openai_chat;
-pub mod openai_responses;
-
-pub mod call_id;
-pub mod foreign;
-mod plain;
-mod round;
-mod schema;
-
 mod completer;
 mod connect;
 pub mod settings;
 mod wire;
 
-pub mod failure;
 pub mod truncation;
-mod usage;
 pub mod windows;
-
-#[cfg(test)]
-mod conversations;
 
 use std::sync::Arc;
 
+use ctxhost_dialects::ModelRequest;
 use ctxhost_engine_api::border::BoxFuture;
 use ctxhost_engine_api::{Completion, CompletionRequest, Result};
 
-pub use anthropic::{Anthropic, ContextEditing};
 pub use client::Client;
 pub use completer::{CompleterSettings, ModelCompleter};
 pub use connect::{ConnectError, connect, key_of};
-pub use dialect::Dialect;
-pub use failure::{ProviderError, Reason};
-pub use gemini::Gemini;
-pub use message::{AssistantMessage, ChatMessage, Content};
-pub use ollama::Ollama;
-pub use openai_responses::OpenAiResponses;
-pub use request::{ModelRequest, StreamPart, ThinkingLevel};
-pub use settings::{DialectName, ProviderSettings};
-pub use usage::take_usage;
+pub use settings::ProviderSettings;
 pub use wire::{HttpClient, Key, KeyError};
 
 /// The requests that the models of sessions have read last. Implemented above this room.

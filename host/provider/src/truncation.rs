@@ -25,8 +25,8 @@ mod fingerprint;
 #[cfg(test)]
 mod tests;
 
-use super::failure::{SilentOverflow, silent_overflow};
-use super::message::{StopReason, Usage};
+use ctxhost_dialects::failure::{SilentOverflow, silent_overflow};
+use ctxhost_dialects::message::{StopReason, Usage};
 
 /// What was sent, as the host knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

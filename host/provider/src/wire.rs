@@ -1,7 +1,7 @@
 //! The wire around every dialect: addresses, keys, timeouts, repetition, frames.
 //!
 //! ```text
-//!  foreign ─► encode ─► Call ─► send (key, 401) ─► Body ─► frames ─► decoder ─► AssistantMessage
+//!  cross_model ─► encode ─► Call ─► send (key, 401) ─► Body ─► frames ─► decoder ─► AssistantMessage
 //!                         ▲        refused, silent, cut, nonsense, empty
 //!                         └─ Patience ◄── only before the first part was heard
 //! ```
@@ -31,15 +31,15 @@ pub use key::{Key, KeyError};
 
 use super::client::{Client, estimate};
 use super::connect::ConnectError;
-use super::dialect::{Answer, Dialect};
-use super::failure::{Classifier, ProviderError};
-use super::foreign;
-use super::message::{AssistantMessage, ChatMessage};
-use super::request::{ModelRequest, StreamPart};
 use super::settings::ProviderSettings;
 use super::windows::stated_window;
 use build::Builder;
 use call::{Call, Heard};
+use ctxhost_dialects::cross_model;
+use ctxhost_dialects::dialect::{Answer, Dialect};
+use ctxhost_dialects::failure::{Classifier, ProviderError};
+use ctxhost_dialects::message::{AssistantMessage, ChatMessage};
+use ctxhost_dialects::request::{ModelRequest, StreamPart};
 use failing::Failing;
 use retry::Patience;
 
@@ -106,7 +106,7 @@ impl HttpClient {
     /// The request, with messages that this model may see.
     fn fit(&self, request: &ModelRequest) -> ModelRequest {
         let messages =
-            foreign::for_model(&request.messages, self.api(), &self.name, &request.model);
+            cross_model::for_model(&request.messages, self.api(), &self.name, &request.model);
         // By its fields, so that no message is copied only to be replaced.
         ModelRequest {
             model: request.model.clone(),

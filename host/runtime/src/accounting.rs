@@ -21,8 +21,8 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use super::model_name::ModelName;
 use ctxhost_config::{AccountingSettings, MAX_WINDOW_TOKENS};
+use ctxhost_dialects::message::{StopReason, Usage};
 use ctxhost_engine_api::transcript::tokens;
-use ctxhost_provider::message::{StopReason, Usage};
 use factor::Factor;
 
 /// A piece of a request: the system prompt, the tools, or one message.

@@ -51,12 +51,12 @@ use ctxhost_config::{
     AccountingSettings, AgentSettings, BudgetSettings, CompactionSettings, SessionSettings,
 };
 use ctxhost_engine::ActiveEngine;
+use ctxhost_dialects::Content;
+use ctxhost_dialects::message::UserMessage;
 use ctxhost_engine::{Clock, OnEngineError, QuarantineRecord};
 use ctxhost_history::{HistoryError, Undone};
 use ctxhost_law::LawSettings;
 use ctxhost_provider::Client;
-use ctxhost_provider::Content;
-use ctxhost_provider::message::UserMessage;
 use ctxhost_store::SessionStore;
 use ctxhost_tool::Toolbox;
 

@@ -11,7 +11,7 @@ use ctxhost_history::{self as history, HistoryError, Undone};
 use ctxhost_law::progress::CompactionLimits;
 use ctxhost_law::{Anchors, LawSettings};
 use ctxhost_media::Images;
-use ctxhost_provider::ChatMessage;
+use ctxhost_dialects::ChatMessage;
 use ctxhost_session::{NewCompaction, Record, RecordBody, Session, SessionError, SyncPolicy};
 
 /// A session, its live transcript, and what compaction remembers of it.

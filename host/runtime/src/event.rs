@@ -9,8 +9,8 @@ use serde_json::Value;
 
 use super::compaction::CompactionOutcome;
 use super::request::Shaped;
-use ctxhost_provider::message::Usage;
-use ctxhost_provider::{ProviderError, Reason};
+use ctxhost_dialects::message::Usage;
+use ctxhost_dialects::{ProviderError, Reason};
 
 /// Something that happened in a session.
 #[derive(Clone, Debug)]

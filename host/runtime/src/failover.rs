@@ -21,7 +21,7 @@ use std::collections::HashMap;
 
 use super::model_name::ModelName;
 use ctxhost_config::FailoverSettings;
-use ctxhost_provider::{ProviderError, Reason};
+use ctxhost_dialects::{ProviderError, Reason};
 
 pub use attempt::{AllModelsFailed, Attempt, advice};
 

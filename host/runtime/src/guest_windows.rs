@@ -9,7 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::model_name::ModelName;
 use ctxhost_config::{GatewaySettings, WindowHints};
-use ctxhost_provider::ProviderError;
+use ctxhost_dialects::ProviderError;
 
 /// What was learned of windows.
 #[derive(Debug)]
@@ -154,7 +154,7 @@ impl GuestWindows {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ctxhost_provider::failure::{Classifier, refusal_of};
+    use ctxhost_dialects::failure::{Classifier, refusal_of};
 
     const CODE: &str = "context_length_exceeded";
 

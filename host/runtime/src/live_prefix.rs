@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use ctxhost_provider::{ModelRequest, Prefixes};
+use ctxhost_dialects::ModelRequest;
+use ctxhost_provider::Prefixes;
 
 use super::model_name::ModelName;
 

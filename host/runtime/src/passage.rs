@@ -25,9 +25,9 @@ use super::model_name::ModelName;
 use super::request::Shaped;
 use super::turn::{Answered, Guest, Turn, TurnError};
 use ctxhost_config::WindowHints;
+use ctxhost_dialects::ProviderError;
+use ctxhost_dialects::message::Usage;
 use ctxhost_history::{self as history, Until};
-use ctxhost_provider::ProviderError;
-use ctxhost_provider::message::Usage;
 use ctxhost_session::{RecordBody, Session, SessionError, SyncPolicy};
 
 /// Nobody waits for the disk: what it had not got, its owner sends again.

@@ -2,9 +2,9 @@
 
 use ctxhost_engine_api::{Entry, Item, Kind, Role};
 
+use ctxhost_dialects::message::{AssistantMessage, ToolResultMessage, UserMessage};
+use ctxhost_dialects::{ChatMessage, Content};
 use ctxhost_media::Images;
-use ctxhost_provider::message::{AssistantMessage, ToolResultMessage, UserMessage};
-use ctxhost_provider::{ChatMessage, Content};
 
 /// The conversation as it is sent, and what the session adds to the system prompt.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -18,8 +18,8 @@ use ctxhost_engine_api::Trigger;
 use super::event::What;
 use super::failover::{Decision, Stop};
 use super::turn::{Draft, Turn, TurnError};
-use ctxhost_provider::failure::{RequestLimit, SilentOverflow, silent_overflow};
-use ctxhost_provider::{AssistantMessage, ProviderError, Reason};
+use ctxhost_dialects::failure::{RequestLimit, SilentOverflow, silent_overflow};
+use ctxhost_dialects::{AssistantMessage, ProviderError, Reason};
 
 /// Recoveries from an overflow in one turn (DESIGN 2, overflow recovery).
 const MAX_OVERFLOWS: u32 = 3;

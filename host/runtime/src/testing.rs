@@ -12,11 +12,12 @@ use serde_json::{Value, json};
 
 use super::{Runtime, RuntimeBuilder, SessionId};
 use ctxhost_config::Config;
-use ctxhost_engine::EngineSpec;
-use ctxhost_provider::message::{StopReason, ToolCall};
-use ctxhost_provider::{
-    AssistantMessage, ChatMessage, Client, Content, ModelRequest, ProviderError, Reason, StreamPart,
+use ctxhost_dialects::message::{StopReason, ToolCall};
+use ctxhost_dialects::{
+    AssistantMessage, ChatMessage, Content, ModelRequest, ProviderError, Reason, StreamPart,
 };
+use ctxhost_engine::EngineSpec;
+use ctxhost_provider::Client;
 
 /// A provider in the process: answers by a function of the request.
 pub(super) struct Scripted {

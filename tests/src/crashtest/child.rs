@@ -11,7 +11,7 @@ use super::promise::{Promise, Promises, hash};
 use super::speech::text_of;
 use super::{CrashtestError, cannot};
 use ctxhost::config::Config;
-use ctxhost::provider::ChatMessage;
+use ctxhost::dialects::ChatMessage;
 use ctxhost::runtime::inbox::Inbox;
 use ctxhost::runtime::{Conversation, Runtime, RuntimeBuilder, SessionId};
 use ctxhost::session::Session;

@@ -10,10 +10,9 @@ use serde_json::{Value, json};
 use super::kill::Points;
 use super::promise::{Promise, Promises};
 use super::speech::{number_of, text_of};
-use ctxhost::provider::message::{StopReason, ToolCall};
-use ctxhost::provider::{
-    AssistantMessage, ChatMessage, Client, Content, ModelRequest, ProviderError, StreamPart,
-};
+use ctxhost::dialects::message::{StopReason, ToolCall};
+use ctxhost::dialects::{AssistantMessage, ChatMessage, Content, ModelRequest, ProviderError, StreamPart};
+use ctxhost::provider::Client;
 use ctxhost::tool::{CallContext, Tool, ToolOutput};
 
 /// The provider of the model, in its own words.

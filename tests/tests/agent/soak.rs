@@ -6,8 +6,8 @@
 use std::collections::HashSet;
 use std::time::Instant;
 
+use ctxhost::dialects::ChatMessage;
 use ctxhost::engine::Clock;
-use ctxhost::provider::ChatMessage;
 use ctxhost::runtime::event::What;
 use ctxhost::runtime::{CompactionOutcome, Verdict};
 use ctxhost_tests::rules::Wire;

@@ -1,7 +1,7 @@
 //! Settings of the providers of models.
 
 use super::{Allowed, MS, Setting, TOKENS, setting};
-use ctxhost_provider::DialectName;
+use ctxhost_dialects::DialectName;
 
 /// In the order in which people read about them.
 pub(super) const SETTINGS: &[Setting] = &[

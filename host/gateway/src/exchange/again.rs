@@ -12,8 +12,8 @@ use super::shaping::Came;
 use super::windows::Window;
 use super::{Taken, Truth};
 use crate::thread::Asked;
-use ctxhost_provider::failure::RequestLimit;
-use ctxhost_provider::{ProviderError, Reason};
+use ctxhost_dialects::failure::RequestLimit;
+use ctxhost_dialects::{ProviderError, Reason};
 use ctxhost_runtime::{Guest, Passage, SMALLER_SHARE, TurnError};
 
 /// A request that could not be shaped once more.

@@ -10,7 +10,7 @@ use super::apart::{apart, is_large};
 use super::desk::Desk;
 use super::hearing::Heard;
 use super::journey::Journey;
-use ctxhost_provider::message::Usage;
+use ctxhost_dialects::message::Usage;
 use ctxhost_runtime::{Guest, Passage};
 
 impl Desk {

@@ -9,8 +9,8 @@ use ctxhost_engine_api::{Item, Role};
 
 use crate::originals::hash_of;
 use crate::thread::Outline;
-use ctxhost_provider::ChatMessage;
-use ctxhost_provider::message::{Content, UserMessage};
+use ctxhost_dialects::ChatMessage;
+use ctxhost_dialects::message::{Content, UserMessage};
 use ctxhost_session::{Record, Session};
 
 /// What is said of the texts of a projection.

@@ -3,7 +3,7 @@
 use super::hearing::HearError;
 use crate::speech::{Before, Said, Speech, Unit};
 use crate::thread::{Outline, is_request};
-use ctxhost_provider::ChatMessage;
+use ctxhost_dialects::ChatMessage;
 use ctxhost_session::{RecordBody, SessionError};
 
 /// The custom type of what clients say in nobody's place.

@@ -14,8 +14,8 @@ use super::{
     BadBody, Before, Body, Fate, LoweredBody, Said, Speech, Unit, listed, not_a_request,
     output_limit,
 };
-use ctxhost_provider::message::{AssistantMessage, ToolCall, ToolResultMessage, UserMessage};
-use ctxhost_provider::{ChatMessage, Content};
+use ctxhost_dialects::message::{AssistantMessage, ToolCall, ToolResultMessage, UserMessage};
+use ctxhost_dialects::{ChatMessage, Content};
 
 const API: &str = "google-generative-ai";
 

@@ -16,8 +16,8 @@ use super::{
     BadBody, Before, Body, Fate, LoweredBody, Said, Speech, Unit, instructed, not_a_request,
     output_limit,
 };
-use ctxhost_provider::message::{AssistantMessage, ToolCall, ToolResultMessage, UserMessage};
-use ctxhost_provider::{ChatMessage, Content};
+use ctxhost_dialects::message::{AssistantMessage, ToolCall, ToolResultMessage, UserMessage};
+use ctxhost_dialects::{ChatMessage, Content};
 use input::Input;
 
 const API: &str = "openai-responses";

@@ -7,7 +7,7 @@ use ctxhost_engine_api::{Entry, Item};
 use serde_json::Value;
 
 use super::{Body, Fate, Speech};
-use ctxhost_provider::ChatMessage;
+use ctxhost_dialects::ChatMessage;
 
 /// Where an entry stands in a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,8 +8,8 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::bodies::Room;
-use ctxhost_provider::message::Usage;
-use ctxhost_provider::{DialectName, take_usage};
+use ctxhost_dialects::message::Usage;
+use ctxhost_dialects::{DialectName, take_usage};
 
 /// The most of one event or document that is looked at, in bytes.
 const LOOKED_AT_MAX_BYTES: usize = 64 * 1024 * 1024;

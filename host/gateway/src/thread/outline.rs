@@ -11,9 +11,9 @@ use super::digest::{Asked, Beginning, BeginningNames, Digest, Meaning};
 use super::register::Entry;
 use super::traits::Traits;
 use crate::speech::{Place, Said, Unit};
+use ctxhost_dialects::message::UserMessage;
+use ctxhost_dialects::{ChatMessage, Content};
 use ctxhost_history::Until;
-use ctxhost_provider::message::UserMessage;
-use ctxhost_provider::{ChatMessage, Content};
 use ctxhost_session::{Record, RecordBody, RecordKind, Session, context_edit, injected};
 
 /// The custom type of the records that say what is known of items.

@@ -4,7 +4,7 @@ use axum::http::header::{AUTHORIZATION, COOKIE};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Uri};
 use secrecy::{ExposeSecret as _, SecretString};
 
-use ctxhost_provider::DialectName;
+use ctxhost_dialects::DialectName;
 
 /// The headers in which clients show keys.
 const KEY_HEADERS: [&str; 3] = ["authorization", "x-api-key", "x-goog-api-key"];

@@ -10,8 +10,8 @@ use reqwest::{Proxy, Url};
 use secrecy::SecretString;
 
 use crate::connect::ConnectError;
-use crate::failure::{BadPhrase, Classifier};
 use crate::settings::ProviderSettings;
+use ctxhost_dialects::failure::{BadPhrase, Classifier};
 
 /// What the proxy setting says for no proxy at all.
 const NO_PROXY: &str = "none";

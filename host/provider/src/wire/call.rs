@@ -12,10 +12,10 @@ use super::HttpClient;
 use super::build;
 use super::failing::Failing;
 use super::frames::{Body, OwnedFrame, Trouble};
-use crate::dialect::{Answer, Framing, StreamFault};
-use crate::failure::{ProviderError, Reason, refusal_of};
-use crate::message::{Content, StopReason};
-use crate::request::StreamPart;
+use ctxhost_dialects::dialect::{Answer, Framing, StreamFault};
+use ctxhost_dialects::failure::{ProviderError, Reason, refusal_of};
+use ctxhost_dialects::message::{Content, StopReason};
+use ctxhost_dialects::request::StreamPart;
 
 /// The most of a refusal that is read, in bytes.
 const REFUSAL_MAX_BYTES: usize = 64 * 1024;

@@ -7,24 +7,11 @@ use secrecy::{ExposeSecret, SecretString};
 
 use super::frames::Trouble;
 use super::retry::retry_after_ms;
-use crate::dialect::{Answer, StreamFault};
-use crate::failure::{Classified, Classifier, ProviderError, Reason, Refusal};
-
-/// The longest text of a provider that is shown where nothing else is known of it, in characters.
-const EXCERPT_MAX_CHARS: usize = 300;
+use ctxhost_dialects::dialect::{Answer, StreamFault};
+use ctxhost_dialects::failure::{Classified, Classifier, ProviderError, Reason, Refusal};
 
 /// The shortest secret that is looked for in texts: anything shorter is a word of its own.
 const SECRET_MIN_CHARS: usize = 4;
-
-/// The start of a text, on one line.
-pub(crate) fn excerpt(text: &str) -> String {
-    let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    let mut shown: String = words.chars().take(EXCERPT_MAX_CHARS).collect();
-    if shown.len() < words.len() {
-        shown.push('…');
-    }
-    shown
-}
 
 /// Who was asked, and what must not be told of it.
 #[derive(Debug)]

@@ -7,7 +7,7 @@ use futures_util::stream::{self, BoxStream, StreamExt};
 use reqwest::Response;
 use tokio::time::{Instant, timeout_at};
 
-use crate::dialect::{Frame, Framing};
+use ctxhost_dialects::dialect::{Frame, Framing};
 
 /// What stands at the beginning of an answer is kept to be shown, in bytes.
 const HEAD_MAX_BYTES: usize = 2_048;

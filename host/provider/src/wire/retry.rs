@@ -6,8 +6,8 @@ use std::time::{Duration, SystemTime};
 use backon::{ExponentialBuilder, Retryable};
 use reqwest::header::{HeaderMap, RETRY_AFTER};
 
-use crate::failure::{ProviderError, Reason};
 use crate::settings::ProviderSettings;
+use ctxhost_dialects::failure::{ProviderError, Reason};
 
 /// Limits of repetition.
 #[derive(Clone, Copy, Debug)]

@@ -8,12 +8,12 @@ use axum::response::Response;
 use serde_json::json;
 
 use super::*;
-use crate::dialect::Decoder;
-use crate::failure::Reason;
-use crate::message::{StopReason, Usage};
-use crate::openai_chat::{Compat, OpenAiChat};
-use crate::openai_responses::OpenAiResponses;
-use crate::settings::DialectName;
+use ctxhost_dialects::DialectName;
+use ctxhost_dialects::dialect::Decoder;
+use ctxhost_dialects::failure::Reason;
+use ctxhost_dialects::message::{StopReason, Usage};
+use ctxhost_dialects::openai_chat::{Compat, OpenAiChat};
+use ctxhost_dialects::openai_responses::OpenAiResponses;
 
 mod counting;
 mod keys;

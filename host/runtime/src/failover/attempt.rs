@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::model_name::ModelName;
-use ctxhost_provider::{ProviderError, Reason};
+use ctxhost_dialects::{ProviderError, Reason};
 
 /// A model that gave no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -9,9 +9,9 @@ use crate::event::What;
 use crate::projection::Projection;
 use crate::request::trimmed;
 use crate::turn::Turn;
+use ctxhost_dialects::message::Usage;
+use ctxhost_dialects::{ChatMessage, ModelRequest, ThinkingLevel};
 use ctxhost_law as law;
-use ctxhost_provider::message::Usage;
-use ctxhost_provider::{ChatMessage, ModelRequest, ThinkingLevel};
 
 /// Failures in a row after which a session asks for notes no more.
 const MAX_FAILURES: u32 = 3;
@@ -73,7 +73,7 @@ impl Turn<'_> {
         let provider = &self.walk.model().provider;
         let client = shared.clients.get(provider).ok_or("there is no provider")?;
         // Nobody hears this answer while it comes.
-        let mut unheard = |_: ctxhost_provider::StreamPart<'_>| {};
+        let mut unheard = |_: ctxhost_dialects::StreamPart<'_>| {};
         let asking = tokio::time::timeout(PATIENCE, client.answer(&request, &mut unheard));
         let answer = self.lane.during_model_call(asking).await;
         let answer = answer.map_err(|_| "the model took too long")?.map_err(|e| e.to_string())?;

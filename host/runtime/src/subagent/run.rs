@@ -12,7 +12,7 @@ use crate::agent::{SessionId, Shared};
 use crate::event::What;
 use crate::turn::Reply;
 use ctxhost_engine::ActiveEngine;
-use ctxhost_provider::Content;
+use ctxhost_dialects::Content;
 
 /// The sub-agents of this process that work, or have ended and are not recorded yet. Clones are the
 /// same.

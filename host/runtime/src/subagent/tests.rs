@@ -94,7 +94,7 @@ async fn a_fork_sees_the_conversation_up_to_the_call_that_made_it() {
 
 #[tokio::test]
 async fn nobody_is_offered_the_tool_unless_it_is_switched_on_and_the_depth_allows_it() {
-    let offered = |requests: Vec<ctxhost_provider::ModelRequest>| {
+    let offered = |requests: Vec<ctxhost_dialects::ModelRequest>| {
         requests[0].tools.iter().any(|tool| tool.name == SPAWN_AGENT)
     };
     let client = delegating("isolated");

@@ -6,7 +6,7 @@ use super::{Draft, Turn, TurnError};
 use crate::compaction::{self, CompactionOutcome, Wanted};
 use crate::event::What;
 use crate::request::Ask;
-use ctxhost_provider::{AssistantMessage, ProviderError, Reason, StreamPart};
+use ctxhost_dialects::{AssistantMessage, ProviderError, Reason, StreamPart};
 
 impl Turn<'_> {
     /// Asks the model of the turn. Other sessions go on while it answers.

@@ -8,9 +8,9 @@ use super::{Draft, Turn};
 use crate::accounting::{LearnedWindow, Part, Prompt};
 use crate::compaction::{CompactionOutcome, Verdict};
 use crate::event::What;
-use ctxhost_provider::message::{StopReason, Usage};
+use ctxhost_dialects::message::{StopReason, Usage};
+use ctxhost_dialects::{AssistantMessage, ModelRequest, ProviderError};
 use ctxhost_provider::truncation::{Certainty, Sent, SilentTruncation};
-use ctxhost_provider::{AssistantMessage, ModelRequest, ProviderError};
 
 /// What a request may cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -10,8 +10,8 @@ use crate::projection::Projection;
 use crate::recovery;
 use crate::request::{Ask, Compacting, RuntimeError, Shaped};
 use crate::timing::on_the_way;
+use ctxhost_dialects::{ChatMessage, Content, ModelRequest, Reason};
 use ctxhost_engine::SlotError;
-use ctxhost_provider::{ChatMessage, Content, ModelRequest, Reason};
 
 /// A request that is ready to be sent.
 #[derive(Debug)]

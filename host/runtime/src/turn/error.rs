@@ -3,8 +3,8 @@
 use crate::failover::AllModelsFailed;
 use crate::inbox::InboxError;
 use crate::request::RuntimeError;
+use ctxhost_dialects::ProviderError;
 use ctxhost_history::HistoryError;
-use ctxhost_provider::ProviderError;
 use ctxhost_session::SessionError;
 
 /// Why a turn ended without a final answer.

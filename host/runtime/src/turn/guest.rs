@@ -14,8 +14,8 @@ use crate::lane::LaneGuard;
 use crate::model_name::ModelName;
 use crate::request::{Ask, Compacting, Shaped};
 use crate::timing::on_the_way;
-use ctxhost_provider::ProviderError;
-use ctxhost_provider::message::{StopReason, Usage};
+use ctxhost_dialects::ProviderError;
+use ctxhost_dialects::message::{StopReason, Usage};
 
 /// What a request is shaped for, when the host does not send it itself.
 #[derive(Clone, Debug)]

@@ -5,8 +5,8 @@ use ctxhost_engine_api::{ToolCallRequest, ToolSpec};
 use super::{Turn, TurnError};
 use crate::event::What;
 use crate::subagent::{self, SPAWN_AGENT};
-use ctxhost_provider::message::{ToolCall, ToolResultMessage};
-use ctxhost_provider::{AssistantMessage, ChatMessage, Content};
+use ctxhost_dialects::message::{ToolCall, ToolResultMessage};
+use ctxhost_dialects::{AssistantMessage, ChatMessage, Content};
 use ctxhost_tool::{CallContext, ToolBlock, ToolOutput};
 
 impl Turn<'_> {

@@ -1,6 +1,6 @@
 //! Requests that are too large, in every provider's own words: made smaller, at most three times.
 
-use ctxhost::provider::Reason;
+use ctxhost::dialects::Reason;
 use ctxhost::runtime::{CompactionOutcome, TurnError, Verdict};
 use ctxhost_tests::rules::Wire;
 use ctxhost_tests::scripted::{Answered, Fault, Model, OverflowForm};

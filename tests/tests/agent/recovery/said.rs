@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use ctxhost::provider::Reason;
+use ctxhost::dialects::Reason;
 use ctxhost::runtime::TurnError;
 use ctxhost::runtime::event::What;
 use ctxhost_tests::rules::Wire;

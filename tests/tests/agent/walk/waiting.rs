@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use ctxhost::provider::ChatMessage;
+use ctxhost::dialects::ChatMessage;
 use ctxhost::session::Session;
 use ctxhost_tests::rules::Wire;
 use ctxhost_tests::scripted::{Ask, Fault, Model, ScriptedServer, Speaker, Step};

@@ -3,9 +3,9 @@
 use std::collections::HashSet;
 
 use axum::http::{HeaderMap, HeaderName};
-use ctxhost::provider::foreign::for_model;
-use ctxhost::provider::openai_chat::{Compat, CompatSettings, OpenAiChat};
-use ctxhost::provider::{
+use ctxhost::dialects::cross_model::for_model;
+use ctxhost::dialects::openai_chat::{Compat, CompatSettings, OpenAiChat};
+use ctxhost::dialects::{
     Anthropic, AssistantMessage, ChatMessage, Content, ContextEditing, Dialect, Gemini,
     ModelRequest, Ollama, OpenAiResponses, ThinkingLevel,
 };

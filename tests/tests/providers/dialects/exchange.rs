@@ -4,8 +4,8 @@ use std::path::Path;
 
 use axum::body::Bytes;
 use ctxhost::config::Config;
+use ctxhost::dialects::{ProviderError, Reason};
 use ctxhost::gateway::exchange::{Answer, Door, Exchange, Forward, Incoming, Taken, Window};
-use ctxhost::provider::{ProviderError, Reason};
 use ctxhost::runtime::{Runtime, RuntimeBuilder};
 use ctxhost_engine_api::transcript::tokens;
 use ctxhost_tests::rules::{self, Wire};

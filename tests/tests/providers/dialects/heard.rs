@@ -4,12 +4,12 @@ use std::collections::HashMap;
 use std::ops::Range;
 
 use axum::http::{HeaderMap, HeaderName};
+use ctxhost::dialects::ChatMessage;
 use ctxhost::gateway::speech::{
     AnthropicSpeech, Before, Body, ChatSpeech, GeminiSpeech, Place, ResponsesSpeech, Said, Speech,
     Unit, Written, render,
 };
 use ctxhost::law::{self, LawSettings, Lawful};
-use ctxhost::provider::ChatMessage;
 use ctxhost::runtime::Conversation;
 use ctxhost::session::{Header, Session};
 use ctxhost_engine_api::testing::generate::{GeneratedTranscript, plans_of};

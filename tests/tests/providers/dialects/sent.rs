@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use ctxhost::config::Config;
-use ctxhost::provider::ChatMessage;
+use ctxhost::dialects::ChatMessage;
 use ctxhost::runtime::{Runtime, RuntimeBuilder, TurnError};
 use ctxhost::session::{Header, RecordBody, Session, SessionError};
 use ctxhost::tool::{CallContext, Tool, ToolBlock, ToolOutput};

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
+use ctxhost::dialects::message::Usage;
 use ctxhost::gateway::exchange::Taken;
-use ctxhost::provider::message::Usage;
 use ctxhost::session::{RecordBody, Session};
 use ctxhost_tests::rules::Wire;
 use serde_json::{Value, json};

@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use ctxhost::provider::ChatMessage;
+use ctxhost::dialects::ChatMessage;
 use ctxhost::session::Session;
 use ctxhost::store::{PostgresStore, SessionStore, StoreSettings};
 use ctxhost_tests::postgres::PostgresServer;
@@ -192,7 +192,7 @@ fn beginning(words: &str) -> String {
 
 fn text_of(message: &ChatMessage) -> String {
     let texts = message.content().iter().filter_map(|block| match block {
-        ctxhost::provider::Content::Text { text, .. } => Some(text.clone()),
+        ctxhost::dialects::Content::Text { text, .. } => Some(text.clone()),
         _ => None,
     });
     texts.collect::<Vec<_>>().join("\n")

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::exchange::{Door, Exchange, Incoming, Taken};
 use ctxhost_config::Config;
 use ctxhost_engine::EngineSpec;
-use ctxhost_provider::{ProviderError, Reason};
+use ctxhost_dialects::{ProviderError, Reason};
 use ctxhost_runtime::RuntimeBuilder;
 
 /// How often the engine was asked for a compaction.

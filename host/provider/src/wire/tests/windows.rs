@@ -1,9 +1,9 @@
 //! What providers state of a model's window, asked once.
 
 use super::*;
-use crate::anthropic::Anthropic;
-use crate::gemini::Gemini;
-use crate::ollama::Ollama;
+use ctxhost_dialects::anthropic::Anthropic;
+use ctxhost_dialects::gemini::Gemini;
+use ctxhost_dialects::ollama::Ollama;
 
 /// What came of asking for a window: the answer, and the address and body of the one request.
 async fn asked_window(

@@ -1,0 +1,71 @@
+//! Conversations for the tests of dialects: single messages by hand; as the law lets them through
+//! (`rounds`); and worse ones, in whole requests (`scenes`).
+
+mod rounds;
+mod scenes;
+
+use ctxhost_engine_api::ToolSpec;
+use serde_json::{Value, json};
+
+use crate::message::{AssistantMessage, ChatMessage, Content, ToolCall, ToolResultMessage};
+use crate::request::ModelRequest;
+
+pub(super) use rounds::conversations;
+pub(super) use scenes::requests;
+
+/// What the model says, in a dialect.
+pub(super) fn says(api: &str, model: &str, content: Vec<Content>) -> ChatMessage {
+    let (api, model) = (api.to_owned(), model.to_owned());
+    ChatMessage::Assistant(AssistantMessage { content, api, model, ..AssistantMessage::default() })
+}
+
+/// A call.
+pub(super) fn call(id: &str, name: &str, arguments: Value) -> Content {
+    let (id, name) = (id.to_owned(), name.to_owned());
+    Content::ToolCall(ToolCall { id, name, arguments, thought_signature: None })
+}
+
+/// A result with a text.
+pub(super) fn result(id: &str, text: &str) -> ChatMessage {
+    result_of(id, vec![Content::text(text)], false)
+}
+
+/// A result with anything.
+pub(super) fn result_of(id: &str, content: Vec<Content>, is_error: bool) -> ChatMessage {
+    ChatMessage::ToolResult(ToolResultMessage {
+        tool_call_id: id.to_owned(),
+        tool_name: "read".to_owned(),
+        content,
+        is_error,
+        timestamp: 0,
+    })
+}
+
+/// Thinking.
+pub(super) fn thinks(thinking: &str, signature: Option<&str>) -> Content {
+    let thinking_signature = signature.map(str::to_owned);
+    Content::Thinking { thinking: thinking.to_owned(), thinking_signature, redacted: false }
+}
+
+/// An image of one pixel, or so it says.
+pub(super) fn image() -> Content {
+    Content::Image { data: "iVBORw0KGgo=".to_owned(), mime_type: "image/png".to_owned() }
+}
+
+/// A tool.
+pub(super) fn tool(name: &str, input_schema: Value) -> ToolSpec {
+    ToolSpec { name: name.to_owned(), description: "Does it.".to_owned(), input_schema }
+}
+
+/// A request with a tool.
+pub(super) fn request(model: &str, messages: Vec<ChatMessage>) -> ModelRequest {
+    let schema = json!({ "type": "object", "properties": { "path": { "type": "string" } } });
+    ModelRequest {
+        model: model.to_owned(),
+        system: "You read files.".to_owned(),
+        messages,
+        tools: vec![tool("read", schema)],
+        max_output_tokens: 32_000,
+        ..ModelRequest::default()
+    }
+}

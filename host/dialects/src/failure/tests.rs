@@ -1,0 +1,24 @@
+//! What providers really write, and what is made of it.
+
+mod bodies;
+mod corpus;
+mod numbers;
+mod overflow_in_usage;
+mod phrases;
+
+use std::sync::LazyLock;
+
+use super::{Classified, Classifier, Reason, Refusal};
+
+/// Building it costs more than matching with it.
+pub(super) static CLASSIFIER: LazyLock<Classifier> =
+    LazyLock::new(|| Classifier::with_extra(&[]).unwrap());
+
+pub(super) fn classified(status: Option<u16>, code: &str, message: &str) -> Classified {
+    let refusal = Refusal { status, code: code.to_owned(), message: message.to_owned() };
+    CLASSIFIER.classify(&refusal)
+}
+
+pub(super) fn check(status: Option<u16>, message: &str, reason: Reason) {
+    assert_eq!(classified(status, "", message).reason, reason, "{status:?} {message}");
+}

@@ -1,0 +1,81 @@
+//! Google's generateContent: how it is written, rules G-1 to G-12, and how answers stream.
+//!
+//! ```text
+//!  messages ─► history (G-1 to G-9, G-12) ─┐
+//!  tools ────► schema  (G-10) ─────────────┼─► body
+//!  level ────► thinking ───────────────────┘
+//! ```
+//!
+//! Cached contents are not used, so that G-11 has nothing to forbid; prefixes are cached by themselves.
+
+mod errors;
+mod request;
+mod stream;
+pub(crate) mod usage;
+
+#[cfg(test)]
+mod tests;
+
+use serde_json::{Map, Value, json};
+
+use crate::dialect::{Decoder, Dialect};
+use crate::request::ModelRequest;
+
+const API: &str = "google-generative-ai";
+
+/// What begins an id that this dialect made up for a call without one. Such ids are not sent to models
+/// that gave none: their history looks as they wrote it.
+const OWN_ID: &str = "ctxhost_call_";
+
+/// Google's dialect.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Gemini;
+
+impl Dialect for Gemini {
+    fn api(&self) -> &'static str {
+        API
+    }
+
+    fn path(&self, request: &ModelRequest) -> String {
+        format!("/v1beta/models/{}:streamGenerateContent?alt=sse", name(&request.model))
+    }
+
+    fn window_query(&self, model: &str) -> Option<(String, Option<Value>)> {
+        Some((format!("/v1beta/models/{}", name(model)), None))
+    }
+
+    fn key_header(&self) -> (&'static str, &'static str) {
+        ("x-goog-api-key", "")
+    }
+
+    fn encode(&self, request: &ModelRequest) -> Value {
+        request::body(request)
+    }
+
+    fn decoder(&self) -> Box<dyn Decoder> {
+        Box::new(stream::GeminiDecoder::default())
+    }
+
+    fn count(&self, request: &ModelRequest) -> Option<(String, Value)> {
+        let name = name(&request.model);
+        let mut counted = Map::new();
+        counted.insert("model".into(), format!("models/{name}").into());
+        counted.extend(request::prompt(request));
+        let path = format!("/v1beta/models/{name}:countTokens");
+        Some((path, json!({ "generateContentRequest": counted })))
+    }
+
+    fn counted(&self, answer: &Value) -> Option<u64> {
+        answer.get("totalTokens")?.as_u64()
+    }
+}
+
+/// A model's name as it stands in paths.
+fn name(model: &str) -> &str {
+    model.strip_prefix("models/").unwrap_or(model)
+}
+
+/// Whether a model wants signatures and ids with its calls, and takes images in their results.
+fn is_third(model: &str) -> bool {
+    name(model).starts_with("gemini-3")
+}

@@ -1,0 +1,25 @@
+//! Errors of Gemini's API: those of a stream, and ours as its clients read them.
+
+use serde_json::Value;
+
+use super::stream::text;
+use crate::failure::Refusal;
+
+/// A refusal in the middle of a stream: an error, or a prompt that was blocked.
+pub(super) fn refusal(response: &Value) -> Option<Refusal> {
+    if let Some(error) = response.get("error").filter(|error| !error.is_null()) {
+        let code = match text(error, "status") {
+            "" => error.get("code").map(ToString::to_string).unwrap_or_default(),
+            status => status.to_owned(),
+        };
+        let message = error.as_str().unwrap_or_else(|| text(error, "message")).to_owned();
+        return Some(Refusal { status: None, code, message });
+    }
+    let feedback = response.get("promptFeedback")?;
+    let code = text(feedback, "blockReason");
+    let message = match text(feedback, "blockReasonMessage") {
+        "" => format!("the prompt was blocked: {code}"),
+        message => message.to_owned(),
+    };
+    Some(Refusal { status: None, code: code.to_owned(), message }).filter(|_| !code.is_empty())
+}

@@ -1,0 +1,67 @@
+//! The body of a request: contents, tools, generation settings.
+
+mod history;
+mod schema;
+mod thinking;
+
+use std::collections::HashSet;
+
+use ctxhost_engine_api::ToolSpec;
+use serde_json::{Map, Value, json};
+
+use crate::blocks::decimal;
+use crate::pairing::{is_blank, tool_name};
+use crate::request::ModelRequest;
+
+/// A request; whether it streams stands in its path.
+pub(super) fn body(request: &ModelRequest) -> Value {
+    let mut body = prompt(request);
+    let generation = generation(request);
+    if !generation.is_empty() {
+        body.insert("generationConfig".into(), generation.into());
+    }
+    Value::Object(body)
+}
+
+/// The fields that count as prompt.
+pub(super) fn prompt(request: &ModelRequest) -> Map<String, Value> {
+    let mut body = Map::new();
+    if !is_blank(&request.system) {
+        let instruction = json!({ "parts": [{ "text": request.system }] });
+        body.insert("systemInstruction".into(), instruction);
+    }
+    let contents: Vec<_> = history::contents(request).into_iter().map(Value::from).collect();
+    body.insert("contents".into(), contents.into());
+    let mut names = HashSet::new();
+    let fresh = request.tools.iter().filter(|tool| names.insert(tool_name(&tool.name)));
+    let declarations: Vec<_> = fresh.map(declaration).collect();
+    if !declarations.is_empty() {
+        body.insert("tools".into(), json!([{ "functionDeclarations": declarations }]));
+    }
+    body
+}
+
+/// A tool. One without arguments has no parameters: an object without properties is refused.
+fn declaration(tool: &ToolSpec) -> Value {
+    let mut declaration = Map::new();
+    declaration.insert("name".into(), tool_name(&tool.name).into());
+    declaration.insert("description".into(), tool.description.clone().into());
+    if let Some(parameters) = schema::parameters(&tool.input_schema) {
+        declaration.insert("parameters".into(), parameters);
+    }
+    Value::Object(declaration)
+}
+
+fn generation(request: &ModelRequest) -> Map<String, Value> {
+    let mut config = Map::new();
+    if request.max_output_tokens > 0 {
+        config.insert("maxOutputTokens".into(), request.max_output_tokens.into());
+    }
+    if let Some(temperature) = request.temperature {
+        config.insert("temperature".into(), decimal(temperature.clamp(0.0, 2.0)));
+    }
+    if let Some(thinking) = thinking::config(request) {
+        config.insert("thinkingConfig".into(), thinking);
+    }
+    config
+}

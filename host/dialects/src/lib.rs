@@ -1,0 +1,48 @@
+//! The wire formats of model providers. Pure: no socket, no clock, no key.
+//!
+//! ```text
+//!  ModelRequest ─► request ─► bytes    what a provider is sent
+//!  Answer       ◄─ stream  ◄─ frames   what it answers: usage, errors
+//! ```
+//!
+//! Each format is a folder: `request`, `stream`, `errors`, `usage`. `failure` says what an error means in any of them.
+
+#![cfg_attr(
+    test,
+    allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)
+)]
+
+pub mod dialect;
+pub mod message;
+pub mod name;
+pub mod request;
+
+pub mod anthropic;
+pub mod gemini;
+pub mod ollama;
+pub mod openai_chat;
+pub mod openai_responses;
+
+mod blocks;
+pub mod call_id;
+pub mod cross_model;
+mod pairing;
+mod schema;
+
+pub mod failure;
+mod usage;
+
+#[cfg(test)]
+mod conversations;
+
+pub use anthropic::{Anthropic, ContextEditing};
+pub use dialect::Dialect;
+pub use failure::{ProviderError, Reason};
+pub use gemini::Gemini;
+pub use message::{AssistantMessage, ChatMessage, Content};
+pub use name::DialectName;
+pub use ollama::Ollama;
+pub use openai_chat::OpenAiChat;
+pub use openai_responses::OpenAiResponses;
+pub use request::{ModelRequest, StreamPart, ThinkingLevel};
+pub use usage::take_usage;

@@ -1,0 +1,51 @@
+//! Ollama's own dialect: the one that can be told the window, and must be.
+//!
+//! A prompt that does not fit is cut by the server without a word. The request forbids that
+//! (`truncate: false`), which servers before late 2025 do not understand; for those the
+//! provider's client detects what was cut.
+
+mod errors;
+mod request;
+mod stream;
+mod usage;
+
+#[cfg(test)]
+mod tests;
+
+use serde_json::Value;
+
+use crate::dialect::{Decoder, Dialect, Framing};
+use crate::request::ModelRequest;
+
+/// The dialect's name in sessions.
+const API: &str = "ollama";
+
+/// The dialect. Its base URL has no path: `http://localhost:11434`.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Ollama;
+
+impl Dialect for Ollama {
+    fn api(&self) -> &'static str {
+        API
+    }
+
+    fn path(&self, _request: &ModelRequest) -> String {
+        "/api/chat".to_owned()
+    }
+
+    fn window_query(&self, model: &str) -> Option<(String, Option<Value>)> {
+        Some(("/api/show".to_owned(), Some(serde_json::json!({ "model": model }))))
+    }
+
+    fn encode(&self, request: &ModelRequest) -> Value {
+        request::body(request)
+    }
+
+    fn framing(&self) -> Framing {
+        Framing::JsonLines
+    }
+
+    fn decoder(&self) -> Box<dyn Decoder> {
+        Box::<stream::OllamaDecoder>::default()
+    }
+}

@@ -1,0 +1,60 @@
+//! OpenAI's chat completions (`openai-completions`), and the many servers that speak nearly the same.
+//!
+//! | rule | kept by |
+//! |---|---|
+//! | O-1 … O-3 | the law and `foreign`; here the order of messages is kept, and images wait behind results |
+//! | O-4, O-5, O-8, O-9 | `request/messages` |
+//! | O-6, O-7, O-10, O-11 | `request` |
+
+mod compat;
+mod request;
+mod stream;
+pub(crate) mod usage;
+
+use serde_json::Value;
+
+pub use compat::{Compat, CompatSettings, MaxTokensField};
+
+use crate::dialect::{Decoder, Dialect};
+use crate::request::ModelRequest;
+
+/// The name of the dialect in sessions.
+pub const API: &str = "openai-completions";
+
+/// The dialect, as one server speaks it.
+#[derive(Clone, Debug, Default)]
+pub struct OpenAiChat {
+    compat: Compat,
+}
+
+impl OpenAiChat {
+    /// The dialect with the peculiarities of a server.
+    pub fn new(compat: Compat) -> OpenAiChat {
+        OpenAiChat { compat }
+    }
+}
+
+impl Dialect for OpenAiChat {
+    fn api(&self) -> &'static str {
+        API
+    }
+
+    fn path(&self, _request: &ModelRequest) -> String {
+        "/chat/completions".to_owned()
+    }
+
+    fn window_query(&self, _model: &str) -> Option<(String, Option<Value>)> {
+        Some(("/models".to_owned(), None))
+    }
+
+    fn encode(&self, request: &ModelRequest) -> Value {
+        request::body(request, &self.compat)
+    }
+
+    fn decoder(&self) -> Box<dyn Decoder> {
+        Box::new(stream::ChatDecoder::default())
+    }
+}
+
+#[cfg(test)]
+mod tests;

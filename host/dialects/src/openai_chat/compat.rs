@@ -1,0 +1,129 @@
+//! Where compatible servers differ: what is set, else what is known of the host, else what most take.
+
+use serde::{Deserialize, Serialize};
+
+/// What is written of a server in the config. What is not set follows from its address.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct CompatSettings {
+    /// The field that limits the answer.
+    pub max_tokens_field: Option<MaxTokensField>,
+    /// Whether the system prompt goes as `developer`.
+    pub developer_role: Option<bool>,
+    /// Whether `store: false` is sent.
+    pub store: Option<bool>,
+    /// Whether usage is asked for with `stream_options`.
+    pub stream_usage: Option<bool>,
+    /// Whether `reasoning_effort` is sent where thinking is asked for.
+    pub reasoning_effort: Option<bool>,
+    /// Whether the model's thinking is sent back as `reasoning_content`.
+    pub reasoning_content: Option<bool>,
+    /// Whether `prompt_cache_key` is sent.
+    pub prompt_cache_key: Option<bool>,
+    /// Whether results carry the name of their tool.
+    pub tool_result_name: Option<bool>,
+    /// Whether an assistant message must stand between results and the next user message.
+    pub assistant_after_results: Option<bool>,
+    /// Whether tools must be declared where the history holds calls.
+    pub tools_with_history: Option<bool>,
+    /// Whether call ids are nine letters and digits.
+    pub nine_char_ids: Option<bool>,
+}
+
+/// The field that limits the answer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum MaxTokensField {
+    /// `max_completion_tokens` for models that are known to reason, `max_tokens` for all others.
+    #[default]
+    ByModel,
+    /// `max_tokens`, which most servers know.
+    MaxTokens,
+    /// `max_completion_tokens`, which OpenAI wants.
+    MaxCompletionTokens,
+}
+
+/// What holds for a server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Compat {
+    pub(super) max_tokens_field: MaxTokensField,
+    pub(super) developer_role: bool,
+    pub(super) store: bool,
+    pub(super) stream_usage: bool,
+    pub(super) reasoning_effort: bool,
+    pub(super) reasoning_content: bool,
+    pub(super) prompt_cache_key: bool,
+    pub(super) tool_result_name: bool,
+    pub(super) assistant_after_results: bool,
+    pub(super) tools_with_history: bool,
+    pub(super) nine_char_ids: bool,
+}
+
+impl Default for Compat {
+    /// What most servers take.
+    fn default() -> Compat {
+        Compat {
+            max_tokens_field: MaxTokensField::ByModel,
+            developer_role: false,
+            store: false,
+            stream_usage: true,
+            reasoning_effort: true,
+            reasoning_content: false,
+            prompt_cache_key: false,
+            tool_result_name: false,
+            assistant_after_results: false,
+            tools_with_history: false,
+            nine_char_ids: false,
+        }
+    }
+}
+
+impl Compat {
+    /// The settings, filled up with what is known of the server at an address.
+    pub fn of(settings: &CompatSettings, base_url: &str) -> Compat {
+        let known = Compat::of_host(base_url);
+        let or = |set: Option<bool>, known: bool| set.unwrap_or(known);
+        Compat {
+            max_tokens_field: settings.max_tokens_field.unwrap_or(known.max_tokens_field),
+            developer_role: or(settings.developer_role, known.developer_role),
+            store: or(settings.store, known.store),
+            stream_usage: or(settings.stream_usage, known.stream_usage),
+            reasoning_effort: or(settings.reasoning_effort, known.reasoning_effort),
+            reasoning_content: or(settings.reasoning_content, known.reasoning_content),
+            prompt_cache_key: or(settings.prompt_cache_key, known.prompt_cache_key),
+            tool_result_name: or(settings.tool_result_name, known.tool_result_name),
+            assistant_after_results: or(
+                settings.assistant_after_results,
+                known.assistant_after_results,
+            ),
+            tools_with_history: or(settings.tools_with_history, known.tools_with_history),
+            nine_char_ids: or(settings.nine_char_ids, known.nine_char_ids),
+        }
+    }
+
+    fn of_host(base_url: &str) -> Compat {
+        let host = url::Url::parse(base_url).ok();
+        let host = host.as_ref().and_then(|url| url.host_str()).unwrap_or_default();
+        let compat = Compat::default();
+        match host {
+            "api.openai.com" => Compat {
+                max_tokens_field: MaxTokensField::MaxCompletionTokens,
+                store: true,
+                prompt_cache_key: true,
+                ..compat
+            },
+            // Mistral refuses fields that it does not know, and sends usage unasked.
+            "api.mistral.ai" => Compat {
+                max_tokens_field: MaxTokensField::MaxTokens,
+                stream_usage: false,
+                reasoning_effort: false,
+                tool_result_name: true,
+                assistant_after_results: true,
+                nine_char_ids: true,
+                ..compat
+            },
+            "api.deepseek.com" => Compat { reasoning_content: true, ..compat },
+            _ => compat,
+        }
+    }
+}

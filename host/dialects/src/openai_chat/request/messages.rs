@@ -1,0 +1,166 @@
+//! The conversation, as chat completions write it.
+
+use serde_json::{Map, Value, json};
+
+use crate::call_id::{CallIds, IdRule};
+use crate::message::{
+    AssistantMessage, ChatMessage, Content, ToolCall, ToolResultMessage, as_object,
+};
+use crate::openai_chat::compat::Compat;
+use crate::request::ModelRequest;
+
+/// O-9: what old servers take.
+const CALL_ID_MAX_CHARS: usize = 40;
+
+/// The messages of a request; never empty.
+pub(super) fn of(request: &ModelRequest, compat: &Compat) -> Vec<Value> {
+    let rule = match compat.nine_char_ids {
+        true => IdRule::Mistral,
+        false => IdRule::Any { max_chars: CALL_ID_MAX_CHARS },
+    };
+    let ids = CallIds::of(&request.messages, rule);
+    let mut writer = Writer { compat, ids, written: Vec::new(), images: Vec::new() };
+    if !request.system.is_empty() {
+        let role = if compat.developer_role { "developer" } else { "system" };
+        writer.written.push(json!({ "role": role, "content": request.system }));
+    }
+    // O-7: some servers want a word of the person's.
+    if !request.messages.iter().any(|it| matches!(it, ChatMessage::User(_))) {
+        writer.written.push(json!({ "role": "user", "content": "Go on." }));
+    }
+    for message in &request.messages {
+        writer.write(message);
+    }
+    writer.write_images();
+    writer.written
+}
+
+struct Writer<'a> {
+    compat: &'a Compat,
+    ids: CallIds,
+    written: Vec<Value>,
+    /// Images of the results written last: they follow when all results of the turn stand.
+    images: Vec<Value>,
+}
+
+impl Writer<'_> {
+    fn write(&mut self, message: &ChatMessage) {
+        match message {
+            ChatMessage::ToolResult(result) => self.write_result(result),
+            ChatMessage::User(message) => {
+                self.write_images();
+                let content = user_content(&message.content);
+                if let Some(content) = content {
+                    self.write_user(content);
+                }
+            }
+            ChatMessage::Assistant(message) => {
+                self.write_images();
+                self.write_assistant(message);
+            }
+        }
+    }
+
+    fn write_user(&mut self, content: Value) {
+        let follows_result = self.written.last().is_some_and(|last| last["role"] == "tool");
+        if follows_result && self.compat.assistant_after_results {
+            let between = "I have read the results.";
+            self.written.push(json!({ "role": "assistant", "content": between }));
+        }
+        self.written.push(json!({ "role": "user", "content": content }));
+    }
+
+    /// O-4: without text and without calls there is no message; O-5: arguments are a string.
+    fn write_assistant(&mut self, message: &AssistantMessage) {
+        let text = texts(&message.content);
+        let calls: Vec<_> = message.tool_calls().map(|call| self.call(call)).collect();
+        if text.is_empty() && calls.is_empty() {
+            return;
+        }
+        let content = if text.is_empty() { Value::Null } else { text.into() };
+        let mut written = Map::new();
+        written.insert("role".to_owned(), "assistant".into());
+        written.insert("content".to_owned(), content);
+        // Servers that want thinking back want it with every call, be it empty.
+        let thinking = thinking(&message.content);
+        if self.compat.reasoning_content && !(thinking.is_empty() && calls.is_empty()) {
+            written.insert("reasoning_content".to_owned(), thinking.into());
+        }
+        if !calls.is_empty() {
+            written.insert("tool_calls".to_owned(), calls.into());
+        }
+        self.written.push(Value::Object(written));
+    }
+
+    fn call(&self, call: &ToolCall) -> Value {
+        let arguments = Value::Object(as_object(&call.arguments)).to_string();
+        let function = json!({ "name": call.name, "arguments": arguments });
+        json!({ "id": self.ids.get(&call.id), "type": "function", "function": function })
+    }
+
+    /// O-8: the content of a result is text; its images wait.
+    fn write_result(&mut self, result: &ToolResultMessage) {
+        let id = self.ids.get(&result.tool_call_id);
+        let images: Vec<_> = result.content.iter().filter_map(image).collect();
+        let text = match texts(&result.content) {
+            text if !text.is_empty() => text,
+            _ if !images.is_empty() => "(see the image below)".to_owned(),
+            _ => "(no output)".to_owned(),
+        };
+        let mut written = json!({ "role": "tool", "tool_call_id": id, "content": text });
+        if let (true, Some(fields)) = (self.compat.tool_result_name, written.as_object_mut()) {
+            fields.insert("name".to_owned(), result.tool_name.as_str().into());
+        }
+        self.written.push(written);
+        if !images.is_empty() {
+            let whose = format!("Images from {} ({id}):", result.tool_name);
+            self.images.push(json!({ "type": "text", "text": whose }));
+            self.images.extend(images);
+        }
+    }
+
+    /// Images in results go into a message of the person's, behind all results (O-1).
+    fn write_images(&mut self) {
+        if !self.images.is_empty() {
+            let images = std::mem::take(&mut self.images);
+            self.write_user(images.into());
+        }
+    }
+}
+
+/// A string where there is nothing but text, else parts; `None` where there is nothing.
+fn user_content(blocks: &[Content]) -> Option<Value> {
+    if !blocks.iter().any(|block| matches!(block, Content::Image { .. })) {
+        let text = texts(blocks);
+        return (!text.is_empty()).then(|| text.into());
+    }
+    let part = |block: &Content| match block {
+        Content::Text { text, .. } if !text.is_empty() => {
+            Some(json!({ "type": "text", "text": text }))
+        }
+        other => image(other),
+    };
+    Some(blocks.iter().filter_map(part).collect::<Vec<_>>().into())
+}
+
+fn image(block: &Content) -> Option<Value> {
+    let Content::Image { data, mime_type } = block else { return None };
+    let url = format!("data:{mime_type};base64,{data}");
+    Some(json!({ "type": "image_url", "image_url": { "url": url } }))
+}
+
+fn texts(blocks: &[Content]) -> String {
+    let text = |block: &'_ Content| match block {
+        Content::Text { text, .. } if !text.is_empty() => Some(text.clone()),
+        _ => None,
+    };
+    blocks.iter().filter_map(text).collect::<Vec<_>>().join("\n")
+}
+
+fn thinking(blocks: &[Content]) -> String {
+    let thought = |block: &'_ Content| match block {
+        Content::Thinking { thinking, .. } => Some(thinking.clone()),
+        _ => None,
+    };
+    blocks.iter().filter_map(thought).collect::<Vec<_>>().join("\n")
+}

@@ -1,0 +1,74 @@
+//! OpenAI's Responses dialect, without any state at the server.
+//!
+//! ```text
+//!  reasoning item   ◄─► Content::Thinking, the whole item's JSON in its signature, as Pi has it
+//!  message          ◄─► Content::Text, id and phase in its signature, as Pi has them
+//!  function_call    ◄─► Content::ToolCall
+//!  any other item   ◄─► Content::ProviderItem, word for word: compactions, searches, what is to come
+//! ```
+//!
+//! Of items that the server made, only reasoning and provider items carry their ids back: an item
+//! with its own id demands the reasoning before it (R-4), one without demands nothing.
+
+mod compaction;
+mod errors;
+mod request;
+mod stream;
+pub(crate) mod usage;
+
+#[cfg(test)]
+mod tests;
+
+use serde_json::Value;
+
+use crate::dialect::{Decoder, Dialect, StreamFault};
+use crate::message::ChatMessage;
+use crate::request::ModelRequest;
+
+/// The dialect's name in sessions.
+const API: &str = "openai-responses";
+
+/// The longest id that the dialect takes, for calls and items and as a cache key (R-7, R-12).
+const ID_MAX_CHARS: usize = 64;
+
+/// The dialect. Its base URL ends in `/v1`.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct OpenAiResponses;
+
+impl Dialect for OpenAiResponses {
+    fn api(&self) -> &'static str {
+        API
+    }
+
+    fn path(&self, _request: &ModelRequest) -> String {
+        "/responses".to_owned()
+    }
+
+    fn window_query(&self, _model: &str) -> Option<(String, Option<Value>)> {
+        Some(("/models".to_owned(), None))
+    }
+
+    fn encode(&self, request: &ModelRequest) -> Value {
+        request::body(request)
+    }
+
+    fn decoder(&self) -> Box<dyn Decoder> {
+        Box::<stream::ResponsesDecoder>::default()
+    }
+
+    fn count(&self, request: &ModelRequest) -> Option<(String, Value)> {
+        Some(("/responses/input_tokens".to_owned(), request::counted_body(request)))
+    }
+
+    fn counted(&self, answer: &Value) -> Option<u64> {
+        answer.get("input_tokens")?.as_u64()
+    }
+
+    fn compact(&self, request: &ModelRequest) -> Option<(String, Value)> {
+        Some(compaction::compact_request(request))
+    }
+
+    fn compacted(&self, answer: &Value) -> Result<Vec<ChatMessage>, StreamFault> {
+        compaction::compacted(answer)
+    }
+}

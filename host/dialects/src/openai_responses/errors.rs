@@ -1,0 +1,33 @@
+//! Errors of the Responses API: those of a stream, and ours as its clients read them.
+
+use serde_json::Value;
+
+use super::stream::text;
+use crate::failure::Refusal;
+
+/// Why a response failed.
+pub(super) fn failure(event: &Value, name: &str) -> Refusal {
+    let error = event.pointer("/response/error").filter(|error| !error.is_null());
+    let mut said = refusal(error.unwrap_or(&Value::Null));
+    if said.code.is_empty() {
+        name.trim_start_matches("response.").clone_into(&mut said.code);
+    }
+    said
+}
+
+/// The error itself: OpenAI writes it flat, gateways wrap it.
+pub(super) fn inner_error(event: &Value) -> &Value {
+    event.get("error").filter(|error| error.is_object()).unwrap_or(event)
+}
+
+/// What an error object says.
+pub(super) fn refusal(error: &Value) -> Refusal {
+    let code = match error.get("code") {
+        Some(Value::String(code)) if !code.is_empty() => code.clone(),
+        Some(Value::Number(code)) => code.to_string(),
+        _ => Some(text(error, "type")).filter(|kind| *kind != "error").unwrap_or_default().into(),
+    };
+    let message = error.as_str().unwrap_or_else(|| text(error, "message"));
+    let message = if message.is_empty() { "the provider gave no reason" } else { message };
+    Refusal { status: None, code, message: message.to_owned() }
+}

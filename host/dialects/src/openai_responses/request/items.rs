@@ -1,0 +1,151 @@
+//! Messages as input items.
+
+use serde_json::{Map, Value, json};
+
+use super::rules::{Item, obeyed};
+use crate::blocks::{Image, images_of, text_of};
+use crate::call_id::{CallIds, IdRule};
+use crate::message::{
+    AssistantMessage, ChatMessage, Content, ToolCall, ToolResultMessage, UserMessage, as_object,
+};
+use crate::openai_responses::{API, ID_MAX_CHARS};
+
+/// What stands in the place of a result that has images and no text.
+const ONLY_IMAGES: &str = "(the images follow below)";
+
+/// The longest name of a tool.
+const TOOL_NAME_MAX_CHARS: usize = 64;
+
+/// The input items of a conversation. They keep the rules of pairs, ids and reasoning.
+pub(in crate::openai_responses) fn input(messages: &[ChatMessage]) -> Vec<Value> {
+    let mut items = Vec::new();
+    let mut shown = ShownImages::default();
+    let ids = CallIds::of(messages, IdRule::Any { max_chars: ID_MAX_CHARS });
+    for (origin, message) in messages.iter().enumerate() {
+        let values = match message {
+            ChatMessage::ToolResult(result) => {
+                shown.take(result);
+                vec![result_item(result, &ids)]
+            }
+            ChatMessage::User(user) => shown.flushed().chain(user_item(user)).collect(),
+            ChatMessage::Assistant(answer) => {
+                shown.flushed().chain(answer_items(answer, &ids)).collect()
+            }
+        };
+        items.extend(values.into_iter().map(|value| Item { value, origin }));
+    }
+    let after = messages.len();
+    items.extend(shown.flushed().map(|value| Item { value, origin: after }));
+    obeyed(items)
+}
+
+/// Images of results, held back until all results of their round are said.
+#[derive(Default)]
+struct ShownImages {
+    parts: Vec<Value>,
+}
+
+impl ShownImages {
+    fn take(&mut self, result: &ToolResultMessage) {
+        let images = images_of(&result.content);
+        if !images.is_empty() {
+            let title = format!("(images of the result of {})", result.tool_name);
+            self.parts.push(json!({ "type": "input_text", "text": title }));
+            self.parts.extend(images.into_iter().map(image_part));
+        }
+    }
+
+    fn flushed(&mut self) -> impl Iterator<Item = Value> + use<> {
+        user_message(std::mem::take(&mut self.parts)).into_iter()
+    }
+}
+
+fn user_item(user: &UserMessage) -> Option<Value> {
+    let part = |block: &Content| match block {
+        Content::Text { text, .. } if !text.is_empty() => {
+            Some(json!({ "type": "input_text", "text": text }))
+        }
+        Content::Image { data, mime_type } if !data.is_empty() => {
+            Some(image_part(Image { data, mime_type }))
+        }
+        _ => None,
+    };
+    user_message(user.content.iter().filter_map(part).collect())
+}
+
+fn user_message(parts: Vec<Value>) -> Option<Value> {
+    let message = || json!({ "type": "message", "role": "user", "content": parts });
+    (!parts.is_empty()).then(message)
+}
+
+fn image_part(image: Image<'_>) -> Value {
+    let url = format!("data:{};base64,{}", image.mime_type, image.data);
+    json!({ "type": "input_image", "detail": "auto", "image_url": url })
+}
+
+fn result_item(result: &ToolResultMessage, ids: &CallIds) -> Value {
+    let mut output = text_of(&result.content);
+    if output.is_empty() && !images_of(&result.content).is_empty() {
+        ONLY_IMAGES.clone_into(&mut output);
+    }
+    let call_id = ids.get(&result.tool_call_id);
+    json!({ "type": "function_call_output", "call_id": call_id, "output": output })
+}
+
+fn answer_items(answer: &AssistantMessage, ids: &CallIds) -> Vec<Value> {
+    let item = |block: &Content| match block {
+        Content::Text { text, .. } if text.is_empty() => None,
+        Content::Text { text, text_signature } => {
+            Some(text_item(text, text_signature.as_deref().filter(|_| answer.api == API)))
+        }
+        // Thinking of another dialect, and images, which no answer holds, have no place here.
+        Content::Thinking { thinking_signature, .. } if answer.api == API => {
+            reasoning_item(thinking_signature.as_deref()?)
+        }
+        Content::ToolCall(call) => Some(call_item(call, ids)),
+        Content::ProviderItem { api, item } if api == API && item.is_object() => Some(item.clone()),
+        _ => None,
+    };
+    answer.content.iter().filter_map(item).collect()
+}
+
+fn text_item(text: &str, signature: Option<&str>) -> Value {
+    let content = json!([{ "type": "output_text", "text": text }]);
+    let mut item = json!({ "type": "message", "role": "assistant", "content": content });
+    let signature: Option<Value> = signature.and_then(|json| serde_json::from_str(json).ok());
+    let phase = signature.as_ref().and_then(|signature| signature.get("phase"));
+    if let (Some(Value::String(phase)), Some(fields)) = (phase, item.as_object_mut()) {
+        fields.insert("phase".into(), phase.as_str().into());
+    }
+    item
+}
+
+/// The item as it was received, where the server can read it: it keeps none, so it must be encrypted.
+fn reasoning_item(signature: &str) -> Option<Value> {
+    let mut item: Map<String, Value> = serde_json::from_str(signature).ok()?;
+    let field = |name: &str| item.get(name).and_then(Value::as_str).unwrap_or_default();
+    if field("type") != "reasoning" || field("encrypted_content").is_empty() {
+        return None;
+    }
+    if !item.get("summary").is_some_and(Value::is_array) {
+        item.insert("summary".into(), json!([]));
+    }
+    Some(Value::Object(item))
+}
+
+fn call_item(call: &ToolCall, ids: &CallIds) -> Value {
+    json!({
+        "type": "function_call",
+        "call_id": ids.get(&call.id),
+        "name": tool_name(&call.name),
+        "arguments": Value::Object(as_object(&call.arguments)).to_string(),
+    })
+}
+
+/// A name that another model made up may hold what this dialect answers with 400.
+fn tool_name(name: &str) -> String {
+    let legal = |char: char| char.is_ascii_alphanumeric() || char == '_' || char == '-';
+    let name = name.chars().map(|char| if legal(char) { char } else { '_' });
+    let name: String = name.take(TOOL_NAME_MAX_CHARS).collect();
+    if name.is_empty() { "unnamed".to_owned() } else { name }
+}

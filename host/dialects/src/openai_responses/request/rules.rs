@@ -1,0 +1,131 @@
+//! What the dialect answers with 400, taken out of a list of input items or mended in it.
+//!
+//! The law has paired calls and results already. This room keeps what the law does not know: items
+//! that no result of ours can answer, ids that came twice, and reasoning that lost what it led to.
+
+use std::collections::{HashMap, HashSet};
+
+use serde_json::{Value, json};
+
+use crate::openai_responses::ID_MAX_CHARS;
+
+/// What answers a call whose result was lost.
+const NO_RESULT: &str = "(no result: the call was broken off)";
+
+/// The beginnings of ids, by kind.
+const ID_PREFIXES: [(&str, &str); 5] = [
+    ("message", "msg_"),
+    ("reasoning", "rs_"),
+    ("function_call", "fc_"),
+    ("custom_tool_call", "ctc_"),
+    ("compaction", "cmp_"),
+];
+
+/// An input item.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Item {
+    /// It.
+    pub(super) value: Value,
+    /// The position of the message that it comes from.
+    pub(super) origin: usize,
+}
+
+impl Item {
+    fn kind(&self) -> &str {
+        self.text("type")
+    }
+
+    fn text(&self, field: &str) -> &str {
+        self.value.get(field).and_then(Value::as_str).unwrap_or_default()
+    }
+
+    /// The id of the call that this item makes; searches of the server have none.
+    fn call(&self) -> Option<&str> {
+        Some(self.text("call_id")).filter(|id| !id.is_empty() && self.kind().ends_with("_call"))
+    }
+
+    /// The id of the call that this item answers.
+    fn answers(&self) -> Option<&str> {
+        Some(self.text("call_id")).filter(|id| !id.is_empty() && self.kind().ends_with("_output"))
+    }
+}
+
+/// The items that the server takes, in their order.
+pub(super) fn obeyed(items: Vec<Item>) -> Vec<Value> {
+    let items = followed_reasoning(paired(unique(items)));
+    items.into_iter().map(|item| item.value).collect()
+}
+
+/// Ids are legal and come once. An item that comes a second time says nothing new.
+fn unique(items: Vec<Item>) -> Vec<Item> {
+    let mut seen = HashSet::new();
+    let mut kept = Vec::new();
+    for mut item in items {
+        if !has_legal_id(&item) {
+            item.value.as_object_mut().and_then(|fields| fields.shift_remove("id"));
+        }
+        let id = item.text("id");
+        if id.is_empty() || seen.insert(id.to_owned()) {
+            kept.push(item);
+        }
+    }
+    kept
+}
+
+fn has_legal_id(item: &Item) -> bool {
+    let Some(id) = item.value.get("id").and_then(Value::as_str) else { return false };
+    let prefix = ID_PREFIXES.iter().find(|(kind, _)| *kind == item.kind());
+    id.chars().count() <= ID_MAX_CHARS && prefix.is_none_or(|(_, prefix)| id.starts_with(prefix))
+}
+
+/// Every call has one output after it, every output a call before it.
+fn paired(items: Vec<Item>) -> Vec<Item> {
+    let mut open: HashMap<String, usize> = HashMap::new();
+    let mut unanswered = HashSet::new();
+    let mut orphans = HashSet::new();
+    for (at, item) in items.iter().enumerate() {
+        if let Some(call) = item.call() {
+            // An id may come again in a later turn; its first call is over then, answered or not.
+            unanswered.extend(open.insert(call.to_owned(), at));
+        } else if let Some(call) = item.answers()
+            && open.remove(call).is_none()
+        {
+            orphans.insert(at);
+        }
+    }
+    unanswered.extend(open.into_values());
+    let items = items.into_iter().enumerate().filter(|(at, _)| !orphans.contains(at));
+    items.flat_map(|(at, item)| answered(item, unanswered.contains(&at))).collect()
+}
+
+/// A call without a result gets one, or goes where nobody here can write its kind of result.
+fn answered(item: Item, is_unanswered: bool) -> Vec<Item> {
+    if !is_unanswered {
+        return vec![item];
+    }
+    if item.kind() != "function_call" {
+        return Vec::new();
+    }
+    let call_id = item.text("call_id");
+    let value = json!({ "type": "function_call_output", "call_id": call_id, "output": NO_RESULT });
+    let output = Item { value, origin: item.origin };
+    vec![item, output]
+}
+
+/// Reasoning stays where the item that it led to stands behind it, in the same answer. It leads to
+/// no compaction.
+fn followed_reasoning(items: Vec<Item>) -> Vec<Item> {
+    let mut kept = Vec::with_capacity(items.len());
+    // The answer of which an item has been seen, walking from the end.
+    let mut followed = None;
+    for item in items.into_iter().rev() {
+        if item.kind() != "reasoning" {
+            followed = Some(item.origin).filter(|_| !item.kind().starts_with("compaction"));
+        } else if followed != Some(item.origin) {
+            continue;
+        }
+        kept.push(item);
+    }
+    kept.reverse();
+    kept
+}

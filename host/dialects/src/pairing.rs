@@ -1,0 +1,221 @@
+//! Calls and their answers, put together again: what every dialect with strict pairing encodes from.
+//!
+//! The law has paired them already. This room makes sure of it once more, so that no request can be
+//! refused for a call without a result, an orphaned result, or an id that is used twice.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+
+use crate::message::{AssistantMessage, ChatMessage, Content, ToolCall, ToolResultMessage};
+
+/// What a person says who has said nothing before the model did; the words of other agents.
+pub(super) const BOOTSTRAP: &str = "(session bootstrap)";
+
+/// What a person says where the model spoke last: no dialect here continues an answer.
+pub(super) const CONTINUE: &str = "Continue.";
+
+/// The result of a call that has none.
+pub(super) const NO_RESULT: &str = "no result was recorded for this call";
+
+/// The longest id and the longest tool name that every provider takes.
+const NAME_MAX_CHARS: usize = 64;
+
+/// One step of a conversation. Results are no steps: they belong to the calls that they answer.
+#[derive(Debug)]
+pub(super) enum Step<'a> {
+    /// The person spoke.
+    Person(&'a [Content]),
+    /// The model spoke.
+    Model {
+        /// What it said.
+        message: &'a AssistantMessage,
+        /// Its calls, in the order of its blocks.
+        calls: Vec<Answered<'a>>,
+    },
+}
+
+/// A call and its result.
+#[derive(Debug)]
+pub(super) struct Answered<'a> {
+    /// The id that both are sent with; no other call of the request has it.
+    pub id: String,
+    /// The call.
+    pub call: &'a ToolCall,
+    /// Its result, unless it has none.
+    pub result: Option<&'a ToolResultMessage>,
+}
+
+/// The steps of a conversation. `written` makes an id one that the provider takes.
+pub(super) fn steps(messages: &[ChatMessage], written: impl Fn(&str) -> String) -> Vec<Step<'_>> {
+    let mut results = claims(messages);
+    let mut ids = Ids { written, taken: HashSet::new(), used: HashMap::new() };
+    let mut steps = Vec::new();
+    for (place, message) in messages.iter().enumerate() {
+        match message {
+            ChatMessage::User(message) => steps.push(Step::Person(&message.content)),
+            ChatMessage::ToolResult(_) => {}
+            ChatMessage::Assistant(message) => {
+                let answered = |(nth, call): (usize, _)| Answered {
+                    id: ids.of(call),
+                    call,
+                    result: results.remove(&(place, nth)),
+                };
+                let calls = message.tool_calls().enumerate().map(answered).collect();
+                steps.push(Step::Model { message, calls });
+            }
+        }
+    }
+    steps
+}
+
+/// A tool name that every provider takes.
+pub(super) fn tool_name(name: &str) -> String {
+    let legal = |char: char| if is_name_char(char) { char } else { '_' };
+    let name: String = name.trim().chars().take(NAME_MAX_CHARS).map(legal).collect();
+    if name.is_empty() { "unknown".to_owned() } else { name }
+}
+
+/// Whether a text is nothing to a provider.
+pub(super) fn is_blank(text: &str) -> bool {
+    text.chars().all(|char| char.is_whitespace() || char.is_control())
+}
+
+fn is_name_char(char: char) -> bool {
+    char.is_ascii_alphanumeric() || "_-".contains(char)
+}
+
+/// A call: the place of its message and which call of the message it is.
+type Place = (usize, usize);
+
+/// Which result answers which call. A result answers the nearest message before it that has its id;
+/// a second result of a call and one without any call answer nothing.
+fn claims(messages: &[ChatMessage]) -> HashMap<Place, &ToolResultMessage> {
+    let mut open: HashMap<&str, VecDeque<Place>> = HashMap::new();
+    let mut claims = HashMap::new();
+    for (place, message) in messages.iter().enumerate() {
+        match message {
+            ChatMessage::User(_) => {}
+            ChatMessage::Assistant(message) => {
+                for call in message.tool_calls() {
+                    open.remove(call.id.as_str());
+                }
+                for (nth, call) in message.tool_calls().enumerate() {
+                    open.entry(&call.id).or_default().push_back((place, nth));
+                }
+            }
+            ChatMessage::ToolResult(result) => {
+                let waiting = open.get_mut(result.tool_call_id.as_str());
+                if let Some(call) = waiting.and_then(VecDeque::pop_front) {
+                    claims.insert(call, result);
+                }
+            }
+        }
+    }
+    claims
+}
+
+/// Gives every call an id of its own, also where the session uses one twice.
+struct Ids<F> {
+    written: F,
+    taken: HashSet<String>,
+    used: HashMap<String, u64>,
+}
+
+impl<F: Fn(&str) -> String> Ids<F> {
+    fn of(&mut self, call: &ToolCall) -> String {
+        let id = (self.written)(&call.id);
+        let uses = self.used.entry(id.clone()).or_default();
+        loop {
+            *uses += 1;
+            let candidate = if *uses == 1 { id.clone() } else { numbered(&id, *uses) };
+            if self.taken.insert(candidate.clone()) {
+                return candidate;
+            }
+        }
+    }
+}
+
+/// An id with a number, still no longer than an id may be.
+fn numbered(id: &str, number: u64) -> String {
+    let suffix = format!("_{number}");
+    let room = NAME_MAX_CHARS.saturating_sub(suffix.len());
+    id.chars().take(room).chain(suffix.chars()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn calls(ids: &[&str]) -> ChatMessage {
+        let call =
+            |id: &&str| Content::ToolCall(ToolCall { id: (*id).to_owned(), ..ToolCall::default() });
+        let content = ids.iter().map(call).collect();
+        ChatMessage::Assistant(AssistantMessage { content, ..AssistantMessage::default() })
+    }
+
+    fn result(id: &str, text: &str) -> ChatMessage {
+        ChatMessage::ToolResult(ToolResultMessage {
+            tool_call_id: id.to_owned(),
+            content: vec![Content::text(text)],
+            ..ToolResultMessage::default()
+        })
+    }
+
+    /// Ids and results of all calls; `-` for none.
+    fn check(messages: &[ChatMessage], expected: &[(&str, &str)]) {
+        let mut found = Vec::new();
+        for step in steps(messages, str::to_owned) {
+            let Step::Model { calls, .. } = step else { continue };
+            for call in calls {
+                let text = call.result.and_then(|result| result.content.first());
+                let Some(Content::Text { text, .. }) = text else {
+                    found.push((call.id, "-".to_owned()));
+                    continue;
+                };
+                found.push((call.id, text.clone()));
+            }
+        }
+        let expected: Vec<_> =
+            expected.iter().map(|(id, text)| ((*id).to_owned(), (*text).to_owned())).collect();
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn results_find_their_calls_in_any_order() {
+        let messages =
+            [calls(&["a", "b"]), result("b", "2"), ChatMessage::user("hurry"), result("a", "1")];
+        check(&messages, &[("a", "1"), ("b", "2")]);
+    }
+
+    #[test]
+    fn orphans_and_second_results_answer_nothing() {
+        let messages = [result("a", "0"), calls(&["a", "b"]), result("a", "1"), result("a", "2")];
+        check(&messages, &[("a", "1"), ("b", "-")]);
+    }
+
+    #[test]
+    fn an_id_that_is_used_again_gets_a_number() {
+        let messages = [
+            calls(&["a"]),
+            result("a", "1"),
+            calls(&["a", "a"]),
+            result("a", "2"),
+            result("a", "3"),
+            calls(&["a_2"]),
+        ];
+        check(&messages, &[("a", "1"), ("a_2", "2"), ("a_3", "3"), ("a_2_2", "-")]);
+    }
+
+    #[test]
+    fn a_numbered_id_is_no_longer_than_an_id_may_be() {
+        let long = "x".repeat(64);
+        let messages = [calls(&[&long, &long])];
+        check(&messages, &[(&long, "-"), (&format!("{}_2", "x".repeat(62)), "-")]);
+    }
+
+    #[test]
+    fn names_are_made_legal() {
+        assert_eq!(tool_name(" mcp.server:read "), "mcp_server_read");
+        assert_eq!(tool_name(""), "unknown");
+        assert_eq!(tool_name(&"é".repeat(99)), "_".repeat(64));
+    }
+}
