@@ -111,8 +111,8 @@ fn what_one_crate_knows_stays_there() {
 }
 
 /// The whole of what the wire formats are made with. They read and write bytes, and nothing else.
-const DIALECTS_ARE_MADE_WITH: [&str; 7] =
-    ["ctxhost-engine-api", "regex", "serde", "serde_json", "sha2", "thiserror", "url"];
+const DIALECTS_ARE_MADE_WITH: [&str; 8] =
+    ["ctxhost-engine-api", "memchr", "regex", "serde", "serde_json", "sha2", "thiserror", "url"];
 
 #[test]
 fn dialects_know_no_socket_clock_or_key() {

@@ -30,7 +30,10 @@ mod pairing;
 mod schema;
 
 pub mod failure;
-mod usage;
+pub mod frames;
+pub mod peek;
+pub mod sse;
+pub mod usage;
 
 #[cfg(test)]
 mod conversations;
@@ -45,4 +48,3 @@ pub use ollama::Ollama;
 pub use openai_chat::OpenAiChat;
 pub use openai_responses::OpenAiResponses;
 pub use request::{ModelRequest, StreamPart, ThinkingLevel};
-pub use usage::take_usage;

@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use axum::body::Bytes;
 use hyper::body::{Frame, Incoming};
-use serde::Deserialize;
-use serde_json::value::RawValue;
 use tokio::time::{Instant, timeout_at};
 
 use super::limits;
 use ctxhost_dialects::failure::{Refusal, is_refusal, refusal_of};
+use ctxhost_dialects::peek::{Peek, peek};
+use ctxhost_dialects::sse::{SseItem, SseReader};
 
 /// The most that is held back, in bytes: OpenAI's first event repeats instructions and tools.
 const HELD_MAX_BYTES: usize = 2 * 1024 * 1024;
@@ -42,21 +42,26 @@ pub(super) async fn of_stream(
     let until = Instant::now() + hold;
     let mut beginning = Beginning { head: Vec::new(), refusal: None, is_whole: false };
     let mut events = Events::default();
+    let mut held_bytes = 0;
     // The first bytes are waited for as long as any others: without them there is no answer.
     let mut next = limits::frame(body, idle).await;
     loop {
         let Some(frame) = next? else {
             beginning.is_whole = true;
+            beginning.refusal = events.last_refusal();
             return Ok(beginning);
         };
         let told = match frame.data_ref() {
-            Some(data) => events.take(data),
-            None => Told::Something,
+            Some(data) => {
+                held_bytes += data.len();
+                events.take(data)
+            }
+            None => Peek::Content,
         };
         beginning.head.push(frame);
         match told {
-            Told::Nothing if events.bytes.len() < HELD_MAX_BYTES => {}
-            Told::Refused(refusal) => {
+            Peek::NoContent if held_bytes < HELD_MAX_BYTES => {}
+            Peek::Refused(refusal) => {
                 beginning.refusal = Some(refusal);
                 return Ok(beginning);
             }
@@ -114,147 +119,38 @@ pub(super) async fn of_document(
     Ok(beginning)
 }
 
-/// What events tell.
-#[derive(Debug, PartialEq)]
-enum Told {
-    /// That an answer begins.
-    Nothing,
-    /// A part of the answer, or anything else that we do not know.
-    Something,
-    /// That there is none.
-    Refused(Refusal),
-}
-
 /// The events of a stream, as far as it was read.
-#[derive(Debug, Default)]
-struct Events {
-    bytes: Vec<u8>,
-    /// Where the first line stands that was not looked at.
-    at: usize,
+#[derive(Debug)]
+struct Events(SseReader);
+
+impl Default for Events {
+    fn default() -> Events {
+        Events(SseReader::new(HELD_MAX_BYTES))
+    }
 }
-
-/// What matters of an event's data, in any dialect.
-#[derive(Deserialize)]
-struct Event<'a> {
-    #[serde(rename = "type", default)]
-    kind: Option<String>,
-    #[serde(borrow, default)]
-    error: Option<&'a RawValue>,
-    /// MiniMax's, with a code of 0 where all is well.
-    #[serde(default)]
-    base_resp: Option<BaseResp>,
-    #[serde(default)]
-    choices: Option<Vec<Choice>>,
-    #[serde(default)]
-    content_block: Option<Block>,
-    #[serde(default)]
-    delta: Option<serde_json::Value>,
-}
-
-#[derive(Deserialize)]
-struct BaseResp {
-    #[serde(default)]
-    status_code: i64,
-}
-
-/// A block of Anthropic's, as it begins: without the words that will stand in it.
-#[derive(Deserialize)]
-struct Block {
-    #[serde(rename = "type")]
-    kind: String,
-}
-
-#[derive(Deserialize)]
-struct Choice {
-    #[serde(default)]
-    delta: serde_json::Map<String, serde_json::Value>,
-    #[serde(default)]
-    finish_reason: Option<String>,
-}
-
-/// Events that say no more than that an answer begins.
-const QUIET: [&str; 8] = [
-    "message_start",
-    "content_block_stop",
-    "ping",
-    "response.created",
-    "response.queued",
-    "response.in_progress",
-    "response.output_item.added",
-    "response.content_part.added",
-];
-
-/// What a model stops for before it has said anything, where the window is full.
-const FULL: [&str; 2] = ["model_context_window_exceeded", "model_length"];
-
-/// Events that say that there will be none.
-const REFUSING: [&str; 3] = ["error", "response.failed", "response.error"];
 
 impl Events {
-    /// Every event is one line of data in all dialects that come through here.
-    fn take(&mut self, data: &[u8]) -> Told {
-        self.bytes.extend_from_slice(data);
-        while let Some(length) = self.bytes.get(self.at..).and_then(line_end) {
-            let line = self.bytes.get(self.at..self.at + length).unwrap_or_default();
-            let told = told_by(line.trim_ascii());
-            self.at += length;
-            if told != Told::Nothing {
-                return told;
+    fn take(&mut self, data: &[u8]) -> Peek {
+        self.0.push(data);
+        loop {
+            match self.0.next_item() {
+                Ok(Some(SseItem::Event(event))) => match peek(event.data) {
+                    Peek::NoContent => {}
+                    told => return told,
+                },
+                Ok(None) => return Peek::NoContent,
+                // A document, or an event that is held back no longer.
+                Ok(Some(SseItem::UnknownLine)) | Err(_) => return Peek::Content,
             }
         }
-        Told::Nothing
     }
-}
 
-fn line_end(bytes: &[u8]) -> Option<usize> {
-    memchr::memchr2(b'\n', b'\r', bytes).map(|at| at + 1)
-}
-
-fn told_by(line: &[u8]) -> Told {
-    let Some(data) = line.strip_prefix(b"data:").map(<[u8]>::trim_ascii) else {
-        // Comments, names of events, blank lines; a document begins otherwise.
-        let is_event = [&b":"[..], b"event:", b"id:", b"retry:"];
-        let is_quiet = line.is_empty() || is_event.iter().any(|name| line.starts_with(name));
-        return if is_quiet { Told::Nothing } else { Told::Something };
-    };
-    let Ok(event) = serde_json::from_slice::<Event<'_>>(data) else { return Told::Something };
-    let kind = event.kind.as_deref().unwrap_or_default();
-    let has_error = event.error.is_some_and(|error| error.get() != "null");
-    let is_failed = event.base_resp.as_ref().is_some_and(|base| base.status_code != 0);
-    if REFUSING.contains(&kind) || has_error || is_failed {
-        return Told::Refused(refusal_of(None, &String::from_utf8_lossy(data)));
-    }
-    if let Some(reason) = event.stop_reason().filter(|reason| FULL.contains(reason)) {
-        let message = "the model stopped because its context window was full".to_owned();
-        return Told::Refused(Refusal { status: None, code: reason.to_owned(), message });
-    }
-    let is_quiet = match (&event.choices, &event.content_block) {
-        (Some(choices), _) => choices.iter().all(Choice::is_quiet),
-        (None, Some(block)) => matches!(block.kind.as_str(), "text" | "thinking"),
-        (None, None) => QUIET.contains(&kind),
-    };
-    if is_quiet { Told::Nothing } else { Told::Something }
-}
-
-impl Event<'_> {
-    fn stop_reason(&self) -> Option<&str> {
-        let of_delta = || self.delta.as_ref()?.get("stop_reason")?.as_str();
-        let mut choices = self.choices.iter().flatten();
-        of_delta().or_else(|| choices.find_map(|choice| choice.finish_reason.as_deref()))
-    }
-}
-
-impl Choice {
-    /// Whether it only tells whose answer begins.
-    fn is_quiet(&self) -> bool {
-        let says_nothing = |value: &serde_json::Value| match value {
-            serde_json::Value::Null => true,
-            serde_json::Value::String(text) => text.is_empty(),
-            serde_json::Value::Array(items) => items.is_empty(),
-            _ => false,
-        };
-        let rest = self.delta.iter().filter(|(name, _)| *name != "role");
-        self.finish_reason.is_none() && rest.into_iter().all(|(_, value)| says_nothing(value))
+    /// What the provider refused in an event that has no blank line behind it.
+    fn last_refusal(&self) -> Option<Refusal> {
+        match self.0.last_event().map(|event| peek(event.data)) {
+            Some(Peek::Refused(refusal)) => Some(refusal),
+            _ => None,
+        }
     }
 }
 
@@ -289,11 +185,11 @@ mod tests {
     ];
 
     /// What a stream tells that comes in pieces of so many bytes.
-    fn told(stream: &str, piece_bytes: usize) -> Told {
+    fn told(stream: &str, piece_bytes: usize) -> Peek {
         let mut events = Events::default();
         let pieces = stream.as_bytes().chunks(piece_bytes);
-        let told = pieces.map(|piece| events.take(piece)).find(|told| *told != Told::Nothing);
-        told.unwrap_or(Told::Nothing)
+        let told = pieces.map(|piece| events.take(piece)).find(|told| *told != Peek::NoContent);
+        told.unwrap_or(Peek::NoContent)
     }
 
     proptest! {
@@ -307,10 +203,10 @@ mod tests {
             piece_bytes in 1usize..200,
         ) {
             let quiet = quiet.concat();
-            prop_assert_eq!(told(&quiet, piece_bytes), Told::Nothing);
-            prop_assert_eq!(told(&format!("{quiet}{saying}{error}"), piece_bytes), Told::Something);
+            prop_assert_eq!(told(&quiet, piece_bytes), Peek::NoContent);
+            prop_assert_eq!(told(&format!("{quiet}{saying}{error}"), piece_bytes), Peek::Content);
             let refused = told(&format!("{quiet}{error}{saying}"), piece_bytes);
-            let Told::Refused(refusal) = refused else { panic!("{refused:?}") };
+            let Peek::Refused(refusal) = refused else { panic!("{refused:?}") };
             prop_assert!(!refusal.message.is_empty());
         }
     }

@@ -26,7 +26,6 @@ use secrecy::SecretString;
 use serde_json::Value;
 use tokio::sync::Mutex;
 
-pub(super) use failing::excerpt;
 pub use key::{Key, KeyError};
 
 use super::client::{Client, estimate};

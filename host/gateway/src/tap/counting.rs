@@ -1,28 +1,17 @@
 //! What an answer says of tokens, noted while its bytes pass.
 
 use axum::body::Bytes;
-use memchr::memmem::Finder;
-use memchr::{memchr, memrchr};
-use serde::Deserialize;
-use serde_json::Value;
-use serde_json::value::RawValue;
+use ctxhost_dialects::DialectName;
+use ctxhost_dialects::message::Usage;
+use ctxhost_dialects::sse::SseReader;
+use ctxhost_dialects::usage::{UsageScanner, document_usage};
 
 use crate::bodies::Room;
-use ctxhost_dialects::message::Usage;
-use ctxhost_dialects::{DialectName, take_usage};
 
 /// The most of one event or document that is looked at, in bytes.
 const LOOKED_AT_MAX_BYTES: usize = 64 * 1024 * 1024;
 
-/// How deep a usage may stand: in a message, of an event, of a list. What an upstream sends may be nothing
-/// but depth, and a stack has an end.
-const DEPTH_MAX: u32 = 3;
-
-/// What every usage begins with: `"usage"`, `"usageMetadata"`.
-const SIGN: &[u8] = b"\"usage";
-
-/// Reads along. Nothing is parsed before the end: of a stream the first and the last event with a
-/// usage are kept, of a document its pieces.
+/// Reads along. Nothing is parsed before the end: of a stream two events are kept, of a document its pieces.
 #[derive(Debug)]
 pub(crate) struct Counting {
     dialect: DialectName,
@@ -33,29 +22,20 @@ pub(crate) struct Counting {
 
 #[derive(Debug)]
 enum Read {
-    Events(Box<Lines>),
+    Events(Box<(SseReader, UsageScanner)>),
     Document { pieces: Vec<Bytes>, bytes: usize },
-}
-
-#[derive(Debug)]
-struct Lines {
-    sign: Finder<'static>,
-    /// The beginning of a line whose end has not come.
-    open: Vec<u8>,
-    first: Option<Vec<u8>>,
-    last: Vec<u8>,
+    /// It was too much to be held. A part of it says nothing.
+    TooLarge,
 }
 
 impl Counting {
     /// Of a stream of events, or else of one document.
     pub(crate) fn of(dialect: DialectName, is_stream: bool, room: Room) -> Counting {
         let read = match is_stream {
-            true => Read::Events(Box::new(Lines {
-                sign: Finder::new(SIGN),
-                open: Vec::new(),
-                first: None,
-                last: Vec::new(),
-            })),
+            true => Read::Events(Box::new((
+                SseReader::new(LOOKED_AT_MAX_BYTES),
+                UsageScanner::new(dialect),
+            ))),
             false => Read::Document { pieces: Vec::new(), bytes: 0 },
         };
         Counting { dialect, read, room }
@@ -63,132 +43,51 @@ impl Counting {
 
     /// The next bytes.
     pub(crate) fn see(&mut self, data: &Bytes) {
-        match &mut self.read {
-            Read::Events(lines) => lines.see(data, &mut self.room),
+        let is_held = match &mut self.read {
+            Read::Events(read) => scan(read, data, &mut self.room),
             Read::Document { pieces, bytes } => {
-                *bytes = bytes.saturating_add(data.len());
-                if *bytes <= LOOKED_AT_MAX_BYTES && self.room.take(data.len()) {
-                    pieces.push(data.clone());
-                } else {
-                    // A part of it says nothing.
-                    (*pieces, *bytes) = (Vec::new(), usize::MAX);
-                }
+                pieces.push(data.clone());
+                *bytes += data.len();
+                *bytes <= LOOKED_AT_MAX_BYTES && self.room.take(data.len())
             }
+            Read::TooLarge => return,
+        };
+        if !is_held {
+            self.read = Read::TooLarge;
         }
     }
 
     /// What was counted; `None` where the answer says nothing of it.
     pub(crate) fn counted(self) -> Option<Usage> {
-        let mut usage = Usage::default();
-        let mut is_said = false;
-        let mut take = |text: &[u8]| {
-            for said in usages(text, DEPTH_MAX) {
-                take_usage(self.dialect, &said, &mut usage);
-                is_said = true;
-            }
-        };
         match self.read {
-            Read::Events(lines) => {
-                lines.first.iter().for_each(|line| take(line));
-                take(&lines.last);
+            Read::Events(mut read) => {
+                let (reader, scanner) = &mut *read;
+                reader.last_event().into_iter().for_each(|event| scanner.scan(event.data));
+                scanner.usage()
             }
-            Read::Document { pieces, bytes } if bytes <= LOOKED_AT_MAX_BYTES => {
-                match pieces.as_slice() {
-                    [one] => take(one),
-                    many => take(&many.concat()),
-                }
-            }
-            Read::Document { .. } => {}
-        }
-        is_said.then_some(usage)
-    }
-}
-
-impl Lines {
-    fn see(&mut self, mut data: &[u8], room: &mut Room) {
-        if !self.open.is_empty() {
-            let end = memchr(b'\n', data).map_or(data.len(), |at| at + 1);
-            let (rest, after) = data.split_at(end);
-            if self.open.len() + rest.len() <= LOOKED_AT_MAX_BYTES && room.take(rest.len()) {
-                self.open.extend_from_slice(rest);
-            }
-            if !rest.ends_with(b"\n") {
-                return;
-            }
-            let line = std::mem::take(&mut self.open);
-            room.give_back(line.len());
-            self.look(&line);
-            data = after;
-        }
-        let whole = memrchr(b'\n', data).map_or(0, |at| at + 1);
-        let (lines, open) = data.split_at(whole);
-        self.look(lines);
-        if room.take(open.len()) {
-            self.open.extend_from_slice(open);
-        }
-    }
-
-    /// Notes the lines that hold a usage. The sign is looked for in all of them at once.
-    fn look(&mut self, mut lines: &[u8]) {
-        while let Some(at) = self.sign.find(lines) {
-            let (before, after) = lines.split_at(at);
-            let begin = memrchr(b'\n', before).map_or(0, |at| at + 1);
-            let end = at + memchr(b'\n', after).unwrap_or(after.len());
-            let Some(line) = lines.get(begin..end) else { return };
-            if says_more_than_null(after) {
-                self.note(line);
-                lines = lines.get(end..).unwrap_or_default();
-            } else {
-                lines = after.get(SIGN.len()..).unwrap_or_default();
-            }
-        }
-    }
-
-    fn note(&mut self, line: &[u8]) {
-        if self.first.is_none() {
-            self.first = Some(line.to_owned());
-        } else {
-            self.last.clear();
-            self.last.extend_from_slice(line);
+            Read::Document { pieces, .. } => match pieces.as_slice() {
+                [one] => document_usage(self.dialect, one),
+                many => document_usage(self.dialect, &many.concat()),
+            },
+            Read::TooLarge => None,
         }
     }
 }
 
-/// OpenAI's chunks say `"usage":null` until the last one.
-fn says_more_than_null(sign: &[u8]) -> bool {
-    let rest = sign.get(SIGN.len()..).unwrap_or_default();
-    let value = rest.strip_prefix(b"\":").map(<[u8]>::trim_ascii_start);
-    !value.is_some_and(|value| value.starts_with(b"null"))
-}
-
-/// Where a usage may stand, in any dialect.
-#[derive(Deserialize)]
-struct Told<'a> {
-    #[serde(borrow, default)]
-    usage: Option<&'a RawValue>,
-    #[serde(borrow, default, rename = "usageMetadata")]
-    usage_metadata: Option<&'a RawValue>,
-    #[serde(borrow, default)]
-    message: Option<&'a RawValue>,
-    #[serde(borrow, default)]
-    response: Option<&'a RawValue>,
-}
-
-/// The usage objects of an event, of a document, or of a list of documents.
-fn usages(text: &[u8], depth: u32) -> Vec<Value> {
-    let Some(depth) = depth.checked_sub(1) else { return Vec::new() };
-    let text = text.trim_ascii();
-    let text = text.strip_prefix(b"data:").unwrap_or(text).trim_ascii();
-    if let Ok(list) = serde_json::from_slice::<Vec<&RawValue>>(text) {
-        return list.iter().flat_map(|one| usages(one.get().as_bytes(), depth)).collect();
+/// Reads events; `false` where one is too large or has no room.
+fn scan((reader, scanner): &mut (SseReader, UsageScanner), data: &[u8], room: &mut Room) -> bool {
+    let held_before = reader.held_bytes();
+    reader.push(data);
+    loop {
+        match reader.next_event() {
+            Ok(Some(event)) => scanner.scan(event.data),
+            Ok(None) => break,
+            Err(_) => return false,
+        }
     }
-    let Ok(told) = serde_json::from_slice::<Told<'_>>(text) else { return Vec::new() };
-    let is_object = |value: &Value| value.is_object();
-    let own = [told.usage, told.usage_metadata].into_iter().flatten();
-    let own = own.filter_map(|usage| serde_json::from_str(usage.get()).ok()).filter(is_object);
-    let inner = [told.message, told.response].into_iter().flatten();
-    let inner = inner.flat_map(|inner| usages(inner.get().as_bytes(), depth));
-    own.chain(inner).collect()
+    let held = reader.held_bytes();
+    room.give_back(held_before.saturating_sub(held));
+    room.take(held.saturating_sub(held_before))
 }
 
 #[cfg(test)]

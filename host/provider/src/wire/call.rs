@@ -1,7 +1,5 @@
 //! One attempt: the request goes out, the answer comes in.
 
-use futures_util::StreamExt as _;
-use futures_util::stream::BoxStream;
 use reqwest::Response;
 use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use secrecy::{ExposeSecret, SecretString};
@@ -11,8 +9,8 @@ use tokio::time::{Instant, timeout_at};
 use super::HttpClient;
 use super::build;
 use super::failing::Failing;
-use super::frames::{Body, OwnedFrame, Trouble};
-use ctxhost_dialects::dialect::{Answer, Framing, StreamFault};
+use super::frames::{Body, Frames, Trouble};
+use ctxhost_dialects::dialect::{Answer, Frame, Framing, StreamFault};
 use ctxhost_dialects::failure::{ProviderError, Reason, refusal_of};
 use ctxhost_dialects::message::{Content, StopReason};
 use ctxhost_dialects::request::StreamPart;
@@ -20,8 +18,8 @@ use ctxhost_dialects::request::StreamPart;
 /// The most of a refusal that is read, in bytes.
 const REFUSAL_MAX_BYTES: usize = 64 * 1024;
 
-/// The most of an answer that comes as one document, in bytes: more than any model writes.
-const DOCUMENT_MAX_BYTES: usize = 64 * 1024 * 1024;
+/// The most of an answer that is held at once, a document or one frame, in bytes: more than any model writes.
+const ANSWER_MAX_BYTES: usize = 64 * 1024 * 1024;
 
 /// The last event of OpenAI's streams. Some servers keep the connection open after it.
 const DONE: &str = "[DONE]";
@@ -87,7 +85,7 @@ impl HttpClient {
         }
         let answer = match self.dialect.framing() {
             Framing::Sse if body.is_document() => self.read_document(body, &failing, heard).await?,
-            framing => self.read_stream(body.head(), body.frames(framing), &failing, heard).await?,
+            framing => self.read_stream(body.head(), body.frames(framing, ANSWER_MAX_BYTES), &failing, heard).await?,
         };
         match says_something(&answer) {
             true => Ok(answer),
@@ -179,22 +177,26 @@ impl HttpClient {
     async fn read_stream(
         &self,
         head: String,
-        mut frames: BoxStream<'static, Result<OwnedFrame, Trouble>>,
+        mut frames: Frames,
         failing: &Failing<'_>,
         heard: &mut Heard<'_>,
     ) -> Result<Answer, ProviderError> {
         let mut decoder = self.dialect.decoder();
         let mut has_frames = false;
         let trouble = loop {
-            let frame = match frames.next().await {
-                Some(Ok(frame)) => frame,
-                Some(Err(trouble)) => break Some(trouble),
-                None => break None,
+            let frame = match frames.next() {
+                Ok(Some(frame)) => frame,
+                Ok(None) => match frames.read_more().await {
+                    Ok(true) => continue,
+                    Ok(false) => break None,
+                    Err(trouble) => break Some(trouble),
+                },
+                Err(trouble) => break Some(trouble),
             };
             has_frames = true;
-            let pushed = decoder.push(frame.borrow(), &mut |part| heard.hear(part));
+            let pushed = decoder.push(frame, &mut |part| heard.hear(part));
             pushed.map_err(|fault| failing.faulty(&fault))?;
-            if frame.borrow().data.trim() == DONE {
+            if frame.data.trim() == DONE {
                 break None;
             }
         };
@@ -217,17 +219,15 @@ impl HttpClient {
         failing: &Failing<'_>,
         heard: &mut Heard<'_>,
     ) -> Result<Answer, ProviderError> {
-        let text = body.text(DOCUMENT_MAX_BYTES).await;
+        let text = body.text(ANSWER_MAX_BYTES).await;
         let text = text.map_err(|trouble| failing.troubled(&trouble, self.idle.as_millis()))?;
-        let frame = OwnedFrame::of_data(text);
         let mut decoder = self.dialect.decoder();
-        let pushed = decoder.push(frame.borrow(), &mut |part| heard.hear(part));
+        let frame = Frame { event: "", data: &text };
+        let pushed = decoder.push(frame, &mut |part| heard.hear(part));
         let answer = pushed.and_then(|()| decoder.finish());
         answer.map_err(|fault| match fault {
             StreamFault::Refused(_) => failing.faulty(&fault),
-            StreamFault::Nonsense { .. } | StreamFault::Cut => {
-                failing.nonsense(frame.borrow().data)
-            }
+            StreamFault::Nonsense { .. } | StreamFault::Cut => failing.nonsense(&text),
         })
     }
 
@@ -239,7 +239,7 @@ impl HttpClient {
     ) -> Result<T, ProviderError> {
         let Accepted { response, deadline, failing } = self.send(call).await?;
         let text = match Body::open(response, deadline, self.idle).await {
-            Ok(body) => body.text(DOCUMENT_MAX_BYTES).await,
+            Ok(body) => body.text(ANSWER_MAX_BYTES).await,
             Err(trouble) => Err(trouble),
         };
         let text = text.map_err(|trouble| failing.troubled(&trouble, self.idle.as_millis()))?;

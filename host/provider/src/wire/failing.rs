@@ -8,7 +8,7 @@ use secrecy::{ExposeSecret, SecretString};
 use super::frames::Trouble;
 use super::retry::retry_after_ms;
 use ctxhost_dialects::dialect::{Answer, StreamFault};
-use ctxhost_dialects::failure::{Classified, Classifier, ProviderError, Reason, Refusal};
+use ctxhost_dialects::failure::{Classified, Classifier, ProviderError, Reason, Refusal, excerpt};
 
 /// The shortest secret that is looked for in texts: anything shorter is a word of its own.
 const SECRET_MIN_CHARS: usize = 4;
@@ -90,7 +90,7 @@ impl Failing<'_> {
                 let message = format!("the answer broke off: {}", causes(error));
                 self.error(Reason::StreamCut, &message)
             }
-            Trouble::NoText => self.error(Reason::Nonsense, "the answer is no text in UTF-8"),
+            Trouble::BadFrame(error) => self.error(Reason::Nonsense, &error.to_string()),
         }
     }
 

@@ -1,0 +1,180 @@
+//! The frames of an answer, cut out of its bytes as they come.
+
+use super::dialect::{Frame, Framing};
+use super::sse::{SseReader, SseTooLarge};
+
+/// Cuts one answer.
+#[derive(Debug)]
+pub struct FrameReader(Cut);
+
+#[derive(Debug)]
+enum Cut {
+    Sse(SseReader),
+    JsonLines(Lines),
+}
+
+/// Why bytes are no frames.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BadFrame {
+    /// They are no text.
+    #[error("the answer is no text in UTF-8")]
+    NotUtf8,
+    /// One of them is larger than anything that a model writes.
+    #[error(transparent)]
+    TooLarge(#[from] SseTooLarge),
+}
+
+impl FrameReader {
+    /// A reader that holds at most `max_bytes` of a frame.
+    pub fn new(framing: Framing, max_bytes: usize) -> FrameReader {
+        FrameReader(match framing {
+            Framing::Sse => Cut::Sse(SseReader::new(max_bytes)),
+            Framing::JsonLines => Cut::JsonLines(Lines { max_bytes, ..Lines::default() }),
+        })
+    }
+
+    /// Takes the next bytes.
+    pub fn push(&mut self, bytes: &[u8]) {
+        match &mut self.0 {
+            Cut::Sse(reader) => reader.push(bytes),
+            Cut::JsonLines(lines) => lines.push(bytes),
+        }
+    }
+
+    /// The next frame; `None` until more bytes come.
+    ///
+    /// # Errors
+    ///
+    /// [`BadFrame`]; nothing more is read then.
+    pub fn next_frame(&mut self) -> Result<Option<Frame<'_>>, BadFrame> {
+        match &mut self.0 {
+            Cut::Sse(reader) => {
+                let event = reader.next_event()?;
+                event.map(|event| event.frame().map_err(|_| BadFrame::NotUtf8)).transpose()
+            }
+            Cut::JsonLines(lines) => lines.next_frame(),
+        }
+    }
+
+    /// All bytes have come: a last line counts without its newline if it is whole JSON. Whether that makes
+    /// another frame.
+    pub fn end(&mut self) -> bool {
+        match &mut self.0 {
+            Cut::Sse(_) => false,
+            Cut::JsonLines(lines) => lines.end(),
+        }
+    }
+}
+
+/// Lines that are not blank.
+#[derive(Debug, Default)]
+struct Lines {
+    bytes: Vec<u8>,
+    line_start: usize,
+    max_bytes: usize,
+}
+
+impl Lines {
+    fn push(&mut self, bytes: &[u8]) {
+        self.bytes.drain(..self.line_start);
+        self.line_start = 0;
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    fn next_frame(&mut self) -> Result<Option<Frame<'_>>, BadFrame> {
+        loop {
+            let start = self.line_start;
+            let open = self.bytes.get(start..).unwrap_or_default();
+            let length = memchr::memchr(b'\n', open);
+            if length.unwrap_or(open.len()) > self.max_bytes {
+                return Err(SseTooLarge { max_bytes: self.max_bytes }.into());
+            }
+            let Some(length) = length else { return Ok(None) };
+            self.line_start = start + length + 1;
+            if !open.get(..length).unwrap_or_default().trim_ascii().is_empty() {
+                let line = self.bytes.get(start..start + length).unwrap_or_default();
+                let data = std::str::from_utf8(line).map_err(|_| BadFrame::NotUtf8)?;
+                return Ok(Some(Frame { event: "", data }));
+            }
+        }
+    }
+
+    fn end(&mut self) -> bool {
+        let open = self.bytes.get(self.line_start..).unwrap_or_default();
+        let is_whole = serde_json::from_slice::<serde::de::IgnoredAny>(open).is_ok();
+        if is_whole {
+            self.push(b"\n");
+        }
+        is_whole
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// The frames of a text that comes in pieces of so many bytes.
+    fn frames(text: &str, piece_bytes: usize, framing: Framing) -> Vec<(String, String)> {
+        let mut reader = FrameReader::new(framing, 1_024);
+        let mut frames = Vec::new();
+        let owned = |frame: Frame<'_>| (frame.event.to_owned(), frame.data.to_owned());
+        let mut pieces = text.as_bytes().chunks(piece_bytes);
+        loop {
+            while let Some(frame) = reader.next_frame().unwrap() {
+                frames.push(owned(frame));
+            }
+            match pieces.next() {
+                Some(piece) => reader.push(piece),
+                None if reader.end() => {}
+                None => return frames,
+            }
+        }
+    }
+
+    #[test]
+    fn the_last_line_needs_no_newline_if_it_is_whole() {
+        let data = |text: &str| frames(text, 3, Framing::JsonLines).len();
+        assert_eq!(data("{\"a\":1}\n\n{\"b\":2}"), 2);
+        assert_eq!(data("{\"a\":1}\r\n{\"b\":"), 1);
+        assert_eq!(data(""), 0);
+    }
+
+    #[test]
+    fn a_frame_has_a_limit_and_is_text() {
+        for (framing, text) in
+            [(Framing::Sse, "data: 1234\n\n"), (Framing::JsonLines, "1234567890\n")]
+        {
+            let mut reader = FrameReader::new(framing, 9);
+            reader.push(text.as_bytes());
+            assert!(matches!(reader.next_frame(), Err(BadFrame::TooLarge(_))), "{framing:?}");
+            let mut reader = FrameReader::new(framing, 20);
+            reader.push(b"data: \xff\n\n");
+            assert_eq!(reader.next_frame().unwrap_err(), BadFrame::NotUtf8, "{framing:?}");
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        #[test]
+        fn frames_do_not_depend_on_how_the_bytes_come(
+            texts in prop::collection::vec("[a-zäß漢🦀 ]{1,12}", 1..6),
+            piece_bytes in 1usize..9,
+        ) {
+            let json = |text: &String| serde_json::json!({ "t": text }).to_string();
+            let data: Vec<_> = texts.iter().map(json).collect();
+            let lines: String = data.iter().map(|data| format!("{data}\n")).collect();
+            let plain: Vec<_> = frames(&lines, piece_bytes, Framing::JsonLines)
+                .into_iter()
+                .map(|(_, data)| data.trim_end().to_owned())
+                .collect();
+            prop_assert_eq!(&plain, &data);
+            let events: String =
+                data.iter().map(|data| format!(": ping\n\nevent: e\r\ndata: {data}\r\n\r\n")).collect();
+            let named: Vec<_> = data.iter().map(|data| ("e".to_owned(), data.clone())).collect();
+            prop_assert_eq!(frames(&events, piece_bytes, Framing::Sse), named);
+        }
+    }
+}
