@@ -10,13 +10,16 @@
 //! the pixels of A-19. Thinking is sent back in every turn and not in the latest alone, because
 //! leaving it out changes the prefix that later thinking may be bound to.
 
-mod errors;
+pub(crate) mod errors;
+mod inbound;
 mod request;
 mod stream;
 pub(crate) mod usage;
 
 #[cfg(test)]
 mod tests;
+
+pub use inbound::AnthropicInbound;
 
 use serde_json::Value;
 

@@ -8,13 +8,16 @@
 //!
 //! Cached contents are not used, so that G-11 has nothing to forbid; prefixes are cached by themselves.
 
-mod errors;
+pub(crate) mod errors;
+mod inbound;
 mod request;
 mod stream;
 pub(crate) mod usage;
 
 #[cfg(test)]
 mod tests;
+
+pub use inbound::GeminiInbound;
 
 use serde_json::{Map, Value, json};
 

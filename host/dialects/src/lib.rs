@@ -1,11 +1,12 @@
 //! The wire formats of model providers. Pure: no socket, no clock, no key.
 //!
 //! ```text
-//!  ModelRequest ─► request ─► bytes    what a provider is sent
+//!  ModelRequest ─► request ─► body     what a provider is sent
 //!  Answer       ◄─ stream  ◄─ frames   what it answers: usage, errors
+//!  entries      ◄► inbound ◄► body     what its clients send, read and written again
 //! ```
 //!
-//! Each format is a folder: `request`, `stream`, `errors`, `usage`. `failure` says what an error means in any of them.
+//! Each format is a folder: `request`, `inbound`, `stream`, `errors`, `usage`. `failure` says what an error means in any of them.
 
 #![cfg_attr(
     test,
@@ -29,6 +30,9 @@ pub mod cross_model;
 mod pairing;
 mod schema;
 
+pub mod inbound;
+
+pub mod errors;
 pub mod failure;
 pub mod frames;
 pub mod peek;
@@ -38,13 +42,13 @@ pub mod usage;
 #[cfg(test)]
 mod conversations;
 
-pub use anthropic::{Anthropic, ContextEditing};
+pub use anthropic::{Anthropic, AnthropicInbound, ContextEditing};
 pub use dialect::Dialect;
 pub use failure::{ProviderError, Reason};
-pub use gemini::Gemini;
+pub use gemini::{Gemini, GeminiInbound};
 pub use message::{AssistantMessage, ChatMessage, Content};
 pub use name::DialectName;
 pub use ollama::Ollama;
-pub use openai_chat::OpenAiChat;
-pub use openai_responses::OpenAiResponses;
+pub use openai_chat::{OpenAiChat, OpenAiChatInbound};
+pub use openai_responses::{OpenAiResponses, OpenAiResponsesInbound};
 pub use request::{ModelRequest, StreamPart, ThinkingLevel};

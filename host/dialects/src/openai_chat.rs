@@ -2,11 +2,13 @@
 //!
 //! | rule | kept by |
 //! |---|---|
-//! | O-1 … O-3 | the law and `foreign`; here the order of messages is kept, and images wait behind results |
+//! | O-1 … O-3 | the law and `cross_model`; here the order of messages is kept, and images wait behind results |
 //! | O-4, O-5, O-8, O-9 | `request/messages` |
 //! | O-6, O-7, O-10, O-11 | `request` |
 
 mod compat;
+pub(crate) mod errors;
+mod inbound;
 mod request;
 mod stream;
 pub(crate) mod usage;
@@ -14,6 +16,7 @@ pub(crate) mod usage;
 use serde_json::Value;
 
 pub use compat::{Compat, CompatSettings, MaxTokensField};
+pub use inbound::OpenAiChatInbound;
 
 use crate::dialect::{Decoder, Dialect};
 use crate::request::ModelRequest;

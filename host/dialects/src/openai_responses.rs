@@ -12,12 +12,15 @@
 
 mod compaction;
 mod errors;
+mod inbound;
 mod request;
 mod stream;
 pub(crate) mod usage;
 
 #[cfg(test)]
 mod tests;
+
+pub use inbound::OpenAiResponsesInbound;
 
 use serde_json::Value;
 

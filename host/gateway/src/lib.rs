@@ -1,9 +1,9 @@
 //! The gateway: agents of others send their requests here, and an engine keeps them inside the window.
 //!
 //! ```text
-//!  client ─► server ─► exchange ─► speech ─► thread ─► runtime (the slot, the law) ─► render ─┐
-//!    ▲         │                                                                              ▼
-//!    └─────────┴──────────────── stream, untouched ◄───────────────────────────────── upstream
+//!  client ─► server ─► exchange ─► dialect ─► thread ─► runtime (the slot, the law) ─► render ─┐
+//!    ▲         │                                                                               ▼
+//!    └─────────┴──────────────── stream, untouched ◄────────────────────────────────── upstream
 //! ```
 
 #![cfg_attr(
@@ -36,7 +36,6 @@ mod route;
 mod secret;
 mod server;
 mod side_calls;
-pub mod speech;
 mod tap;
 pub mod thread;
 mod tls;

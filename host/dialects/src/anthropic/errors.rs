@@ -1,6 +1,6 @@
 //! Errors of Anthropic's API: those of a stream, and ours as its clients read them.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::failure::Refusal;
 
@@ -13,4 +13,20 @@ pub(super) fn refusal(event: &Value) -> Refusal {
         _ => field("message"),
     };
     Refusal { status: None, code: field("type"), message }
+}
+
+/// An error of ours with this HTTP status, as clients of the API read it.
+pub(crate) fn error_body(status: u16, message: &str) -> Value {
+    let kind = match status {
+        401 => "authentication_error",
+        403 => "permission_error",
+        404 => "not_found_error",
+        413 => "request_too_large",
+        429 => "rate_limit_error",
+        503 => "overloaded_error",
+        504 => "timeout_error",
+        400..=499 => "invalid_request_error",
+        _ => "api_error",
+    };
+    json!({ "type": "error", "error": { "type": kind, "message": message } })
 }

@@ -1,6 +1,6 @@
 //! Errors of Gemini's API: those of a stream, and ours as its clients read them.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::stream::text;
 use crate::failure::Refusal;
@@ -22,4 +22,19 @@ pub(super) fn refusal(response: &Value) -> Option<Refusal> {
         message => message.to_owned(),
     };
     Some(Refusal { status: None, code: code.to_owned(), message }).filter(|_| !code.is_empty())
+}
+
+/// An error of ours with this HTTP status, as clients of the API read it.
+pub(crate) fn error_body(status: u16, message: &str) -> Value {
+    let word = match status {
+        401 => "UNAUTHENTICATED",
+        403 => "PERMISSION_DENIED",
+        404 => "NOT_FOUND",
+        429 => "RESOURCE_EXHAUSTED",
+        502 | 503 => "UNAVAILABLE",
+        504 => "DEADLINE_EXCEEDED",
+        400..=499 => "INVALID_ARGUMENT",
+        _ => "INTERNAL",
+    };
+    json!({ "error": { "code": status, "message": message, "status": word } })
 }

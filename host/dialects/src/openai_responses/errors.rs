@@ -1,4 +1,4 @@
-//! Errors of the Responses API: those of a stream, and ours as its clients read them.
+//! Errors in a stream of the Responses API.
 
 use serde_json::Value;
 

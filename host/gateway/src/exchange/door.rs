@@ -3,16 +3,19 @@
 use std::borrow::Cow;
 
 use super::Door;
-use crate::speech::{AnthropicSpeech, Body, ChatSpeech, GeminiSpeech, ResponsesSpeech, Speech};
+use ctxhost_dialects::inbound::{Body, InboundDialect};
+use ctxhost_dialects::{
+    AnthropicInbound, GeminiInbound, OpenAiChatInbound, OpenAiResponsesInbound,
+};
 
 impl Door {
     /// The dialect of those who come through it.
-    pub fn speech(&self) -> &'static dyn Speech {
+    pub fn speech(&self) -> &'static dyn InboundDialect {
         match self {
-            Door::Messages | Door::CountTokens => &AnthropicSpeech,
-            Door::ChatCompletions => &ChatSpeech,
-            Door::Responses | Door::ResponsesCompact => &ResponsesSpeech,
-            Door::Generate { .. } | Door::GenerateCount { .. } => &GeminiSpeech,
+            Door::Messages | Door::CountTokens => &AnthropicInbound,
+            Door::ChatCompletions => &OpenAiChatInbound,
+            Door::Responses | Door::ResponsesCompact => &OpenAiResponsesInbound,
+            Door::Generate { .. } | Door::GenerateCount { .. } => &GeminiInbound,
         }
     }
 

@@ -9,10 +9,10 @@ use ctxhost_engine_api::{Kind, Role};
 use super::client_side;
 use super::desk::Desk;
 use super::news::News;
-use crate::speech::{BadBody, Before, Said, Speech};
 use crate::thread::{
     Asked, Digest, Fit, Last, Outline, Rewrite, Thread, has_compactions, text_name, text_of_content,
 };
+use ctxhost_dialects::inbound::{BadBody, Before, InboundDialect, Said};
 use ctxhost_history::Until;
 use ctxhost_runtime::accounting::Accounting;
 use ctxhost_runtime::{Amendment, BackTo, Conversation, Passage, SessionId, TurnError};
@@ -63,7 +63,7 @@ impl Heard {
 
 /// A request that is about to be heard.
 pub(super) struct Words<'a> {
-    pub(super) speech: &'static dyn Speech,
+    pub(super) speech: &'static dyn InboundDialect,
     pub(super) headers: &'a HeaderMap,
     pub(super) key: Digest,
 }
@@ -388,7 +388,7 @@ async fn cut(thread: &Thread, passage: &Passage, units: usize) -> Option<(Outlin
 /// What a client has changed; `None` where its items became other entries than before.
 fn amended(
     thread: &Thread,
-    speech: &dyn Speech,
+    speech: &dyn InboundDialect,
     rewrite: &Rewrite,
     asked: &Asked<'_>,
 ) -> Result<Option<Amended>, HearError> {
@@ -422,7 +422,7 @@ fn amended(
 /// The contents of the entries that the items of one unit are now.
 fn told_again(
     outline: &Outline,
-    speech: &dyn Speech,
+    speech: &dyn InboundDialect,
     items: Range<usize>,
     asked: &Asked<'_>,
 ) -> Result<Option<Vec<String>>, HearError> {

@@ -1,9 +1,9 @@
 //! What a request says that its conversation does not know yet.
 
 use super::hearing::HearError;
-use crate::speech::{Before, Said, Speech, Unit};
 use crate::thread::{Outline, is_request};
 use ctxhost_dialects::ChatMessage;
+use ctxhost_dialects::inbound::{Before, InboundDialect, Said, Unit};
 use ctxhost_session::{RecordBody, SessionError};
 
 /// The custom type of what clients say in nobody's place.
@@ -20,7 +20,7 @@ impl News {
     /// Behind what is known of a conversation, among all items of a request.
     pub(super) fn behind(
         outline: &Outline,
-        speech: &dyn Speech,
+        speech: &dyn InboundDialect,
         items: &[&str],
     ) -> Result<News, HearError> {
         let known = outline.len();

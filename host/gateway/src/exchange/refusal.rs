@@ -5,7 +5,7 @@ use axum::http::{HeaderMap, StatusCode};
 use serde_json::{Value, json};
 
 use super::{Answer, Door, Truth};
-use crate::complaint::words;
+use ctxhost_dialects::errors::error_body;
 
 /// What does not fit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,7 +77,7 @@ pub(super) fn bad_request(door: &Door, message: &str, truth: Truth) -> Answer {
 /// A request that ends because its engine failed and the config wants it so.
 pub(super) fn engine_failed(door: &Door, message: &str, truth: Truth) -> Answer {
     let status = StatusCode::INTERNAL_SERVER_ERROR;
-    let body = words(door.dialect(), status, message);
+    let body = error_body(door.dialect(), status.as_u16(), message);
     Answer { status, ..answer(body, truth) }
 }
 

@@ -14,7 +14,8 @@ use serde::Deserialize;
 use sha2::Sha256;
 
 use crate::secret::{SecretFile, bytes, fresh, hex};
-use crate::speech::{Body, ResponsesSpeech, Speech};
+use ctxhost_dialects::OpenAiResponsesInbound;
+use ctxhost_dialects::inbound::{Body, InboundDialect};
 use ctxhost_session::compaction_summary;
 
 /// How what we sealed begins.
@@ -75,7 +76,7 @@ impl Seal {
                 Found::Ours(text) => {
                     is_opened = true;
                     let text = compaction_summary(&text, SOURCE, 0);
-                    items.push(ResponsesSpeech.person(&text).to_string().into());
+                    items.push(OpenAiResponsesInbound.person(&text).to_string().into());
                 }
                 Found::Forged => {
                     is_opened = true;
@@ -133,7 +134,7 @@ mod tests {
     fn open(seal: &Seal, item: &Value) -> Option<Value> {
         let on = json!({ "role": "user", "content": "On." });
         let json = json!({ "model": "gpt-5", "input": [item, on], "store": false }).to_string();
-        let opened = seal.opened(&json, &ResponsesSpeech.body(&json).unwrap())?;
+        let opened = seal.opened(&json, &OpenAiResponsesInbound.body(&json).unwrap())?;
         let body: Value = serde_json::from_str(&opened).unwrap();
         assert_eq!((&body["model"], &body["store"]), (&json!("gpt-5"), &json!(false)));
         assert_eq!(body["input"].as_array().unwrap().last(), Some(&on));
@@ -182,7 +183,7 @@ mod tests {
         // Nothing is left but the instructions.
         let said = json!({ "role": "developer", "content": "Be brief." });
         let json = json!({ "input": [said, item(MARK)] }).to_string();
-        let opened = seal.opened(&json, &ResponsesSpeech.body(&json).unwrap()).unwrap();
+        let opened = seal.opened(&json, &OpenAiResponsesInbound.body(&json).unwrap()).unwrap();
         assert_eq!(opened, json!({ "input": [said] }).to_string());
     }
 

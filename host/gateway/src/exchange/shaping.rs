@@ -7,8 +7,8 @@ use super::Truth;
 use super::desk::Desk;
 use super::hearing::Heard;
 use super::thinking::{Thinking, Told, compacted};
-use crate::speech::{Body, Place, Speech, Written, render};
 use crate::thread::{Outline, Thread};
+use ctxhost_dialects::inbound::{Body, InboundDialect, Place, Written, render};
 use ctxhost_law::{self as law, LawSettings, Lawful};
 use ctxhost_media::Images;
 use ctxhost_runtime::{
@@ -31,7 +31,7 @@ pub(super) struct Sent {
 /// A request as it came.
 #[derive(Clone, Copy)]
 pub(super) struct Came<'a> {
-    pub(super) speech: &'static dyn Speech,
+    pub(super) speech: &'static dyn InboundDialect,
     pub(super) bytes: &'a Bytes,
     pub(super) json: &'a str,
     pub(super) body: &'a Body<'a>,
@@ -75,7 +75,7 @@ impl Desk {
         &self,
         thread: &Thread,
         passage: &Passage,
-        speech: &dyn Speech,
+        speech: &dyn InboundDialect,
     ) -> Surroundings {
         let refused = self.refused_thinking(passage.session_id());
         let binds = speech.binds_thinking();

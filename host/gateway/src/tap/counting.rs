@@ -23,7 +23,10 @@ pub(crate) struct Counting {
 #[derive(Debug)]
 enum Read {
     Events(Box<(SseReader, UsageScanner)>),
-    Document { pieces: Vec<Bytes>, bytes: usize },
+    Document {
+        pieces: Vec<Bytes>,
+        bytes: usize,
+    },
     /// It was too much to be held. A part of it says nothing.
     TooLarge,
 }

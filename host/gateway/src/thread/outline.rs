@@ -10,7 +10,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::digest::{Asked, Beginning, BeginningNames, Digest, Meaning};
 use super::register::Entry;
 use super::traits::Traits;
-use crate::speech::{Place, Said, Unit};
+use ctxhost_dialects::inbound::{Place, Said, Unit};
 use ctxhost_dialects::message::UserMessage;
 use ctxhost_dialects::{ChatMessage, Content};
 use ctxhost_history::Until;

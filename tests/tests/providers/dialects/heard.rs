@@ -5,9 +5,11 @@ use std::ops::Range;
 
 use axum::http::{HeaderMap, HeaderName};
 use ctxhost::dialects::ChatMessage;
-use ctxhost::gateway::speech::{
-    AnthropicSpeech, Before, Body, ChatSpeech, GeminiSpeech, Place, ResponsesSpeech, Said, Speech,
-    Unit, Written, render,
+use ctxhost::dialects::inbound::{
+    Before, Body, InboundDialect, Place, Said, Unit, Written, render,
+};
+use ctxhost::dialects::{
+    AnthropicInbound, GeminiInbound, OpenAiChatInbound, OpenAiResponsesInbound,
 };
 use ctxhost::law::{self, LawSettings, Lawful};
 use ctxhost::runtime::Conversation;
@@ -22,12 +24,12 @@ use super::conversations::{Speaker, conversations, speakers};
 use super::encoded::{Wish, dialect, request, told, wishes};
 
 /// Four of the five: nobody points an agent that speaks to Ollama at a gateway.
-fn speech_of(wire: Wire) -> Option<Box<dyn Speech>> {
+fn speech_of(wire: Wire) -> Option<Box<dyn InboundDialect>> {
     Some(match wire {
-        Wire::Anthropic => Box::new(AnthropicSpeech),
-        Wire::OpenAiChat => Box::new(ChatSpeech),
-        Wire::Responses => Box::new(ResponsesSpeech),
-        Wire::Gemini => Box::new(GeminiSpeech),
+        Wire::Anthropic => Box::new(AnthropicInbound),
+        Wire::OpenAiChat => Box::new(OpenAiChatInbound),
+        Wire::Responses => Box::new(OpenAiResponsesInbound),
+        Wire::Gemini => Box::new(GeminiInbound),
         Wire::Ollama => return None,
     })
 }
@@ -43,7 +45,12 @@ struct Heard {
 }
 
 impl Heard {
-    fn of(speech: &dyn Speech, speaker: Speaker, messages: &[ChatMessage], wish: &Wish) -> Heard {
+    fn of(
+        speech: &dyn InboundDialect,
+        speaker: Speaker,
+        messages: &[ChatMessage],
+        wish: &Wish,
+    ) -> Heard {
         let dialect = dialect(speaker.wire, wish.is_peculiar);
         let request = request(messages, speaker, wish);
         let json = dialect.encode(&request).to_string();
@@ -76,7 +83,7 @@ impl Heard {
         law::enforce(&self.view(), plan, u64::MAX / 4, &LawSettings::default()).ok()
     }
 
-    fn render(&self, speech: &dyn Speech, lawful: &Lawful) -> String {
+    fn render(&self, speech: &dyn InboundDialect, lawful: &Lawful) -> String {
         let view = self.view();
         let body: Body<'_> = speech.body(&self.json).unwrap();
         let written =

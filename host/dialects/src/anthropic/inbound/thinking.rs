@@ -4,8 +4,8 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use super::super::offset;
 use super::type_of;
+use crate::inbound::offset;
 
 /// The body with thinking turned off, where it has a budget; a model that thinks by effort asks for none
 /// in its history. Everything else stays as it is; `None` for a body that has nothing to turn off.

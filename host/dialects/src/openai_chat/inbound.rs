@@ -7,18 +7,17 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
-use super::{
-    BadBody, Before, Body, Fate, LoweredBody, Said, Speech, Unit, instructed, not_a_request,
-    output_limit,
+use super::API;
+use crate::inbound::{
+    BadBody, Before, Body, Fate, InboundDialect, LoweredBody, Said, Unit, instructed,
+    not_a_request, output_limit,
 };
-use ctxhost_dialects::message::{AssistantMessage, ToolCall, ToolResultMessage, UserMessage};
-use ctxhost_dialects::{ChatMessage, Content};
-
-const API: &str = "openai-completions";
+use crate::message::{AssistantMessage, ToolCall, ToolResultMessage, UserMessage};
+use crate::{ChatMessage, Content};
 
 /// `POST /v1/chat/completions`, and the many servers that speak nearly the same.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct ChatSpeech;
+pub struct OpenAiChatInbound;
 
 #[derive(Deserialize)]
 struct WireBody<'a> {
@@ -49,7 +48,7 @@ struct Head {
     role: String,
 }
 
-impl Speech for ChatSpeech {
+impl InboundDialect for OpenAiChatInbound {
     /// The system prompt is the run of system messages at the beginning.
     fn body<'a>(&self, json: &'a str) -> Result<Body<'a>, BadBody> {
         let wire: WireBody<'a> = serde_json::from_str(json).map_err(|e| not_a_request(&e))?;

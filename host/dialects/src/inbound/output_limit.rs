@@ -26,7 +26,7 @@ struct Number {
 }
 
 /// The body with each number at one of `paths` lowered to `limit`; `None` where none is above it.
-pub(super) fn lower(json: &str, paths: &[&[&str]], limit: u64) -> Option<LoweredBody> {
+pub(crate) fn lower(json: &str, paths: &[&[&str]], limit: u64) -> Option<LoweredBody> {
     let numbers = paths.iter().filter_map(|path| number_at(json, path));
     let above = numbers.filter(|number| number.value > limit);
     let changes: Vec<_> = above.map(|number| (number.place, limit)).collect();
@@ -40,7 +40,7 @@ pub(super) fn lower(json: &str, paths: &[&[&str]], limit: u64) -> Option<Lowered
 ///
 /// The budget is halved until the answer has as much room as the thinking, not fitted exactly: each other
 /// budget costs the provider's cache of the messages.
-pub(super) fn lower_anthropic(json: &str, limit: u64) -> Option<LoweredBody> {
+pub(crate) fn lower_anthropic(json: &str, limit: u64) -> Option<LoweredBody> {
     let asked = number_at(json, &["max_tokens"])?;
     let is_enabled = raw_at(json, &["thinking", "type"]) == Some("\"enabled\"");
     let budget = is_enabled.then(|| number_at(json, &["thinking", "budget_tokens"])).flatten();

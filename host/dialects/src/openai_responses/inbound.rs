@@ -2,6 +2,7 @@
 //!
 //! One answer of the model is a run of items here: reasoning, words, calls. A run is one entry.
 
+mod edit;
 mod input;
 
 use std::borrow::Cow;
@@ -12,19 +13,18 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
-use super::{
-    BadBody, Before, Body, Fate, LoweredBody, Said, Speech, Unit, instructed, not_a_request,
-    output_limit,
+use super::API;
+use crate::inbound::{
+    BadBody, Before, Body, Fate, InboundDialect, LoweredBody, Said, Unit, instructed,
+    not_a_request, output_limit,
 };
-use ctxhost_dialects::message::{AssistantMessage, ToolCall, ToolResultMessage, UserMessage};
-use ctxhost_dialects::{ChatMessage, Content};
+use crate::message::{AssistantMessage, ToolCall, ToolResultMessage, UserMessage};
+use crate::{ChatMessage, Content};
 use input::Input;
-
-const API: &str = "openai-responses";
 
 /// `POST /v1/responses` and `/v1/responses/compact`.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct ResponsesSpeech;
+pub struct OpenAiResponsesInbound;
 
 #[derive(Deserialize)]
 struct WireBody<'a> {
@@ -65,7 +65,7 @@ enum Sort {
     Other,
 }
 
-impl Speech for ResponsesSpeech {
+impl InboundDialect for OpenAiResponsesInbound {
     /// Input that is one string is a request of one message, which no engine could shorten. Of what a
     /// server keeps (`previous_response_id`, `conversation`, `item_reference`) nobody here knows the words.
     fn body<'a>(&self, json: &'a str) -> Result<Body<'a>, BadBody> {
@@ -127,15 +127,7 @@ impl Speech for ResponsesSpeech {
     }
 
     fn change(&self, items: &[&str], fates: &[Fate<'_>]) -> Vec<Value> {
-        let items: Vec<Map<String, Value>> = items.iter().filter_map(|item| read(item)).collect();
-        let is_answer = items.first().is_some_and(|item| sort(item) == Sort::Answer);
-        match fates.first() {
-            None | Some(Fate::Keep) => items.into_iter().map(Value::from).collect(),
-            Some(Fate::Drop) => Vec::new(),
-            Some(Fate::Retell(text)) if is_answer => retell(items, text),
-            Some(Fate::Rewrite(message)) if is_answer => rewrite(&items, message),
-            Some(fate) => items.into_iter().map(|item| change_one(item, fate)).collect(),
-        }
+        edit::changed(items, fates)
     }
 
     fn person(&self, text: &str) -> Value {
@@ -289,12 +281,6 @@ fn output_text(item: &Map<String, Value>) -> String {
     }
 }
 
-/// Whether a result takes another text. What other tools answer has a form of its own.
-fn is_retellable(item: &Map<String, Value>) -> bool {
-    matches!(type_of(item), "function_call_output" | "custom_tool_call_output")
-        || item.get("output").is_some_and(Value::is_string)
-}
-
 /// One item of an answer. A call that waits for a result is one; what the provider's own tools did
 /// is not, since no result follows it.
 fn block(item: &Map<String, Value>, tools: &mut HashMap<String, String>) -> Vec<Content> {
@@ -337,87 +323,5 @@ fn go_on(unit: &mut Unit, block: Vec<Content>) {
     unit.items += 1;
     if let Some(Said::Message(ChatMessage::Assistant(answer))) = unit.said.last_mut() {
         answer.content.extend(block);
-    }
-}
-
-/// Another text for an answer: calls stay, reasoning goes.
-fn retell(items: Vec<Map<String, Value>>, text: &str) -> Vec<Value> {
-    let calls = items.into_iter().filter(|item| call_id_of(item).is_some()).map(unnamed);
-    let told = (!text.trim().is_empty()).then(|| spoken(text));
-    told.into_iter().chain(calls).collect()
-}
-
-/// A call without the id of its item: by that the provider would ask for the reasoning that has gone.
-fn unnamed(mut item: Map<String, Value>) -> Value {
-    item.shift_remove("id");
-    item.into()
-}
-
-fn spoken(text: &str) -> Value {
-    let content = [json!({ "type": "output_text", "text": text })];
-    json!({ "type": "message", "role": "assistant", "content": content })
-}
-
-/// Another answer: its calls keep the items that they came in.
-fn rewrite(items: &[Map<String, Value>], message: &ChatMessage) -> Vec<Value> {
-    let is_reasoning = |item: &Value| item.get("type").is_some_and(|kind| kind == "reasoning");
-    let thinks = message
-        .content()
-        .iter()
-        .any(|block| matches!(block, Content::ProviderItem { item, .. } if is_reasoning(item)));
-    let written = |block: &Content| match block {
-        Content::Text { text, .. } if text.trim().is_empty() => None,
-        Content::Text { text, .. } => Some(spoken(text)),
-        Content::ToolCall(call) => {
-            let mut item = items.iter().find(|item| string(item, "call_id") == call.id)?.clone();
-            if !thinks {
-                item.shift_remove("id");
-            }
-            Some(asked(item, &call.arguments))
-        }
-        Content::ProviderItem { item, .. } => Some(item.clone()),
-        Content::Thinking { .. } | Content::Image { .. } | Content::Other(_) => None,
-    };
-    message.content().iter().filter_map(written).collect()
-}
-
-fn asked(mut item: Map<String, Value>, arguments: &Value) -> Value {
-    for key in ["arguments", "input"] {
-        if let Some(Value::String(text)) = item.get_mut(key) {
-            *text = match arguments {
-                Value::String(raw) => raw.clone(),
-                other => other.to_string(),
-            };
-        }
-    }
-    item.into()
-}
-
-/// A message of the person, an instruction or a result, with other content.
-fn change_one(mut item: Map<String, Value>, fate: &Fate<'_>) -> Value {
-    let is_result = sort(&item) == Sort::Result;
-    if is_result && !is_retellable(&item) {
-        return item.into();
-    }
-    let key = if is_result { "output" } else { "content" };
-    let content: Value = match fate {
-        Fate::Retell(text) if key == "output" => text.clone().into_owned().into(),
-        Fate::Retell(text) => json!([{ "type": "input_text", "text": text }]),
-        Fate::Rewrite(message) => message.content().iter().filter_map(wire_of).collect(),
-        Fate::Keep | Fate::Drop => return item.into(),
-    };
-    item.insert(key.into(), content);
-    item.into()
-}
-
-fn wire_of(block: &Content) -> Option<Value> {
-    match block {
-        Content::Text { text, .. } => Some(json!({ "type": "input_text", "text": text })),
-        Content::Image { data, mime_type } => {
-            let url = format!("data:{mime_type};base64,{data}");
-            Some(json!({ "type": "input_image", "image_url": url }))
-        }
-        Content::Other(part) => Some(part.clone()),
-        _ => None,
     }
 }

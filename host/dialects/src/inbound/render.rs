@@ -6,8 +6,8 @@ use std::ops::Range;
 use ctxhost_engine_api::{Entry, Item};
 use serde_json::Value;
 
-use super::{Body, Fate, Speech};
-use ctxhost_dialects::ChatMessage;
+use super::{Body, Fate, InboundDialect};
+use crate::ChatMessage;
 
 /// Where an entry stands in a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,7 +36,7 @@ pub struct Written<'a> {
 /// `place` finds entries in it; what it does not find (summaries of compactions) is said in the
 /// person's place. `message` reads the JSON of a rewritten entry.
 pub fn render(
-    speech: &dyn Speech,
+    dialect: &dyn InboundDialect,
     written: Written<'_>,
     projection: &[Item<'_>],
     place: &dyn Fn(&Entry<'_>) -> Option<Place>,
@@ -45,14 +45,14 @@ pub fn render(
     if written.body.items.is_empty() {
         return written.json.as_bytes().to_vec();
     }
-    let mut parts = Parts { speech, written, parts: Vec::new(), next: 0 };
+    let mut parts = Parts { dialect, written, parts: Vec::new(), next: 0 };
     let mut run: Option<Run<'_>> = None;
-    let calls = calls_without_result(speech, projection, &written.body.items);
+    let calls = calls_without_result(dialect, projection, &written.body.items);
     for item in projection {
         let at = item.entry().and_then(|entry| place(&entry));
         let Some(at) = at else {
             parts.close(run.take());
-            parts.extend(insertion(speech, item, &calls));
+            parts.extend(insertion(dialect, item, &calls));
             continue;
         };
         if run.as_ref().is_none_or(|run| !run.goes_on_with(at)) {
@@ -85,23 +85,27 @@ impl Written<'_> {
 
 /// The items that ask for calls, by the calls' ids; none are looked for where every call has a result.
 fn calls_without_result<'a>(
-    speech: &dyn Speech,
+    dialect: &dyn InboundDialect,
     projection: &[Item<'_>],
     items: &[&'a str],
 ) -> HashMap<String, &'a str> {
     match projection.iter().any(|item| matches!(item, Item::MissingResult { .. })) {
-        true => items.iter().filter_map(|item| Some((speech.call_of(item)?, *item))).collect(),
+        true => items.iter().filter_map(|item| Some((dialect.call_of(item)?, *item))).collect(),
         false => HashMap::new(),
     }
 }
 
-fn insertion(speech: &dyn Speech, item: &Item<'_>, calls: &HashMap<String, &str>) -> Option<Value> {
+fn insertion(
+    dialect: &dyn InboundDialect,
+    item: &Item<'_>,
+    calls: &HashMap<String, &str>,
+) -> Option<Value> {
     match item {
         Item::MissingResult { call_id, tool } => {
             let call = calls.get(&**call_id).copied();
-            speech.missing_result(call_id, tool, &item.text(), call)
+            dialect.missing_result(call_id, tool, &item.text(), call)
         }
-        _ => Some(speech.person(&item.text())),
+        _ => Some(dialect.person(&item.text())),
     }
 }
 
@@ -148,7 +152,7 @@ enum Part {
 }
 
 struct Parts<'a> {
-    speech: &'a dyn Speech,
+    dialect: &'a dyn InboundDialect,
     written: Written<'a>,
     parts: Vec<Part>,
     /// The first unit that was not passed yet.
@@ -167,15 +171,15 @@ impl Parts<'_> {
         let lacks_thinking = self.written.lacks_thinking(run.unit);
         let items = match run.fates.iter().all(|fate| *fate == Fate::Keep) {
             true => lacks_thinking.then(|| self.unthought(run.unit)).flatten(),
-            false => Some(self.speech.change(self.written.items(run.unit), &run.fates)),
+            false => Some(self.dialect.change(self.written.items(run.unit), &run.fates)),
         };
         let Some(items) = items else {
             self.parts.push(Part::Unit(run.unit));
             return;
         };
-        let speech = self.speech;
+        let dialect = self.dialect;
         let left = items.into_iter().filter_map(|item| match lacks_thinking {
-            true => speech.without_thinking(item),
+            true => dialect.without_thinking(item),
             false => Some(item),
         });
         self.parts.extend(left.map(Part::New));
@@ -190,7 +194,7 @@ impl Parts<'_> {
         let read = |item: &&str| serde_json::from_str::<Value>(item).ok();
         let values: Vec<Value> = items.iter().map(read).collect::<Option<_>>()?;
         let has_any =
-            |value: &Value| self.speech.without_thinking(value.clone()).as_ref() != Some(value);
+            |value: &Value| self.dialect.without_thinking(value.clone()).as_ref() != Some(value);
         values.iter().any(has_any).then_some(values)
     }
 
@@ -234,7 +238,7 @@ impl Parts<'_> {
         });
         // What grew by many joins is not copied for the next one.
         let (mut first, second) = (self.value(last), self.value(part));
-        let Some(second) = self.speech.join(&mut first, second) else {
+        let Some(second) = self.dialect.join(&mut first, second) else {
             joined.push(Part::New(first));
             return;
         };

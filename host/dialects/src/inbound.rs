@@ -12,11 +12,7 @@
 //! becomes several entries, and several items of one answer become one. What a plan keeps is copied
 //! byte for byte; only units that it changes are written anew, and of those only what it changes.
 
-mod anthropic;
-mod gemini;
-mod openai_chat;
-mod openai_responses;
-mod output_limit;
+pub(crate) mod output_limit;
 mod render;
 
 use std::borrow::Cow;
@@ -26,12 +22,8 @@ use std::ops::Range;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use ctxhost_dialects::ChatMessage;
+use crate::message::ChatMessage;
 
-pub use anthropic::AnthropicSpeech;
-pub use gemini::GeminiSpeech;
-pub use openai_chat::ChatSpeech;
-pub use openai_responses::ResponsesSpeech;
 pub use output_limit::LoweredBody;
 pub use render::{Place, Written, render};
 
@@ -143,7 +135,7 @@ impl fmt::Debug for Before<'_> {
 }
 
 /// One family of clients. Pure: it knows bytes and messages, no socket and no session.
-pub trait Speech: Send + Sync + fmt::Debug {
+pub trait InboundDialect: Send + Sync + fmt::Debug {
     /// Cuts a body.
     ///
     /// # Errors
@@ -203,12 +195,12 @@ pub trait Speech: Send + Sync + fmt::Debug {
 }
 
 /// Where `part` stands in `whole`, of which it is a part.
-pub(super) fn offset(whole: &str, part: &str) -> usize {
+pub fn offset(whole: &str, part: &str) -> usize {
     (part.as_ptr() as usize).saturating_sub(whole.as_ptr() as usize).min(whole.len())
 }
 
 /// The items of a list and the bytes they take in `whole`.
-fn listed<'a>(whole: &'a str, list: &[&'a RawValue]) -> (Vec<&'a str>, Range<usize>) {
+pub(crate) fn listed<'a>(whole: &'a str, list: &[&'a RawValue]) -> (Vec<&'a str>, Range<usize>) {
     let items: Vec<&str> = list.iter().map(|item| item.get()).collect();
     let span = span_of(whole, &items);
     (items, span)
@@ -216,7 +208,7 @@ fn listed<'a>(whole: &'a str, list: &[&'a RawValue]) -> (Vec<&'a str>, Range<usi
 
 /// The items of a list that begins with instructions: those, the messages behind them, and the bytes
 /// that the messages take in `whole`.
-fn instructed<'a>(
+pub(crate) fn instructed<'a>(
     whole: &'a str,
     list: &[&'a RawValue],
     is_instruction: impl Fn(&str) -> bool,
@@ -235,6 +227,6 @@ fn span_of(whole: &str, items: &[&str]) -> Range<usize> {
     }
 }
 
-fn not_a_request(error: &serde_json::Error) -> BadBody {
+pub(crate) fn not_a_request(error: &serde_json::Error) -> BadBody {
     BadBody::NotARequest { reason: error.to_string() }
 }

@@ -9,18 +9,17 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
-use super::{
-    BadBody, Before, Body, Fate, LoweredBody, Said, Speech, Unit, listed, not_a_request,
+use super::API;
+use crate::inbound::{
+    BadBody, Before, Body, Fate, InboundDialect, LoweredBody, Said, Unit, listed, not_a_request,
     output_limit,
 };
-use ctxhost_dialects::message::{AssistantMessage, ToolCall, ToolResultMessage, UserMessage};
-use ctxhost_dialects::{ChatMessage, Content};
-
-const API: &str = "anthropic-messages";
+use crate::message::{AssistantMessage, ToolCall, ToolResultMessage, UserMessage};
+use crate::{ChatMessage, Content};
 
 /// `POST /v1/messages` and `/v1/messages/count_tokens`.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct AnthropicSpeech;
+pub struct AnthropicInbound;
 
 #[derive(Deserialize)]
 struct WireBody<'a> {
@@ -46,7 +45,7 @@ struct WireMessage {
     content: Value,
 }
 
-impl Speech for AnthropicSpeech {
+impl InboundDialect for AnthropicInbound {
     fn body<'a>(&self, json: &'a str) -> Result<Body<'a>, BadBody> {
         let wire: WireBody<'a> = serde_json::from_str(json).map_err(|e| not_a_request(&e))?;
         let (items, list) = listed(json, &wire.messages);

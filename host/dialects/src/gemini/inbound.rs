@@ -10,19 +10,18 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
-use super::{
-    BadBody, Before, Body, Fate, LoweredBody, Said, Speech, Unit, listed, not_a_request,
+use super::API;
+use crate::inbound::{
+    BadBody, Before, Body, Fate, InboundDialect, LoweredBody, Said, Unit, listed, not_a_request,
     output_limit,
 };
-use ctxhost_dialects::message::{AssistantMessage, ToolCall, ToolResultMessage, UserMessage};
-use ctxhost_dialects::{ChatMessage, Content};
-
-const API: &str = "google-generative-ai";
+use crate::message::{AssistantMessage, ToolCall, ToolResultMessage, UserMessage};
+use crate::{ChatMessage, Content};
 
 /// `POST /v1beta/models/M:generateContent`, `:streamGenerateContent` and `:countTokens`. Which model
 /// and whether to stream stands in the path, not in the body.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct GeminiSpeech;
+pub struct GeminiInbound;
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -84,7 +83,7 @@ impl OpenCalls {
     }
 }
 
-impl Speech for GeminiSpeech {
+impl InboundDialect for GeminiInbound {
     fn body<'a>(&self, json: &'a str) -> Result<Body<'a>, BadBody> {
         let wire: WireBody<'a> = serde_json::from_str(json).map_err(|e| not_a_request(&e))?;
         let (items, list) = listed(json, &wire.contents);
