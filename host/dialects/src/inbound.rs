@@ -25,7 +25,7 @@ use serde_json::value::RawValue;
 use crate::message::ChatMessage;
 
 pub use output_limit::LoweredBody;
-pub use render::{Place, Written, render};
+pub use render::{EntryLocation, Written, render};
 
 /// Why a body cannot be read. It is forwarded as it is, and no engine sees it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -69,7 +69,7 @@ pub struct Body<'a> {
 impl Body<'_> {
     /// What stands before and behind the messages of `json`, whose body it is, for others in their place.
     /// Where there are none any more, the instructions before them end without a comma.
-    pub fn around<'j>(&self, json: &'j str, is_empty: bool) -> (&'j str, &'j str) {
+    pub fn split_at_messages<'j>(&self, json: &'j str, is_empty: bool) -> (&'j str, &'j str) {
         let before = json.get(..self.list.start).unwrap_or_default();
         let after = json.get(self.list.end..).unwrap_or_default();
         let ended = before.trim_end();
@@ -86,14 +86,14 @@ pub struct Unit {
     /// How many items it is made of; at least 1.
     pub items: usize,
     /// What they say, in order; empty for items that are no part of the conversation.
-    pub said: Vec<Said>,
+    pub said: Vec<ParsedEntry>,
 }
 
 /// What one entry says.
 #[derive(Clone, Debug, PartialEq)]
 // Nearly all of them are messages, and none is kept.
 #[allow(clippy::large_enum_variant)]
-pub enum Said {
+pub enum ParsedEntry {
     /// A message of the person, the model or a tool.
     Message(ChatMessage),
     /// Text of the client's own in the middle of the conversation: a reminder, an instruction.
@@ -104,20 +104,20 @@ pub enum Said {
 #[derive(Clone, Debug, PartialEq)]
 // There are a few at a time, each used at once.
 #[allow(clippy::large_enum_variant)]
-pub enum Fate<'a> {
+pub enum Edit<'a> {
     /// It stays.
     Keep,
     /// It has another text: calls stay, images and thinking go.
-    Retell(Cow<'a, str>),
+    ReplaceText(Cow<'a, str>),
     /// It is another message.
-    Rewrite(ChatMessage),
+    ReplaceMessage(ChatMessage),
     /// It is left out.
     Drop,
 }
 
 /// What is known of the items before some others.
 #[derive(Clone, Copy)]
-pub struct Before<'a> {
+pub struct ParseContext<'a> {
     /// Whether there are none that say anything: the next ones begin the conversation.
     pub is_begin: bool,
     /// How many there are.
@@ -128,9 +128,9 @@ pub struct Before<'a> {
     pub tool_of: &'a dyn Fn(&str) -> Option<String>,
 }
 
-impl fmt::Debug for Before<'_> {
+impl fmt::Debug for ParseContext<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Before").field("items", &self.items).finish_non_exhaustive()
+        f.debug_struct("ParseContext").field("items", &self.items).finish_non_exhaustive()
     }
 }
 
@@ -148,14 +148,14 @@ pub trait InboundDialect: Send + Sync + fmt::Debug {
     /// # Errors
     ///
     /// [`BadBody::Message`], its number counted from the first of `items`.
-    fn units(&self, items: &[&str], before: Before<'_>) -> Result<Vec<Unit>, BadBody>;
+    fn units(&self, items: &[&str], before: ParseContext<'_>) -> Result<Vec<Unit>, BadBody>;
 
     /// A body that asks for an answer of at most `limit_tokens`, with every other byte as it was; `None`
     /// where it asks for no longer one.
     fn lower_output(&self, json: &str, limit_tokens: u64) -> Option<LoweredBody>;
 
-    /// A unit, written anew: one fate for each of its entries.
-    fn change(&self, items: &[&str], fates: &[Fate<'_>]) -> Vec<Value>;
+    /// A unit, written anew: one edit for each of its entries.
+    fn change(&self, items: &[&str], edits: &[Edit<'_>]) -> Vec<Value>;
 
     /// A text in the person's place.
     fn person(&self, text: &str) -> Value;
@@ -195,7 +195,7 @@ pub trait InboundDialect: Send + Sync + fmt::Debug {
 }
 
 /// Where `part` stands in `whole`, of which it is a part.
-pub fn offset(whole: &str, part: &str) -> usize {
+pub(crate) fn offset(whole: &str, part: &str) -> usize {
     (part.as_ptr() as usize).saturating_sub(whole.as_ptr() as usize).min(whole.len())
 }
 

@@ -27,6 +27,7 @@ pub mod openai_responses;
 mod blocks;
 pub mod call_id;
 pub mod cross_model;
+mod json;
 mod pairing;
 mod schema;
 

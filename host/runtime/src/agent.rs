@@ -50,9 +50,9 @@ use super::workspace::WorkspaceRules;
 use ctxhost_config::{
     AccountingSettings, AgentSettings, BudgetSettings, CompactionSettings, SessionSettings,
 };
-use ctxhost_engine::ActiveEngine;
 use ctxhost_dialects::Content;
 use ctxhost_dialects::message::UserMessage;
+use ctxhost_engine::ActiveEngine;
 use ctxhost_engine::{Clock, OnEngineError, QuarantineRecord};
 use ctxhost_history::{HistoryError, Undone};
 use ctxhost_law::LawSettings;

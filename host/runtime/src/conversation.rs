@@ -6,12 +6,12 @@ use ctxhost_engine_api::transcript::log::TranscriptLog;
 use ctxhost_engine_api::{SessionRef, Transcript};
 
 use super::precompute::Ahead;
+use ctxhost_dialects::ChatMessage;
 use ctxhost_engine::Serving;
 use ctxhost_history::{self as history, HistoryError, Undone};
 use ctxhost_law::progress::CompactionLimits;
 use ctxhost_law::{Anchors, LawSettings};
 use ctxhost_media::Images;
-use ctxhost_dialects::ChatMessage;
 use ctxhost_session::{NewCompaction, Record, RecordBody, Session, SessionError, SyncPolicy};
 
 /// A session, its live transcript, and what compaction remembers of it.

@@ -15,7 +15,9 @@ use ctxhost_engine::{
 };
 use ctxhost_law::LawSettings;
 use ctxhost_media::MediaHome;
-use ctxhost_provider::{Completer, CompleterSettings, ConnectError, ModelCompleter, Prefixes, connect};
+use ctxhost_provider::{
+    Completer, CompleterSettings, ConnectError, ModelCompleter, Prefixes, connect,
+};
 use ctxhost_survival::Gate;
 
 /// What a run needs beside a session and an engine.

@@ -36,9 +36,9 @@ use super::memory::SessionMemory;
 use super::recovery::{self, Pressure};
 use super::subagent::Children;
 use super::swap::{Lease, Watch};
-use ctxhost_engine::ActiveEngine;
 use ctxhost_dialects::message::{StopReason, Usage};
 use ctxhost_dialects::{AssistantMessage, ChatMessage};
+use ctxhost_engine::ActiveEngine;
 use ctxhost_provider::truncation::Counts;
 use ctxhost_session::SessionError;
 

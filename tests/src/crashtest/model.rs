@@ -11,7 +11,9 @@ use super::kill::Points;
 use super::promise::{Promise, Promises};
 use super::speech::{number_of, text_of};
 use ctxhost::dialects::message::{StopReason, ToolCall};
-use ctxhost::dialects::{AssistantMessage, ChatMessage, Content, ModelRequest, ProviderError, StreamPart};
+use ctxhost::dialects::{
+    AssistantMessage, ChatMessage, Content, ModelRequest, ProviderError, StreamPart,
+};
 use ctxhost::provider::Client;
 use ctxhost::tool::{CallContext, Tool, ToolOutput};
 

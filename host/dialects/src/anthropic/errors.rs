@@ -3,16 +3,16 @@
 use serde_json::{Value, json};
 
 use crate::failure::Refusal;
+use crate::json::string;
 
 /// Why a stream gives no answer.
 pub(super) fn refusal(event: &Value) -> Refusal {
     let error = event.get("error").unwrap_or(event);
-    let field = |name| error.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
     let message = match error {
         Value::String(message) => message.clone(),
-        _ => field("message"),
+        _ => string(error, "message"),
     };
-    Refusal { status: None, code: field("type"), message }
+    Refusal { status: None, code: string(error, "type"), message }
 }
 
 /// An error of ours with this HTTP status, as clients of the API read it.

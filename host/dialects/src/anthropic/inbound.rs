@@ -11,9 +11,10 @@ use serde_json::{Map, Value, json};
 
 use super::API;
 use crate::inbound::{
-    BadBody, Before, Body, Fate, InboundDialect, LoweredBody, Said, Unit, listed, not_a_request,
-    output_limit,
+    BadBody, Body, Edit, InboundDialect, LoweredBody, ParseContext, ParsedEntry, Unit, listed,
+    not_a_request, output_limit,
 };
+use crate::json::{string, text};
 use crate::message::{AssistantMessage, ToolCall, ToolResultMessage, UserMessage};
 use crate::{ChatMessage, Content};
 
@@ -65,7 +66,7 @@ impl InboundDialect for AnthropicInbound {
         output_limit::lower_anthropic(json, limit_tokens)
     }
 
-    fn units(&self, items: &[&str], before: Before<'_>) -> Result<Vec<Unit>, BadBody> {
+    fn units(&self, items: &[&str], before: ParseContext<'_>) -> Result<Vec<Unit>, BadBody> {
         let mut tools = HashMap::new();
         let mut units = Vec::with_capacity(items.len());
         for (number, item) in items.iter().enumerate() {
@@ -73,25 +74,25 @@ impl InboundDialect for AnthropicInbound {
                 .map_err(|error| BadBody::Message { number, reason: error.to_string() })?;
             let blocks = blocks_of(message.content);
             let said = match message.role.as_str() {
-                "assistant" => vec![Said::Message(answer(&blocks, &mut tools))],
+                "assistant" => vec![ParsedEntry::Message(answer(&blocks, &mut tools))],
                 "user" => {
                     heard(&blocks, &|id| tools.get(id).cloned().or_else(|| (before.tool_of)(id)))
                 }
-                _ => vec![Said::Note(text_of(&blocks))],
+                _ => vec![ParsedEntry::Note(text_of(&blocks))],
             };
             units.push(Unit { items: 1, said });
         }
         Ok(units)
     }
 
-    fn change(&self, items: &[&str], fates: &[Fate<'_>]) -> Vec<Value> {
+    fn change(&self, items: &[&str], edits: &[Edit<'_>]) -> Vec<Value> {
         let read = |item: &&str| serde_json::from_str::<Map<String, Value>>(item).ok();
         let Some(mut message) = items.first().and_then(read) else { return Vec::new() };
         let blocks = blocks_of(message.remove("content").unwrap_or_default());
         let blocks = match message.get("role").and_then(Value::as_str) {
-            Some("user") => change_heard(blocks, fates),
-            Some("assistant") => change_answer(blocks, fates.first()),
-            _ => change_rest(blocks, fates.first().unwrap_or(&Fate::Keep)),
+            Some("user") => change_heard(blocks, edits),
+            Some("assistant") => change_answer(blocks, edits.first()),
+            _ => change_rest(blocks, edits.first().unwrap_or(&Edit::Keep)),
         };
         if blocks.is_empty() {
             return Vec::new();
@@ -162,11 +163,7 @@ fn blocks_of(content: Value) -> Vec<Value> {
 }
 
 fn type_of(block: &Value) -> &str {
-    block.get("type").and_then(Value::as_str).unwrap_or_default()
-}
-
-fn string(value: &Value, key: &str) -> String {
-    value.get(key).and_then(Value::as_str).unwrap_or_default().to_owned()
+    text(block, "type")
 }
 
 fn text_of(blocks: &[Value]) -> String {
@@ -226,15 +223,18 @@ fn shown(block: &Value) -> Content {
 }
 
 /// Results of tools, and then what the person says beside them.
-fn heard(blocks: &[Value], tool_of: &dyn Fn(&str) -> Option<String>) -> Vec<Said> {
+fn heard(blocks: &[Value], tool_of: &dyn Fn(&str) -> Option<String>) -> Vec<ParsedEntry> {
     let results = blocks.iter().filter(|block| is_result(block));
-    let mut said: Vec<Said> = results.map(|block| result(block, tool_of)).collect();
+    let mut said: Vec<ParsedEntry> = results.map(|block| result(block, tool_of)).collect();
     let rest: Vec<Content> = blocks.iter().filter(|block| !is_result(block)).map(shown).collect();
     let is_beside = !said.is_empty();
     if is_beside && !rest.is_empty() && rest.iter().all(is_reminder) {
-        said.push(Said::Note(words_of(&rest)));
+        said.push(ParsedEntry::Note(words_of(&rest)));
     } else if !rest.is_empty() || !is_beside {
-        said.push(Said::Message(ChatMessage::User(UserMessage { content: rest, timestamp: 0 })));
+        said.push(ParsedEntry::Message(ChatMessage::User(UserMessage {
+            content: rest,
+            timestamp: 0,
+        })));
     }
     said
 }
@@ -258,10 +258,10 @@ fn is_result(block: &Value) -> bool {
     type_of(block) == "tool_result"
 }
 
-fn result(block: &Value, tool_of: &dyn Fn(&str) -> Option<String>) -> Said {
+fn result(block: &Value, tool_of: &dyn Fn(&str) -> Option<String>) -> ParsedEntry {
     let id = string(block, "tool_use_id");
     let content = blocks_of(block.get("content").cloned().unwrap_or_default());
-    Said::Message(ChatMessage::ToolResult(ToolResultMessage {
+    ParsedEntry::Message(ChatMessage::ToolResult(ToolResultMessage {
         tool_name: tool_of(&id).unwrap_or_default(),
         tool_call_id: id,
         content: content.iter().map(shown).collect(),
@@ -270,44 +270,44 @@ fn result(block: &Value, tool_of: &dyn Fn(&str) -> Option<String>) -> Said {
     }))
 }
 
-/// Results take the fates in order; the last fate is that of everything else.
-fn change_heard(blocks: Vec<Value>, fates: &[Fate<'_>]) -> Vec<Value> {
+/// Results take the edits in order; the last edit is that of everything else.
+fn change_heard(blocks: Vec<Value>, edits: &[Edit<'_>]) -> Vec<Value> {
     let (results, rest): (Vec<_>, Vec<_>) = blocks.into_iter().partition(is_result);
-    let rest_fate = fates.get(results.len()).unwrap_or(&Fate::Keep).clone();
+    let rest_edit = edits.get(results.len()).unwrap_or(&Edit::Keep).clone();
     let changed =
-        results.into_iter().zip(fates).filter_map(|(block, fate)| change_result(block, fate));
+        results.into_iter().zip(edits).filter_map(|(block, edit)| change_result(block, edit));
     let mut blocks: Vec<Value> = changed.collect();
-    blocks.extend(change_rest(rest, &rest_fate));
+    blocks.extend(change_rest(rest, &rest_edit));
     blocks
 }
 
 /// A result keeps its call, whatever its text.
-fn change_result(mut block: Value, fate: &Fate<'_>) -> Option<Value> {
-    let content: Value = match fate {
-        Fate::Keep => return Some(block),
-        Fate::Drop => return None,
-        Fate::Retell(text) => text.clone().into_owned().into(),
-        Fate::Rewrite(message) => message.content().iter().filter_map(wire_of).collect(),
+fn change_result(mut block: Value, edit: &Edit<'_>) -> Option<Value> {
+    let content: Value = match edit {
+        Edit::Keep => return Some(block),
+        Edit::Drop => return None,
+        Edit::ReplaceText(text) => text.clone().into_owned().into(),
+        Edit::ReplaceMessage(message) => message.content().iter().filter_map(wire_of).collect(),
     };
     block.as_object_mut()?.insert("content".into(), content);
     Some(block)
 }
 
-fn change_rest(blocks: Vec<Value>, fate: &Fate<'_>) -> Vec<Value> {
-    match fate {
-        Fate::Keep => blocks,
-        Fate::Drop => Vec::new(),
-        Fate::Retell(text) => vec![json!({ "type": "text", "text": text })],
-        Fate::Rewrite(message) => message.content().iter().filter_map(wire_of).collect(),
+fn change_rest(blocks: Vec<Value>, edit: &Edit<'_>) -> Vec<Value> {
+    match edit {
+        Edit::Keep => blocks,
+        Edit::Drop => Vec::new(),
+        Edit::ReplaceText(text) => vec![json!({ "type": "text", "text": text })],
+        Edit::ReplaceMessage(message) => message.content().iter().filter_map(wire_of).collect(),
     }
 }
 
-fn change_answer(blocks: Vec<Value>, fate: Option<&Fate<'_>>) -> Vec<Value> {
-    match fate {
-        None | Some(Fate::Keep) => blocks,
-        Some(Fate::Drop) => Vec::new(),
-        Some(Fate::Retell(text)) => retell(blocks, text),
-        Some(Fate::Rewrite(message)) => rewrite(blocks, message),
+fn change_answer(blocks: Vec<Value>, edit: Option<&Edit<'_>>) -> Vec<Value> {
+    match edit {
+        None | Some(Edit::Keep) => blocks,
+        Some(Edit::Drop) => Vec::new(),
+        Some(Edit::ReplaceText(text)) => retell(blocks, text),
+        Some(Edit::ReplaceMessage(message)) => rewrite(blocks, message),
     }
 }
 

@@ -7,6 +7,7 @@ use serde_json::Value;
 use super::errors::refusal;
 use super::usage::read_usage;
 use crate::dialect::{Answer, Decoder, Frame, StreamFault};
+use crate::json::string;
 use crate::message::StopReason;
 use crate::request::StreamPart;
 use block::Block;
@@ -133,8 +134,4 @@ fn index(data: &Value) -> Result<u64, StreamFault> {
 
 fn nonsense(reason: impl Into<String>) -> StreamFault {
     StreamFault::Nonsense { reason: reason.into() }
-}
-
-fn string(value: &Value, key: &str) -> String {
-    value.get(key).and_then(Value::as_str).unwrap_or_default().to_owned()
 }

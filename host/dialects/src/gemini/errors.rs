@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use super::stream::text;
 use crate::failure::Refusal;
+use crate::json::text;
 
 /// A refusal in the middle of a stream: an error, or a prompt that was blocked.
 pub(super) fn refusal(response: &Value) -> Option<Refusal> {

@@ -12,9 +12,10 @@ use serde_json::{Map, Value, json};
 
 use super::API;
 use crate::inbound::{
-    BadBody, Before, Body, Fate, InboundDialect, LoweredBody, Said, Unit, listed, not_a_request,
-    output_limit,
+    BadBody, Body, Edit, InboundDialect, LoweredBody, ParseContext, ParsedEntry, Unit, listed,
+    not_a_request, output_limit,
 };
+use crate::json::string;
 use crate::message::{AssistantMessage, ToolCall, ToolResultMessage, UserMessage};
 use crate::{ChatMessage, Content};
 
@@ -109,7 +110,7 @@ impl InboundDialect for GeminiInbound {
         output_limit::lower(json, &PATHS, limit_tokens)
     }
 
-    fn units(&self, items: &[&str], before: Before<'_>) -> Result<Vec<Unit>, BadBody> {
+    fn units(&self, items: &[&str], before: ParseContext<'_>) -> Result<Vec<Unit>, BadBody> {
         let last = before.last.and_then(read);
         let place = before.items.saturating_sub(1);
         let mut asked = last.map_or_else(Vec::new, |content| calls(&content, place));
@@ -119,7 +120,7 @@ impl InboundDialect for GeminiInbound {
                 .map_err(|error| BadBody::Message { number, reason: error.to_string() })?;
             let place = before.items + number;
             let said = match is_model(&content) {
-                true => vec![Said::Message(answer(&content, place))],
+                true => vec![ParsedEntry::Message(answer(&content, place))],
                 false => heard(&content, std::mem::take(&mut asked), place),
             };
             asked = calls(&content, place);
@@ -128,7 +129,7 @@ impl InboundDialect for GeminiInbound {
         Ok(units)
     }
 
-    fn change(&self, items: &[&str], fates: &[Fate<'_>]) -> Vec<Value> {
+    fn change(&self, items: &[&str], edits: &[Edit<'_>]) -> Vec<Value> {
         let Some(mut content) = items.first().and_then(|item| read(item)) else {
             return Vec::new();
         };
@@ -137,8 +138,8 @@ impl InboundDialect for GeminiInbound {
             _ => Vec::new(),
         };
         let parts = match is_model(&content) {
-            true => change_answer(parts, fates.first()),
-            false => change_heard(parts, fates),
+            true => change_answer(parts, edits.first()),
+            false => change_heard(parts, edits),
         };
         if parts.is_empty() {
             return Vec::new();
@@ -204,10 +205,6 @@ fn response_of(part: &Value) -> Option<&Value> {
     field(part, "functionResponse", "function_response")
 }
 
-fn string(value: &Value, key: &str) -> String {
-    value.get(key).and_then(Value::as_str).unwrap_or_default().to_owned()
-}
-
 /// The calls of a content and the ids that they have in the session.
 fn calls(content: &Map<String, Value>, place: usize) -> Vec<Asked> {
     let calls = parts_of(content).iter().filter_map(call_of).enumerate();
@@ -265,7 +262,7 @@ fn shown(part: &Value) -> Content {
 
 /// Responses in order, and then what the person says beside them. Each takes the first open call of
 /// its name.
-fn heard(content: &Map<String, Value>, asked: Vec<Asked>, place: usize) -> Vec<Said> {
+fn heard(content: &Map<String, Value>, asked: Vec<Asked>, place: usize) -> Vec<ParsedEntry> {
     let mut asked = OpenCalls::of(asked);
     let mut said = Vec::new();
     let mut rest = Vec::new();
@@ -278,11 +275,11 @@ fn heard(content: &Map<String, Value>, asked: Vec<Asked>, place: usize) -> Vec<S
         let call = asked.take(&id, &name);
         // An answer to nothing is an orphan, and the law knows what to do with one.
         let id = call.map_or_else(|| format!("{place}.{nth} unasked"), |call| call.id);
-        said.push(Said::Message(result(response, id, name)));
+        said.push(ParsedEntry::Message(result(response, id, name)));
     }
     if !rest.is_empty() || said.is_empty() {
         let user = UserMessage { content: rest, timestamp: 0 };
-        said.push(Said::Message(ChatMessage::User(user)));
+        said.push(ParsedEntry::Message(ChatMessage::User(user)));
     }
     said
 }
@@ -304,29 +301,29 @@ fn result(response: &Value, id: String, name: String) -> ChatMessage {
     })
 }
 
-/// Responses take the fates in order; the last fate is that of everything else.
-fn change_heard(parts: Vec<Value>, fates: &[Fate<'_>]) -> Vec<Value> {
+/// Responses take the edits in order; the last edit is that of everything else.
+fn change_heard(parts: Vec<Value>, edits: &[Edit<'_>]) -> Vec<Value> {
     let (responses, rest): (Vec<_>, Vec<_>) =
         parts.into_iter().partition(|part| response_of(part).is_some());
-    let rest_fate = fates.get(responses.len()).unwrap_or(&Fate::Keep).clone();
-    let changed = responses.into_iter().zip(fates);
+    let rest_edit = edits.get(responses.len()).unwrap_or(&Edit::Keep).clone();
+    let changed = responses.into_iter().zip(edits);
     let mut parts: Vec<Value> =
-        changed.filter_map(|(part, fate)| change_response(part, fate)).collect();
-    parts.extend(match &rest_fate {
-        Fate::Keep => rest,
-        Fate::Drop => Vec::new(),
-        Fate::Retell(text) => vec![json!({ "text": text })],
-        Fate::Rewrite(message) => message.content().iter().filter_map(wire_of).collect(),
+        changed.filter_map(|(part, edit)| change_response(part, edit)).collect();
+    parts.extend(match &rest_edit {
+        Edit::Keep => rest,
+        Edit::Drop => Vec::new(),
+        Edit::ReplaceText(text) => vec![json!({ "text": text })],
+        Edit::ReplaceMessage(message) => message.content().iter().filter_map(wire_of).collect(),
     });
     parts
 }
 
-fn change_response(mut part: Value, fate: &Fate<'_>) -> Option<Value> {
-    let text = match fate {
-        Fate::Keep => return Some(part),
-        Fate::Drop => return None,
-        Fate::Retell(text) => text.clone().into_owned(),
-        Fate::Rewrite(message) => {
+fn change_response(mut part: Value, edit: &Edit<'_>) -> Option<Value> {
+    let text = match edit {
+        Edit::Keep => return Some(part),
+        Edit::Drop => return None,
+        Edit::ReplaceText(text) => text.clone().into_owned(),
+        Edit::ReplaceMessage(message) => {
             let text = |block: &Content| match block {
                 Content::Text { text, .. } => Some(text.clone()),
                 _ => None,
@@ -342,16 +339,16 @@ fn change_response(mut part: Value, fate: &Fate<'_>) -> Option<Value> {
     Some(part)
 }
 
-fn change_answer(parts: Vec<Value>, fate: Option<&Fate<'_>>) -> Vec<Value> {
-    match fate {
-        None | Some(Fate::Keep) => parts,
-        Some(Fate::Drop) => Vec::new(),
-        Some(Fate::Retell(text)) => {
+fn change_answer(parts: Vec<Value>, edit: Option<&Edit<'_>>) -> Vec<Value> {
+    match edit {
+        None | Some(Edit::Keep) => parts,
+        Some(Edit::Drop) => Vec::new(),
+        Some(Edit::ReplaceText(text)) => {
             let calls = parts.into_iter().filter(|part| call_of(part).is_some());
             let told = (!text.trim().is_empty()).then(|| json!({ "text": text }));
             told.into_iter().chain(calls).collect()
         }
-        Some(Fate::Rewrite(message)) => rewrite(&parts, message),
+        Some(Edit::ReplaceMessage(message)) => rewrite(&parts, message),
     }
 }
 

@@ -7,6 +7,7 @@ use super::errors::refusal;
 use super::usage::Counts;
 use super::{API, OWN_ID};
 use crate::dialect::{Answer, Decoder, Frame, StreamFault};
+use crate::json::text;
 use crate::message::{Content, StopReason, ToolCall, as_object};
 use crate::request::StreamPart;
 
@@ -160,8 +161,4 @@ fn set(field: &mut String, said: &str) {
     if !said.is_empty() {
         said.clone_into(field);
     }
-}
-
-pub(super) fn text<'a>(value: &'a Value, key: &str) -> &'a str {
-    value.get(key).and_then(Value::as_str).unwrap_or_default()
 }

@@ -6,12 +6,12 @@ use std::ops::Range;
 use ctxhost_engine_api::{Entry, Item};
 use serde_json::Value;
 
-use super::{Body, Fate, InboundDialect};
+use super::{Body, Edit, InboundDialect};
 use crate::ChatMessage;
 
 /// Where an entry stands in a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct EntryLocation {
     /// Its unit.
     pub unit: usize,
     /// Which entry of the unit it is.
@@ -39,7 +39,7 @@ pub fn render(
     dialect: &dyn InboundDialect,
     written: Written<'_>,
     projection: &[Item<'_>],
-    place: &dyn Fn(&Entry<'_>) -> Option<Place>,
+    place: &dyn Fn(&Entry<'_>) -> Option<EntryLocation>,
     message: &dyn Fn(&str) -> Option<ChatMessage>,
 ) -> Vec<u8> {
     if written.body.items.is_empty() {
@@ -60,7 +60,7 @@ pub fn render(
             run = Some(Run::new(at.unit, written.entries(at.unit)));
         }
         if let Some(run) = &mut run {
-            run.set(at.entry, fate_of(item, message));
+            run.set(at.entry, edit_of(item, message));
         }
     }
     parts.close(run);
@@ -109,14 +109,14 @@ fn insertion(
     }
 }
 
-fn fate_of<'a>(item: &Item<'a>, message: &dyn Fn(&str) -> Option<ChatMessage>) -> Fate<'a> {
+fn edit_of<'a>(item: &Item<'a>, message: &dyn Fn(&str) -> Option<ChatMessage>) -> Edit<'a> {
     match item {
         Item::Rewritten { raw, .. } => match message(raw) {
-            Some(message) => Fate::Rewrite(message),
-            None => Fate::Keep,
+            Some(message) => Edit::ReplaceMessage(message),
+            None => Edit::Keep,
         },
-        Item::Retold { .. } => Fate::Retell(item.text()),
-        _ => Fate::Keep,
+        Item::Retold { .. } => Edit::ReplaceText(item.text()),
+        _ => Edit::Keep,
     }
 }
 
@@ -124,22 +124,22 @@ fn fate_of<'a>(item: &Item<'a>, message: &dyn Fn(&str) -> Option<ChatMessage>) -
 struct Run<'a> {
     unit: usize,
     last: Option<usize>,
-    fates: Vec<Fate<'a>>,
+    edits: Vec<Edit<'a>>,
 }
 
 impl<'a> Run<'a> {
     fn new(unit: usize, entries: usize) -> Self {
-        Run { unit, last: None, fates: vec![Fate::Drop; entries] }
+        Run { unit, last: None, edits: vec![Edit::Drop; entries] }
     }
 
-    fn goes_on_with(&self, at: Place) -> bool {
+    fn goes_on_with(&self, at: EntryLocation) -> bool {
         self.unit == at.unit && self.last.is_none_or(|last| last < at.entry)
     }
 
-    fn set(&mut self, entry: usize, fate: Fate<'a>) {
+    fn set(&mut self, entry: usize, edit: Edit<'a>) {
         self.last = Some(entry);
-        if let Some(slot) = self.fates.get_mut(entry) {
-            *slot = fate;
+        if let Some(slot) = self.edits.get_mut(entry) {
+            *slot = edit;
         }
     }
 }
@@ -169,9 +169,9 @@ impl Parts<'_> {
         self.pass_until(run.unit);
         self.next = self.next.max(run.unit + 1);
         let lacks_thinking = self.written.lacks_thinking(run.unit);
-        let items = match run.fates.iter().all(|fate| *fate == Fate::Keep) {
+        let items = match run.edits.iter().all(|edit| *edit == Edit::Keep) {
             true => lacks_thinking.then(|| self.unthought(run.unit)).flatten(),
-            false => Some(self.dialect.change(self.written.items(run.unit), &run.fates)),
+            false => Some(self.dialect.change(self.written.items(run.unit), &run.edits)),
         };
         let Some(items) = items else {
             self.parts.push(Part::Unit(run.unit));
@@ -269,7 +269,7 @@ impl Parts<'_> {
     }
 
     fn bytes(&self, written: Written<'_>) -> Vec<u8> {
-        let (before, after) = written.body.around(written.json, self.parts.is_empty());
+        let (before, after) = written.body.split_at_messages(written.json, self.parts.is_empty());
         let mut bytes = Vec::with_capacity(written.json.len());
         bytes.extend_from_slice(before.as_bytes());
         let mut at = 0;

@@ -9,9 +9,10 @@ use serde_json::{Map, Value, json};
 
 use super::API;
 use crate::inbound::{
-    BadBody, Before, Body, Fate, InboundDialect, LoweredBody, Said, Unit, instructed,
+    BadBody, Body, Edit, InboundDialect, LoweredBody, ParseContext, ParsedEntry, Unit, instructed,
     not_a_request, output_limit,
 };
+use crate::json::text_of;
 use crate::message::{AssistantMessage, ToolCall, ToolResultMessage, UserMessage};
 use crate::{ChatMessage, Content};
 
@@ -77,7 +78,7 @@ impl InboundDialect for OpenAiChatInbound {
         output_limit::lower(json, &PATHS, limit_tokens)
     }
 
-    fn units(&self, items: &[&str], before: Before<'_>) -> Result<Vec<Unit>, BadBody> {
+    fn units(&self, items: &[&str], before: ParseContext<'_>) -> Result<Vec<Unit>, BadBody> {
         let mut tools = HashMap::new();
         let mut is_begin = before.is_begin;
         let mut units = Vec::with_capacity(items.len());
@@ -87,16 +88,16 @@ impl InboundDialect for OpenAiChatInbound {
             let tool_of = |id: &str| tools.get(id).cloned().or_else(|| (before.tool_of)(id));
             let said = match role_of(&message) {
                 "system" | "developer" if is_begin => Vec::new(),
-                "user" => vec![Said::Message(heard(&message))],
+                "user" => vec![ParsedEntry::Message(heard(&message))],
                 "tool" => vec![result(&message, &tool_of)],
                 "assistant" => {
                     let answer = answer(&message);
                     tools.extend(
                         answer.tool_calls().map(|call| (call.id.clone(), call.name.clone())),
                     );
-                    vec![Said::Message(ChatMessage::Assistant(answer))]
+                    vec![ParsedEntry::Message(ChatMessage::Assistant(answer))]
                 }
-                _ => vec![Said::Note(text_of(message.get("content")))],
+                _ => vec![ParsedEntry::Note(text_of(message.get("content")))],
             };
             is_begin &= said.is_empty();
             units.push(Unit { items: 1, said });
@@ -104,16 +105,16 @@ impl InboundDialect for OpenAiChatInbound {
         Ok(units)
     }
 
-    fn change(&self, items: &[&str], fates: &[Fate<'_>]) -> Vec<Value> {
+    fn change(&self, items: &[&str], edits: &[Edit<'_>]) -> Vec<Value> {
         let read = |item: &&str| serde_json::from_str::<Map<String, Value>>(item).ok();
-        let (Some(mut message), Some(fate)) = (items.first().and_then(read), fates.first()) else {
+        let (Some(mut message), Some(edit)) = (items.first().and_then(read), edits.first()) else {
             return Vec::new();
         };
-        match fate {
-            Fate::Drop => return Vec::new(),
-            Fate::Keep => {}
-            Fate::Retell(text) => retell(&mut message, text),
-            Fate::Rewrite(written) => rewrite(&mut message, written),
+        match edit {
+            Edit::Drop => return Vec::new(),
+            Edit::Keep => {}
+            Edit::ReplaceText(text) => retell(&mut message, text),
+            Edit::ReplaceMessage(written) => rewrite(&mut message, written),
         }
         vec![message.into()]
     }
@@ -151,17 +152,6 @@ fn string(value: Option<&Value>) -> String {
     value.and_then(Value::as_str).unwrap_or_default().to_owned()
 }
 
-/// The texts of a content, be it a string or parts.
-fn text_of(content: Option<&Value>) -> String {
-    match content {
-        Some(Value::Array(parts)) => {
-            let texts = parts.iter().filter_map(|part| part.get("text")?.as_str());
-            texts.collect::<Vec<_>>().join("\n")
-        }
-        other => string(other),
-    }
-}
-
 /// What a content shows; nothing for none.
 fn shown(content: Option<&Value>) -> Vec<Content> {
     match content {
@@ -195,12 +185,12 @@ fn heard(message: &Map<String, Value>) -> ChatMessage {
 
 /// A result. One whose call nobody can tell (many servers on one's own machine want no ids) is a note:
 /// the law would leave a result without a call out.
-fn result(message: &Map<String, Value>, tool_of: &dyn Fn(&str) -> Option<String>) -> Said {
+fn result(message: &Map<String, Value>, tool_of: &dyn Fn(&str) -> Option<String>) -> ParsedEntry {
     let id = string(message.get("tool_call_id"));
     let Some(tool_name) = tool_of(&id) else {
-        return Said::Note(text_of(message.get("content")));
+        return ParsedEntry::Note(text_of(message.get("content")));
     };
-    Said::Message(ChatMessage::ToolResult(ToolResultMessage {
+    ParsedEntry::Message(ChatMessage::ToolResult(ToolResultMessage {
         tool_name,
         tool_call_id: id,
         content: shown(message.get("content")),

@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 
-use super::stream::text;
 use crate::failure::Refusal;
+use crate::json::text;
 
 /// Why a response failed.
 pub(super) fn failure(event: &Value, name: &str) -> Refusal {

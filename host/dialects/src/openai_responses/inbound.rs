@@ -15,9 +15,10 @@ use serde_json::{Map, Value, json};
 
 use super::API;
 use crate::inbound::{
-    BadBody, Before, Body, Fate, InboundDialect, LoweredBody, Said, Unit, instructed,
+    BadBody, Body, Edit, InboundDialect, LoweredBody, ParseContext, ParsedEntry, Unit, instructed,
     not_a_request, output_limit,
 };
+use crate::json::text_of;
 use crate::message::{AssistantMessage, ToolCall, ToolResultMessage, UserMessage};
 use crate::{ChatMessage, Content};
 use input::Input;
@@ -93,7 +94,7 @@ impl InboundDialect for OpenAiResponsesInbound {
         output_limit::lower(json, &[&["max_output_tokens"]], limit_tokens)
     }
 
-    fn units(&self, items: &[&str], before: Before<'_>) -> Result<Vec<Unit>, BadBody> {
+    fn units(&self, items: &[&str], before: ParseContext<'_>) -> Result<Vec<Unit>, BadBody> {
         let mut tools = HashMap::new();
         let mut units: Vec<Unit> = Vec::new();
         let mut is_begin = before.is_begin;
@@ -104,9 +105,9 @@ impl InboundDialect for OpenAiResponsesInbound {
             let sort = sort(&item);
             let tool_of = |id: &str| tools.get(id).cloned().or_else(|| (before.tool_of)(id));
             let said = match sort {
-                Sort::Person => vec![Said::Message(heard(&item))],
+                Sort::Person => vec![ParsedEntry::Message(heard(&item))],
                 Sort::Instruction if is_begin => Vec::new(),
-                Sort::Instruction => vec![Said::Note(text_of(item.get("content")))],
+                Sort::Instruction => vec![ParsedEntry::Note(text_of(item.get("content")))],
                 Sort::Result => vec![result(&item, &tool_of)],
                 Sort::Reference | Sort::Other => Vec::new(),
                 Sort::Answer => {
@@ -126,8 +127,8 @@ impl InboundDialect for OpenAiResponsesInbound {
         Ok(units)
     }
 
-    fn change(&self, items: &[&str], fates: &[Fate<'_>]) -> Vec<Value> {
-        edit::changed(items, fates)
+    fn change(&self, items: &[&str], edits: &[Edit<'_>]) -> Vec<Value> {
+        edit::changed(items, edits)
     }
 
     fn person(&self, text: &str) -> Value {
@@ -213,17 +214,6 @@ fn sort(item: &Map<String, Value>) -> Sort {
     }
 }
 
-fn text_of(content: Option<&Value>) -> String {
-    match content {
-        Some(Value::Array(parts)) => {
-            let texts = parts.iter().filter_map(|part| part.get("text")?.as_str());
-            texts.collect::<Vec<_>>().join("\n")
-        }
-        Some(Value::String(text)) => text.clone(),
-        _ => String::new(),
-    }
-}
-
 fn shown(content: Option<&Value>) -> Vec<Content> {
     match content {
         Some(Value::Array(parts)) => parts.iter().map(part).collect(),
@@ -252,15 +242,15 @@ fn heard(item: &Map<String, Value>) -> ChatMessage {
 }
 
 /// A result. One whose call nobody can tell is a note: the law would leave a result without a call out.
-fn result(item: &Map<String, Value>, tool_of: &dyn Fn(&str) -> Option<String>) -> Said {
+fn result(item: &Map<String, Value>, tool_of: &dyn Fn(&str) -> Option<String>) -> ParsedEntry {
     // A local shell's output has the name of its call as its own.
     let id = call_id_of(item).map_or_else(|| string(item, "id"), str::to_owned);
-    let Some(tool_name) = tool_of(&id) else { return Said::Note(output_text(item)) };
+    let Some(tool_name) = tool_of(&id) else { return ParsedEntry::Note(output_text(item)) };
     let content = match item.get("output") {
         Some(Value::String(_) | Value::Array(_)) => shown(item.get("output")),
         _ => vec![Content::text(output_text(item))],
     };
-    Said::Message(ChatMessage::ToolResult(ToolResultMessage {
+    ParsedEntry::Message(ChatMessage::ToolResult(ToolResultMessage {
         tool_name,
         tool_call_id: id,
         content,
@@ -311,8 +301,8 @@ fn call(item: &Map<String, Value>) -> ToolCall {
     ToolCall { id: string(item, "call_id"), name, arguments, thought_signature: None }
 }
 
-fn begin(content: Vec<Content>) -> Said {
-    Said::Message(ChatMessage::Assistant(AssistantMessage {
+fn begin(content: Vec<Content>) -> ParsedEntry {
+    ParsedEntry::Message(ChatMessage::Assistant(AssistantMessage {
         content,
         api: API.into(),
         ..AssistantMessage::default()
@@ -321,7 +311,7 @@ fn begin(content: Vec<Content>) -> Said {
 
 fn go_on(unit: &mut Unit, block: Vec<Content>) {
     unit.items += 1;
-    if let Some(Said::Message(ChatMessage::Assistant(answer))) = unit.said.last_mut() {
+    if let Some(ParsedEntry::Message(ChatMessage::Assistant(answer))) = unit.said.last_mut() {
         answer.content.extend(block);
     }
 }

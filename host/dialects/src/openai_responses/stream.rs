@@ -10,6 +10,7 @@ use self::blocks::Slot;
 use super::errors::{failure, inner_error, refusal};
 use super::usage::read_usage;
 use crate::dialect::{Answer, Decoder, Frame, StreamFault};
+use crate::json::text;
 use crate::message::{Content, StopReason};
 use crate::request::StreamPart;
 
@@ -154,8 +155,4 @@ fn stop_reason(reason: &str) -> StopReason {
         "content_filter" => StopReason::Error,
         _ => StopReason::Length,
     }
-}
-
-pub(super) fn text<'a>(value: &'a Value, field: &str) -> &'a str {
-    value.get(field).and_then(Value::as_str).unwrap_or_default()
 }

@@ -12,7 +12,7 @@ use super::news::News;
 use crate::thread::{
     Asked, Digest, Fit, Last, Outline, Rewrite, Thread, has_compactions, text_name, text_of_content,
 };
-use ctxhost_dialects::inbound::{BadBody, Before, InboundDialect, Said};
+use ctxhost_dialects::inbound::{BadBody, InboundDialect, ParseContext, ParsedEntry};
 use ctxhost_history::Until;
 use ctxhost_runtime::accounting::Accounting;
 use ctxhost_runtime::{Amendment, BackTo, Conversation, Passage, SessionId, TurnError};
@@ -426,7 +426,7 @@ fn told_again(
     items: Range<usize>,
     asked: &Asked<'_>,
 ) -> Result<Option<Vec<String>>, HearError> {
-    let before = Before {
+    let before = ParseContext {
         is_begin: items.start == 0,
         items: items.start,
         last: items.start.checked_sub(1).and_then(|at| asked.items().get(at)).copied(),
@@ -434,12 +434,12 @@ fn told_again(
     };
     let units = speech.units(asked.items().get(items).unwrap_or_default(), before)?;
     let [unit] = units.as_slice() else { return Ok(None) };
-    let content = |said: &Said| match said {
-        Said::Message(message) => {
+    let content = |said: &ParsedEntry| match said {
+        ParsedEntry::Message(message) => {
             let message = serde_json::to_value(message).ok()?;
             Some(message.get("content")?.to_string())
         }
-        Said::Note(text) => serde_json::to_string(text).ok(),
+        ParsedEntry::Note(text) => serde_json::to_string(text).ok(),
     };
     Ok(unit.said.iter().map(content).collect())
 }

@@ -15,7 +15,6 @@ use super::windows::{self, Window};
 use super::{Forward, Incoming, Taken, Ticket, Truth, passed};
 use crate::thread::{Asked, Pending, Thread, scope};
 use ctxhost_dialects::inbound::Body;
-use ctxhost_dialects::message::Usage;
 use ctxhost_law::CannotFit;
 use ctxhost_runtime::accounting::LearnedWindow;
 use ctxhost_runtime::model_name::ModelName;

@@ -3,7 +3,7 @@
 use super::hearing::HearError;
 use crate::thread::{Outline, is_request};
 use ctxhost_dialects::ChatMessage;
-use ctxhost_dialects::inbound::{Before, InboundDialect, Said, Unit};
+use ctxhost_dialects::inbound::{InboundDialect, ParseContext, ParsedEntry, Unit};
 use ctxhost_session::{RecordBody, SessionError};
 
 /// The custom type of what clients say in nobody's place.
@@ -24,7 +24,7 @@ impl News {
         items: &[&str],
     ) -> Result<News, HearError> {
         let known = outline.len();
-        let before = Before {
+        let before = ParseContext {
             is_begin: outline.entry_count() == 0,
             items: known,
             last: known.checked_sub(1).and_then(|at| items.get(at)).copied(),
@@ -40,18 +40,18 @@ impl News {
     pub(super) fn first_of_person(&self) -> Option<usize> {
         let mut said = self.units.iter().flat_map(|unit| &unit.said);
         said.position(
-            |said| matches!(said, Said::Message(ChatMessage::User(user)) if is_request(user)),
+            |said| matches!(said, ParsedEntry::Message(ChatMessage::User(user)) if is_request(user)),
         )
     }
 }
 
-fn body_of(said: &Said) -> Result<RecordBody, SessionError> {
+fn body_of(said: &ParsedEntry) -> Result<RecordBody, SessionError> {
     match said {
-        Said::Message(message) => {
+        ParsedEntry::Message(message) => {
             let json = serde_json::to_string(message)
                 .map_err(|error| SessionError::Body { reason: error.to_string() })?;
             RecordBody::message(&json)
         }
-        Said::Note(text) => Ok(RecordBody::custom_message(NOTE, text, true)),
+        ParsedEntry::Note(text) => Ok(RecordBody::custom_message(NOTE, text, true)),
     }
 }

@@ -86,7 +86,7 @@ impl Seal {
                 }
             }
         }
-        let (before, after) = body.around(json, items.is_empty());
+        let (before, after) = body.split_at_messages(json, items.is_empty());
         is_opened.then(|| format!("{before}{}{after}", items.join(",")))
     }
 

@@ -8,7 +8,7 @@ use super::desk::Desk;
 use super::hearing::Heard;
 use super::thinking::{Thinking, Told, compacted};
 use crate::thread::{Outline, Thread};
-use ctxhost_dialects::inbound::{Body, InboundDialect, Place, Written, render};
+use ctxhost_dialects::inbound::{Body, EntryLocation, InboundDialect, Written, render};
 use ctxhost_law::{self as law, LawSettings, Lawful};
 use ctxhost_media::Images;
 use ctxhost_runtime::{
@@ -133,7 +133,7 @@ pub(super) fn rendered(
     let Came { json, body, .. } = came;
     let without_thinking = &thinking.without;
     let written = Written { json, body, units: outline.units(), without_thinking };
-    let place = |entry: &Entry<'_>| -> Option<Place> { outline.place(entry.id()) };
+    let place = |entry: &Entry<'_>| -> Option<EntryLocation> { outline.place(entry.id()) };
     let message = |raw: &str| serde_json::from_str(&images.bring_back(raw)).ok();
     render(came.speech, written, items, &place, &message)
 }

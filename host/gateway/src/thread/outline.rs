@@ -10,7 +10,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::digest::{Asked, Beginning, BeginningNames, Digest, Meaning};
 use super::register::Entry;
 use super::traits::Traits;
-use ctxhost_dialects::inbound::{Place, Said, Unit};
+use ctxhost_dialects::inbound::{EntryLocation, ParsedEntry, Unit};
 use ctxhost_dialects::message::UserMessage;
 use ctxhost_dialects::{ChatMessage, Content};
 use ctxhost_history::Until;
@@ -37,7 +37,7 @@ pub struct Outline {
     pub(super) units: Vec<(Range<usize>, usize)>,
     /// The records that the items became, in order.
     entries: Vec<String>,
-    places: HashMap<String, Place>,
+    places: HashMap<String, EntryLocation>,
     /// The tools that calls asked for, by the ids of the calls.
     tools: HashMap<String, String>,
     /// What the entries take, as entries count.
@@ -96,7 +96,7 @@ impl Outline {
     }
 
     /// Where the entry of this id stands in a request.
-    pub fn place(&self, id: &str) -> Option<Place> {
+    pub fn place(&self, id: &str) -> Option<EntryLocation> {
         self.places.get(id).copied()
     }
 
@@ -163,7 +163,7 @@ impl Outline {
             }
             for (entry, (said, id)) in unit.said.iter().zip(&mut ids).enumerate() {
                 self.hear(said, id);
-                self.places.insert(id.clone(), Place { unit: place, entry });
+                self.places.insert(id.clone(), EntryLocation { unit: place, entry });
                 self.entries.push(id.clone());
             }
             self.units.push((from..self.items.len(), unit.said.len()));
@@ -331,9 +331,9 @@ impl Outline {
                 if let Some(message) =
                     record.message_raw().and_then(|raw| serde_json::from_str(raw).ok())
                 {
-                    outline.hear(&Said::Message(message), &id);
+                    outline.hear(&ParsedEntry::Message(message), &id);
                 }
-                outline.places.insert(id.clone(), Place { unit, entry });
+                outline.places.insert(id.clone(), EntryLocation { unit, entry });
                 outline.entries.push(id);
             }
         }
@@ -366,19 +366,20 @@ impl Outline {
         (from == self.items.len()).then_some(())
     }
 
-    fn hear(&mut self, said: &Said, id: &str) {
+    fn hear(&mut self, said: &ParsedEntry, id: &str) {
         match said {
-            Said::Message(ChatMessage::User(user)) if is_request(user) => {
+            ParsedEntry::Message(ChatMessage::User(user)) if is_request(user) => {
                 self.spoke = Some(id.to_owned());
             }
-            Said::Message(ChatMessage::Assistant(answer)) => {
+            ParsedEntry::Message(ChatMessage::Assistant(answer)) => {
                 let calls = answer.content.iter().filter_map(|block| match block {
                     Content::ToolCall(call) => Some((call.id.clone(), call.name.clone())),
                     _ => None,
                 });
                 self.tools.extend(calls);
             }
-            Said::Message(ChatMessage::User(_) | ChatMessage::ToolResult(_)) | Said::Note(_) => {}
+            ParsedEntry::Message(ChatMessage::User(_) | ChatMessage::ToolResult(_))
+            | ParsedEntry::Note(_) => {}
         }
     }
 

@@ -85,7 +85,15 @@ impl HttpClient {
         }
         let answer = match self.dialect.framing() {
             Framing::Sse if body.is_document() => self.read_document(body, &failing, heard).await?,
-            framing => self.read_stream(body.head(), body.frames(framing, ANSWER_MAX_BYTES), &failing, heard).await?,
+            framing => {
+                self.read_stream(
+                    body.head(),
+                    body.frames(framing, ANSWER_MAX_BYTES),
+                    &failing,
+                    heard,
+                )
+                .await?
+            }
         };
         match says_something(&answer) {
             true => Ok(answer),

@@ -11,8 +11,8 @@ use super::ChildError;
 use crate::agent::{SessionId, Shared};
 use crate::event::What;
 use crate::turn::Reply;
-use ctxhost_engine::ActiveEngine;
 use ctxhost_dialects::Content;
+use ctxhost_engine::ActiveEngine;
 
 /// The sub-agents of this process that work, or have ended and are not recorded yet. Clones are the
 /// same.

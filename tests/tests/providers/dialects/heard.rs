@@ -6,7 +6,7 @@ use std::ops::Range;
 use axum::http::{HeaderMap, HeaderName};
 use ctxhost::dialects::ChatMessage;
 use ctxhost::dialects::inbound::{
-    Before, Body, InboundDialect, Place, Said, Unit, Written, render,
+    Body, EntryLocation, InboundDialect, ParseContext, ParsedEntry, Unit, Written, render,
 };
 use ctxhost::dialects::{
     AnthropicInbound, GeminiInbound, OpenAiChatInbound, OpenAiResponsesInbound,
@@ -40,7 +40,7 @@ struct Heard {
     path: String,
     headers: HeaderMap,
     units: Vec<(Range<usize>, usize)>,
-    places: HashMap<String, Place>,
+    places: HashMap<String, EntryLocation>,
     conversation: Conversation,
 }
 
@@ -60,7 +60,7 @@ impl Heard {
         };
         let headers = named.map(header).collect();
         let body = speech.body(&json).unwrap();
-        let before = Before { is_begin: true, items: 0, last: None, tool_of: &|_| None };
+        let before = ParseContext { is_begin: true, items: 0, last: None, tool_of: &|_| None };
         let units = speech.units(&body.items, before).unwrap();
         assert_eq!(units.iter().map(|unit| unit.items).sum::<usize>(), body.items.len());
         let session = Session::in_memory(Header::new(Some("heard"), "/", 0));
@@ -68,7 +68,7 @@ impl Heard {
         let mut places = HashMap::new();
         for (unit, heard) in units.iter().enumerate() {
             for (entry, said) in heard.said.iter().enumerate() {
-                places.insert(say(&mut conversation, said), Place { unit, entry });
+                places.insert(say(&mut conversation, said), EntryLocation { unit, entry });
             }
         }
         let units = spans(&units);
@@ -108,10 +108,10 @@ impl Heard {
     }
 }
 
-fn say(conversation: &mut Conversation, said: &Said) -> String {
+fn say(conversation: &mut Conversation, said: &ParsedEntry) -> String {
     match said {
-        Said::Message(message) => conversation.say(message, 0).unwrap(),
-        Said::Note(text) => panic!("no request of ours has a note: {text}"),
+        ParsedEntry::Message(message) => conversation.say(message, 0).unwrap(),
+        ParsedEntry::Note(text) => panic!("no request of ours has a note: {text}"),
     }
 }
 

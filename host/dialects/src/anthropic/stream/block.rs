@@ -3,8 +3,8 @@
 use serde::de::IgnoredAny;
 use serde_json::{Map, Value};
 
-use super::string;
 use crate::anthropic::API;
+use crate::json::string;
 use crate::message::{Content, ToolCall, as_object};
 use crate::request::StreamPart;
 

@@ -3,19 +3,19 @@
 use serde_json::{Map, Value, json};
 
 use super::{Sort, call_id_of, read, sort, string, type_of};
-use crate::inbound::Fate;
+use crate::inbound::Edit;
 use crate::message::{ChatMessage, Content};
 
 /// Items of one unit, written anew.
-pub(super) fn changed(items: &[&str], fates: &[Fate<'_>]) -> Vec<Value> {
+pub(super) fn changed(items: &[&str], edits: &[Edit<'_>]) -> Vec<Value> {
     let items: Vec<Map<String, Value>> = items.iter().filter_map(|item| read(item)).collect();
     let is_answer = items.first().is_some_and(|item| sort(item) == Sort::Answer);
-    match fates.first() {
-        None | Some(Fate::Keep) => items.into_iter().map(Value::from).collect(),
-        Some(Fate::Drop) => Vec::new(),
-        Some(Fate::Retell(text)) if is_answer => retell(items, text),
-        Some(Fate::Rewrite(message)) if is_answer => rewrite(&items, message),
-        Some(fate) => items.into_iter().map(|item| change_one(item, fate)).collect(),
+    match edits.first() {
+        None | Some(Edit::Keep) => items.into_iter().map(Value::from).collect(),
+        Some(Edit::Drop) => Vec::new(),
+        Some(Edit::ReplaceText(text)) if is_answer => retell(items, text),
+        Some(Edit::ReplaceMessage(message)) if is_answer => rewrite(&items, message),
+        Some(edit) => items.into_iter().map(|item| change_one(item, edit)).collect(),
     }
 }
 
@@ -79,17 +79,17 @@ fn asked(mut item: Map<String, Value>, arguments: &Value) -> Value {
 }
 
 /// A message of the person, an instruction or a result, with other content.
-fn change_one(mut item: Map<String, Value>, fate: &Fate<'_>) -> Value {
+fn change_one(mut item: Map<String, Value>, edit: &Edit<'_>) -> Value {
     let is_result = sort(&item) == Sort::Result;
     if is_result && !is_retellable(&item) {
         return item.into();
     }
     let key = if is_result { "output" } else { "content" };
-    let content: Value = match fate {
-        Fate::Retell(text) if key == "output" => text.clone().into_owned().into(),
-        Fate::Retell(text) => json!([{ "type": "input_text", "text": text }]),
-        Fate::Rewrite(message) => message.content().iter().filter_map(wire_of).collect(),
-        Fate::Keep | Fate::Drop => return item.into(),
+    let content: Value = match edit {
+        Edit::ReplaceText(text) if key == "output" => text.clone().into_owned().into(),
+        Edit::ReplaceText(text) => json!([{ "type": "input_text", "text": text }]),
+        Edit::ReplaceMessage(message) => message.content().iter().filter_map(wire_of).collect(),
+        Edit::Keep | Edit::Drop => return item.into(),
     };
     item.insert(key.into(), content);
     item.into()

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::text;
+use crate::json::text;
 use crate::message::{Content, ToolCall};
 use crate::openai_responses::API;
 

@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 
 use crate::exchange::{Door, Exchange, Incoming, Taken};
 use ctxhost_config::Config;
-use ctxhost_engine::EngineSpec;
 use ctxhost_dialects::{ProviderError, Reason};
+use ctxhost_engine::EngineSpec;
 use ctxhost_runtime::RuntimeBuilder;
 
 /// How often the engine was asked for a compaction.
