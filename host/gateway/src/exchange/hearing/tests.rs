@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use crate::exchange::{Door, Exchange, Forward, Incoming, Taken, Truth};
 use ctxhost_config::Config;
+use ctxhost_dialects::message::Usage;
 use ctxhost_engine::EngineSpec;
 use ctxhost_runtime::{Runtime, RuntimeBuilder};
 
@@ -360,6 +361,35 @@ async fn what_is_under_way_or_was_not_answered_stays_in_memory_and_learned_thing
     }
     gateway.settle().await;
     assert!(gateway.runtime.open_sessions() <= 2);
+    gateway.close().await;
+}
+
+#[tokio::test]
+async fn sessions_that_wait_for_their_upstream_are_closed_and_opened_again_for_the_answer() {
+    let folder = tempfile::tempdir().unwrap();
+    let gateway = Gateway::small(folder.path(), 200_000, 2).await;
+    let task = |number: usize| user(&format!("Task {number}."));
+    let mut out = Vec::new();
+    for number in 0..10 {
+        out.push(gateway.forward(None, &[task(number)]).await);
+    }
+    for _ in 0..2_000 {
+        if gateway.runtime.open_sessions() <= 2 {
+            break;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+    }
+    assert!(gateway.runtime.open_sessions() <= 2, "{} are open", gateway.runtime.open_sessions());
+    let sessions: Vec<String> = out.iter().map(|forward| forward.truth.session.clone()).collect();
+    let usage = Usage { input: 40, output: 2, ..Usage::default() };
+    for forward in out {
+        gateway.exchange.answered(forward.ticket, Some(usage));
+    }
+    for (number, session) in sessions.iter().enumerate() {
+        let done = json!({ "role": "assistant", "content": "Done." });
+        let goes_on = [task(number), done, user("And now?")];
+        assert_eq!(gateway.ask(&goes_on).await.session, *session);
+    }
     gateway.close().await;
 }
 
