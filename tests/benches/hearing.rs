@@ -1,7 +1,8 @@
 //! What a long request costs that nobody has heard before, and what it costs the clients beside it.
 //!
 //! Requests of twice as many messages, calls or parts should take twice as long: the ratios tell. `-- <words>` takes the shapes
-//! whose names have these words. The other client sends small requests over one connection all the while.
+//! whose names have these words, `beside` the other client: it sends small requests over one connection all the while. The
+//! gateway has threads of its own, as in a process of its own: here bodies of many megabytes are made up meanwhile.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::print_stdout)]
 
@@ -24,9 +25,11 @@ async fn main() {
     rustls::crypto::ring::default_provider().install_default().unwrap();
     let words: Vec<String> = std::env::args().skip(1).filter(|it| !it.starts_with('-')).collect();
     let upstream = provider().await;
+    let threads = tokio::runtime::Runtime::new().unwrap();
     for window in WINDOWS {
         let state = tempfile::tempdir().unwrap();
-        let url = gateway(&upstream, window, state.path()).await;
+        let serving = gateway(upstream.clone(), window, state.path().to_owned());
+        let url = threads.spawn(serving).await.unwrap();
         println!("window {window}: first request, its answer's 40 ms not counted");
         for shape in SHAPES {
             let name = format!("{shape:?}").to_lowercase();
@@ -34,13 +37,14 @@ async fn main() {
                 compare(&url, shape).await;
             }
         }
-        if words.is_empty() {
+        if words.is_empty() || words.iter().any(|word| word == "beside") {
             beside(&url).await;
         }
     }
+    threads.shutdown_background();
 }
 
-async fn gateway(upstream: &str, window: u64, state: &std::path::Path) -> String {
+async fn gateway(upstream: String, window: u64, state: std::path::PathBuf) -> String {
     let config = format!(
         "[models.m]\nwindow_tokens = {window}\n[models.gemini-3-pro]\nwindow_tokens = {window}\n"
     );
@@ -49,7 +53,7 @@ async fn gateway(upstream: &str, window: u64, state: &std::path::Path) -> String
     options.listen = Some("127.0.0.1:0".into());
     (options.token, options.follows) = (None, false);
     for dialect in ["anthropic", "openai", "gemini"] {
-        options.upstreams.insert(dialect.into(), upstream.into());
+        options.upstreams.insert(dialect.into(), upstream.clone());
     }
     let gateway = Gateway::bind(options).await.unwrap();
     let url = gateway.url();
@@ -85,14 +89,15 @@ async fn compare(url: &str, shape: Shape) {
     println!("{line}");
 }
 
-/// Small requests, alone and while one or four large ones are heard.
+/// Small requests, alone and while one or four large ones are heard, which come from threads of their own.
 async fn beside(url: &str) {
+    let threads = tokio::runtime::Runtime::new().unwrap();
     let client = reqwest::Client::builder().no_proxy().build().unwrap();
     for large in [0, 1, 4] {
         let stop = CancellationToken::new();
         let bodies = (0..large).map(|nth| {
             let (url, stop) = (url.to_owned(), stop.clone());
-            tokio::spawn(async move {
+            threads.spawn(async move {
                 let client = reqwest::Client::builder().no_proxy().build().unwrap();
                 for run in 0.. {
                     if stop.is_cancelled() {
@@ -122,4 +127,5 @@ async fn beside(url: &str) {
             at(0.99)
         );
     }
+    threads.shutdown_background();
 }

@@ -297,10 +297,8 @@ impl Threads {
     /// Reads what there is of a key: its register, and files without an entry.
     async fn load(&self, key: Digest) {
         let folder = self.folder(key);
+        let is_new = !folder.is_dir();
         let read = move || {
-            if !folder.is_dir() {
-                return (Register::default(), Vec::new());
-            }
             let register = Register::read(&folder);
             let files = SessionFolder::at(&folder).list().into_iter().map(|kept| kept.path);
             let stem = |path: &PathBuf| path.file_stem()?.to_str().map(str::to_owned);
@@ -309,7 +307,11 @@ impl Threads {
             let others = others.filter_map(|path| Thread::of_file(key, &path, None)).collect();
             (register, others)
         };
-        let (register, others) = self.readings.read(read).await.unwrap_or_default();
+        // Most keys are new, and where others keep all processors busy a thread of its own would wait for one.
+        let (register, others): (_, Vec<Thread>) = match is_new {
+            true => Default::default(),
+            false => self.readings.read(read).await.unwrap_or_default(),
+        };
         let mut table = self.table();
         let table = &mut *table;
         let group = table.keys.entry(key).or_default();
