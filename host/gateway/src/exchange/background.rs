@@ -14,8 +14,8 @@ use ctxhost_dialects::message::Usage;
 use ctxhost_runtime::{Guest, Passage};
 
 impl Desk {
-    /// Writes down what was heard and tells the engine of a turn that has ended. The conversation is held until then:
-    /// its next request waits.
+    /// Writes the messages of a request to its session file and, where a turn has ended, calls the engine's `after_turn`.
+    /// The session is locked until then: the next request of the conversation waits.
     pub(super) fn finish_request(
         self: &Arc<Self>,
         incoming: &Incoming,
@@ -35,7 +35,7 @@ impl Desk {
         }
     }
 
-    /// Writes down what was heard; whether the conversation can be gone on with.
+    /// Writes the messages of a request to its session file; `false` where the session cannot be used any more.
     pub(super) async fn write_out(&self, heard: &Heard) -> bool {
         let Err(error) = heard.passage.write_out().await else { return true };
         tracing::warn!(session = heard.session, %error, "words of a client are not written down");
@@ -44,7 +44,7 @@ impl Desk {
         false
     }
 
-    /// Tells the engine of the turn that has ended, where one has.
+    /// Calls the engine's `after_turn`, where a turn has ended.
     async fn end_turn(&self, passage: &Passage, guest: &Guest, ended: Option<&(String, String)>) {
         let Some((first_id, next_id)) = ended else { return };
         if let Err(error) = passage.ended(guest, first_id, next_id).await {
@@ -52,7 +52,7 @@ impl Desk {
         }
     }
 
-    /// Learns from what the upstream counted.
+    /// Records the usage that the upstream reported.
     pub(super) fn record_usage(self: &Arc<Self>, journey: Journey, usage: Usage) {
         let desk = self.clone();
         let mut work = Box::pin(async move {
