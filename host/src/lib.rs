@@ -25,6 +25,8 @@ pub use ctxhost_trust as trust;
 
 pub use ctxhost_config as config;
 
+pub use ctxhost_context as context;
+
 pub use ctxhost_runtime as runtime;
 
 pub use ctxhost_check as check;

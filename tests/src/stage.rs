@@ -2,11 +2,10 @@
 
 use std::time::Duration;
 
+use ctxhost::context::{CompactionOutcome, Verdict};
 use ctxhost::dialects::Reason;
 use ctxhost::runtime::event::{Event, What};
-use ctxhost::runtime::{
-    CompactionOutcome, Reply, Runtime, RuntimeBuilder, SessionId, TurnError, Verdict,
-};
+use ctxhost::runtime::{Reply, Runtime, RuntimeBuilder, SessionId, TurnError};
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::TryRecvError;
 

@@ -16,7 +16,7 @@ use super::window::parse_tokens;
 use ctxhost_config::Config;
 use ctxhost_engine::{Clock, state_folder};
 use ctxhost_media::MediaHome;
-use ctxhost_runtime::setup::failure_book;
+use ctxhost_runtime::engine_options::failure_book;
 use ctxhost_runtime::{Runtime, RuntimeBuilder, SessionId};
 use ctxhost_session::{Header, Session, SessionError, SessionFolder};
 use ctxhost_store::{self as store, SessionStore, StoreKind};

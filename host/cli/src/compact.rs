@@ -13,10 +13,11 @@ use super::render::phrase::counted;
 use super::render::survival;
 use super::setup;
 use super::window::parse_tokens;
+use ctxhost_context::{CompactionOutcome, Verdict};
 use ctxhost_engine::{OnEngineError, state_folder};
+use ctxhost_runtime::compact_session;
+use ctxhost_runtime::engine_options::failure_book;
 use ctxhost_runtime::roster::Roster;
-use ctxhost_runtime::setup::failure_book;
-use ctxhost_runtime::{ByHand, CompactionOutcome, Verdict, compact_by_hand};
 use ctxhost_session::{Recovered, Session};
 
 /// Compact a Pi session: its history is folded into what the engine makes of it.
@@ -61,19 +62,19 @@ impl Compact {
             let name = setup::engine_or_slot(self.engine.as_deref(), &config, output)?;
             let specs = roster.stack(&config, &name);
             let mut specs = specs.map_err(|error| unlisted(&config, &name, error))?;
-            let (mut setup, window) =
+            let (mut options, window) =
                 setup::of(&config, &roster, session.model(), self.window, None)?;
-            setup::give_rules(&session, &mut specs, &mut setup, output);
-            setup.media = media_home();
+            setup::give_rules(&session, &mut specs, &mut options, output);
             if !self.dry_run {
-                setup.failures = Some(Arc::new(failure_book(&config, &state_folder())));
+                options.engines.failures = Some(Arc::new(failure_book(&config, &state_folder())));
             }
             if self.engine.is_some() {
                 // Who names an engine wants that one or none in their session.
-                setup.on_error = OnEngineError::Fail;
+                options.engines.on_error = OnEngineError::Fail;
             }
-            let wish = ByHand { focus: self.focus.clone(), now_ms: now_ms() };
-            let compaction = compact_by_hand(session, &specs, &setup, &wish).await;
+            let (media, focus) = (media_home(), self.focus.as_deref());
+            let compaction =
+                compact_session(session, &specs, &options, &media, focus, now_ms()).await;
             compaction.map_err(|error| setup::broken_off(&config, &name, &window, error))
         })?;
         let Some(last) = outcomes.last() else { return Ok(ExitCode::FAILURE) };

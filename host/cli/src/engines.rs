@@ -13,8 +13,8 @@ use super::opening;
 use super::output::Output;
 use ctxhost_config::Config;
 use ctxhost_engine::{Source, inspect, read_row, shown_digest, state_folder};
+use ctxhost_runtime::engine_options::failure_book;
 use ctxhost_runtime::roster::{Installed, Roster, RosterError};
-use ctxhost_runtime::setup::failure_book;
 
 /// The engines that can fill the slot.
 #[derive(Debug, clap::Subcommand)]

@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use ctxhost_config::ConfigError;
+use ctxhost_context::ContextError;
 use ctxhost_engine::{LoadError, OpenError, SlotError, WorkerError};
 use ctxhost_history::HistoryError;
 use ctxhost_media::MediaError;
@@ -10,7 +11,7 @@ use ctxhost_runtime::canary::CanaryError;
 use ctxhost_runtime::installation::InstallationError;
 use ctxhost_runtime::originals::FetchError;
 use ctxhost_runtime::roster::RosterError;
-use ctxhost_runtime::{BuildError, RuntimeError, TurnError};
+use ctxhost_runtime::{BuildError, TurnError};
 use ctxhost_session::SessionError;
 use ctxhost_session::recording;
 use ctxhost_store as store;
@@ -131,7 +132,7 @@ impl From<BuildError> for Failure {
 impl From<TurnError> for Failure {
     fn from(error: TurnError) -> Self {
         match error {
-            TurnError::Shape(error) => error.into(),
+            TurnError::Context(error) => error.into(),
             TurnError::Session(error) => error.into(),
             TurnError::History(error) => error.into(),
             TurnError::NoModel | TurnError::NoSession { .. } => Failure::caller(error.to_string()),
@@ -264,16 +265,16 @@ impl From<InstallationError> for Failure {
     }
 }
 
-impl From<RuntimeError> for Failure {
-    fn from(error: RuntimeError) -> Self {
+impl From<ContextError> for Failure {
+    fn from(error: ContextError) -> Self {
         match error {
-            RuntimeError::Slot(SlotError::Open(error)) => error.into(),
-            RuntimeError::Session(error) => error.into(),
-            RuntimeError::CompactionOwed { .. } => Failure::caller(error.to_string()),
-            RuntimeError::CannotFit(error) => Failure::caller(error.to_string())
+            ContextError::Slot(SlotError::Open(error)) => error.into(),
+            ContextError::Session(error) => error.into(),
+            ContextError::CompactionOwed { .. } => Failure::caller(error.to_string()),
+            ContextError::CannotFit(error) => Failure::caller(error.to_string())
                 .hint("replay against a larger window with --window"),
-            RuntimeError::Slot(SlotError::Answer { error }) => Failure::caller(error.to_string()),
-            RuntimeError::Slot(error) => Failure::internal(error.to_string()),
+            ContextError::Slot(SlotError::Answer { error }) => Failure::caller(error.to_string()),
+            ContextError::Slot(error) => Failure::internal(error.to_string()),
         }
     }
 }

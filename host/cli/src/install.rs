@@ -9,8 +9,8 @@ use super::output::Output;
 use super::use_engine::target;
 use ctxhost_config::{Config, FILE_NAME};
 use ctxhost_engine::{FailureBook, Isolation, shown_digest, stages, state_folder};
+use ctxhost_runtime::engine_options::failure_book;
 use ctxhost_runtime::installation::{Installation, InstalledEngine};
-use ctxhost_runtime::setup::failure_book;
 use ctxhost_trust::{Keys, LOCK_NAME, LockFile, Package, Signature};
 
 /// Install an engine: copy its library into a private folder, pin its bytes in ctxhost.lock and name

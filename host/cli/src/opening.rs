@@ -9,8 +9,8 @@ use ctxhost_engine::{
     Clock, EngineInstance, Environment, Inspected, LEGACY, OpenError, RowError, read_row, stages,
     state_folder,
 };
+use ctxhost_runtime::engine_options::failure_book;
 use ctxhost_runtime::roster::{Roster, RosterError};
-use ctxhost_runtime::setup::failure_book;
 
 use super::failure::Failure;
 

@@ -104,16 +104,16 @@ impl Replay {
         output: &mut Output,
     ) -> Result<Report, Failure> {
         let roster = Roster::of(config);
-        let (mut setup, window) = source.setup(config, &roster, recorded, self.window)?;
+        let (mut options, window) = source.options(config, &roster, recorded, self.window)?;
         let names = self.engine_names(config, output)?;
-        setup.must_open = self.engine.is_some() || !self.engines.is_empty();
+        options.engines.must_open = self.engine.is_some() || !self.engines.is_empty();
         let mut runs: Vec<Run> = Vec::new();
         for name in &names {
             let specs = roster.stack(config, name);
             let mut specs = specs.map_err(|error| unlisted(config, name, error))?;
-            setup::give_rules(&recorded.session, &mut specs, &mut setup, output);
+            setup::give_rules(&recorded.session, &mut specs, &mut options, output);
             let bar = progress_bar(output, name);
-            let run = replay::replay(&recorded.session, &specs, &setup, |progress| {
+            let run = replay::replay(&recorded.session, &specs, &options, |progress| {
                 bar.set_length(progress.total);
                 bar.set_position(progress.requests);
             });

@@ -3,53 +3,43 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use ctxhost_engine_api::ModelRef;
-
 use super::config::{from_here, nearest};
 use super::failure::Failure;
 use super::opening::{self, unopened};
 use super::output::Output;
 use super::render::phrase::grouped;
 use ctxhost_config::{Config, WindowHints};
+use ctxhost_context::model_name::ModelName;
+use ctxhost_context::{Budget, ContextError, Target};
 use ctxhost_engine::{EngineSpec, SlotError};
-use ctxhost_media::MediaHome;
 use ctxhost_provider::{Completer, ConnectError};
+use ctxhost_runtime::OfflineOptions;
+use ctxhost_runtime::engine_options::summariser;
 use ctxhost_runtime::replay::report::WindowFacts;
 use ctxhost_runtime::roster::Roster;
-use ctxhost_runtime::setup::summariser;
 use ctxhost_runtime::workspace::WorkspaceRules;
-use ctxhost_runtime::{RuntimeError, Setup};
 use ctxhost_session::Session;
 
-/// The setup for a model, against the window that was asked for or that the config knows.
+/// The options of a run for a model, against the window that was asked for or that the config knows.
 pub(super) fn of(
     config: &Config,
     roster: &Roster,
     model: Option<(String, String)>,
     window: Option<u64>,
     recorded_tokens: Option<u64>,
-) -> Result<(Setup, WindowFacts), Failure> {
+) -> Result<(OfflineOptions, WindowFacts), Failure> {
     let window = window_of(config, model.as_ref(), window, recorded_tokens);
     let (provider, id) = model.unwrap_or_default();
     let WindowFacts { window_tokens, reserve_tokens, budget_tokens, .. } = window;
-    let setup = Setup {
-        budget_tokens,
-        reserve_tokens,
-        model: ModelRef { provider, id, window_tokens },
-        law: config.law.clone(),
-        on_error: config.plugins.on_engine_error,
-        must_open: false,
-        legacy: roster.legacy(config),
-        timeouts: config.timeouts.clone(),
-        completer: completer(config)?,
-        media: MediaHome::default(),
-        store_folder: None,
-        gate: config.compaction.gate.clone(),
-        stores: None,
-        failures: None,
-        hooks: Vec::new(),
+    let target = Target {
+        model: ModelName::new(provider, id),
+        window_tokens,
+        budget: Some(Budget { tokens: budget_tokens, reserve_tokens, spare_tokens: 0 }),
+        ..Target::default()
     };
-    Ok((setup, window))
+    let mut options = OfflineOptions::new(config, roster.legacy(config), target);
+    options.engines.completer = completer(config)?;
+    Ok((options, window))
 }
 
 /// The window of a model, the one that was asked for before the one that the common lookup finds, and what
@@ -79,11 +69,11 @@ pub(super) fn window_of(
 pub(super) fn give_rules(
     session: &Session,
     specs: &mut [EngineSpec],
-    setup: &mut Setup,
+    options: &mut OfflineOptions,
     output: &mut Output,
 ) {
     let Some(rules) = WorkspaceRules::near(session.header().cwd()) else { return };
-    rules.give(&mut setup.legacy);
+    rules.give(&mut options.engines.legacy);
     let given = specs.iter_mut().map(|spec| rules.give(spec)).fold(false, |any, it| any | it);
     if given {
         output.remark(&format!("workspace rules {}", rules.path.display()));
@@ -133,10 +123,10 @@ pub(super) fn broken_off(
     config: &Config,
     name: &str,
     window: &WindowFacts,
-    error: RuntimeError,
+    error: ContextError,
 ) -> Failure {
     let failure = match error {
-        RuntimeError::Slot(SlotError::Open(error)) => return unopened(config, name, error),
+        ContextError::Slot(SlotError::Open(error)) => return unopened(config, name, error),
         other => Failure::from(other),
     };
     let WindowFacts { window_tokens, source, .. } = window;

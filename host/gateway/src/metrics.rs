@@ -15,9 +15,9 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
 
+use ctxhost_context::{CompactionOutcome, Verdict};
 use ctxhost_dialects::message::Usage;
 use ctxhost_runtime::event::What;
-use ctxhost_runtime::{CompactionOutcome, Verdict};
 
 pub use edge::Edge;
 

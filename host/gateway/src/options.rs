@@ -12,7 +12,7 @@ use super::error::GatewayError;
 use super::tls;
 use ctxhost_config::Config;
 use ctxhost_media::MediaHome;
-use ctxhost_runtime::setup::failure_book;
+use ctxhost_runtime::engine_options::failure_book;
 use ctxhost_runtime::{Runtime, RuntimeBuilder};
 
 /// How a gateway is opened: the config, and what goes before it.

@@ -23,39 +23,35 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use ctxhost_engine_api::{ModelRef, Transcript, Trigger};
+use ctxhost_engine_api::{Transcript, Trigger};
 use futures_util::future::BoxFuture;
 use tokio::sync::broadcast;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::compaction::CompactionOutcome;
+use super::engine_options::EngineOptions;
 use super::event::{Event, What};
 use super::failover::Failover;
-use super::guest_windows::GuestWindows;
-use super::hook::CompactionHook;
 use super::known_session::KnownSessions;
 use super::lane::Lanes;
+use super::learned_windows::LearnedWindows;
 use super::listeners::{Listener, Listeners};
 use super::live_prefix::LivePrefixes;
 use super::memory::Notes;
-use super::model_name::ModelName;
-use super::request::Shaper;
-use super::setup::Setup;
+use super::session_guard::SessionGuard;
 use super::shadow::Shadows;
 use super::subagent::Running;
 use super::swap::{Followed, Slots};
-use super::turn::{self, Budget, Letter, Reply, Turn, TurnError};
+use super::turn::{self, Letter, Reply, Turn, TurnError};
 use super::workspace::WorkspaceRules;
-use ctxhost_config::{
-    AccountingSettings, AgentSettings, BudgetSettings, CompactionSettings, SessionSettings,
-};
+use ctxhost_config::{AgentSettings, CompactionSettings, SessionSettings};
+use ctxhost_context::model_name::ModelName;
+use ctxhost_context::{CompactionOutcome, ContextSettings};
 use ctxhost_dialects::Content;
 use ctxhost_dialects::message::UserMessage;
-use ctxhost_engine::ActiveEngine;
 use ctxhost_engine::{Clock, OnEngineError, QuarantineRecord};
 use ctxhost_history::{HistoryError, Undone};
-use ctxhost_law::LawSettings;
+use ctxhost_media::MediaHome;
 use ctxhost_provider::Client;
 use ctxhost_store::SessionStore;
 use ctxhost_tool::Toolbox;
@@ -94,27 +90,26 @@ pub(super) struct Shared {
     pub(super) settings: AgentSettings,
     pub(super) session: SessionSettings,
     pub(super) compaction: CompactionSettings,
-    pub(super) budget: BudgetSettings,
     pub(super) tool_timeout: Duration,
     /// The windows of the models, in provider tokens.
     windows: Mutex<HashMap<ModelName, u64>>,
-    /// Those of models that guests ask.
-    pub(super) guest_windows: GuestWindows,
-    pub(super) law: LawSettings,
-    pub(super) hooks: Vec<Arc<dyn CompactionHook>>,
+    /// What refusals taught of the models that clients ask.
+    pub(super) learned_windows: LearnedWindows,
+    /// What contexts are made with.
+    pub(super) context: Arc<ContextSettings>,
     pub(super) toolbox: Toolbox,
     pub(super) lanes: Lanes,
     pub(super) known: Arc<KnownSessions>,
     pub(super) prefixes: Arc<LivePrefixes>,
-    pub(super) clock: Clock,
     pub(super) listeners: Listeners,
     failover: Mutex<Failover>,
-    accounting: AccountingSettings,
     pub(super) slots: Slots,
     /// Engines that run beside that of the slot.
     pub(super) shadows: Option<Shadows>,
-    /// What another slot is opened with.
-    pub(super) setup: Setup,
+    /// What other engines are opened with.
+    pub(super) engine_options: EngineOptions,
+    /// Where sessions put away large results.
+    media: MediaHome,
     /// The config that is followed.
     pub(super) followed: Option<Followed>,
     /// The rules of the workspace, for engines that take them.
@@ -179,14 +174,8 @@ impl Runtime {
         focus: Option<&'a str>,
     ) -> BoxFuture<'a, Result<Vec<CompactionOutcome>, TurnError>> {
         Box::pin(async move {
-            let shared = &*self.shared;
-            let held = shared.session(session)?;
-            let lane = shared.enter(session, &held).await?;
-            let mut open = held.open.lock().await;
-            let mut turn = Turn::new(shared, &lane, &mut open)?;
-            let outcomes = turn.compact(Trigger::Manual, focus).await;
-            turn.report();
-            outcomes
+            let mut turn = Turn::new(self.lock_session(session).await?)?;
+            turn.compact(Trigger::Manual, focus).await
         })
     }
 
@@ -218,12 +207,10 @@ impl Runtime {
         number: i64,
     ) -> BoxFuture<'a, Result<Undone, TurnError>> {
         Box::pin(async move {
-            let shared = &*self.shared;
-            let held = shared.session(session)?;
-            let _lane = shared.enter(session, &held).await?;
-            let mut open = held.open.lock().await;
-            let undone = open.conversation.undo_compaction(Some(number))?;
-            open.accounting.compacted();
+            let mut guard = self.lock_session(session).await?;
+            let context = &mut guard.open().context;
+            let undone = context.session_mut().undo_compaction(Some(number))?;
+            context.forget_counts();
             Ok(undone)
         })
     }
@@ -250,19 +237,17 @@ impl Runtime {
         session: &'a SessionId,
     ) -> BoxFuture<'a, Result<Occupancy, TurnError>> {
         Box::pin(async move {
-            let shared = &*self.shared;
-            let held = shared.session(session)?;
-            let lane = shared.enter(session, &held).await?;
-            let mut open = held.open.lock().await;
-            let mut turn = Turn::new(shared, &lane, &mut open)?;
-            let budget = turn.budget().await;
+            let mut turn = Turn::new(self.lock_session(session).await?)?;
+            let (target, _) = turn.target(Trigger::Threshold).await;
+            let context = &mut turn.guard.open().context;
+            let budget = context.budget(&target);
             Ok(Occupancy {
                 budget_tokens: budget.tokens,
                 reserve_tokens: budget.reserve_tokens,
-                window_tokens: turn.window_tokens(),
-                engine: turn.slot.effective().id,
-                model: turn.walk.model().to_string(),
-                view: turn.conversation.view(),
+                window_tokens: context.window_tokens(&target),
+                engine: context.engine().effective().id,
+                model: target.model.to_string(),
+                view: context.view(),
             })
         })
     }
@@ -325,7 +310,7 @@ impl Shared {
     /// One turn of a session, from what is said to the final answer. Boxed, because a turn may wait for
     /// that of a sub-agent.
     pub(super) fn converse<'a>(
-        &'a self,
+        self: &'a Arc<Self>,
         session: &'a SessionId,
         content: Vec<Content>,
     ) -> BoxFuture<'a, Result<Reply, TurnError>> {
@@ -333,7 +318,7 @@ impl Shared {
             let held = self.session(session)?;
             // Words that nobody could answer are not kept: they would be said by a later turn.
             self.failover().begin(self.now_ms()).ok_or(TurnError::NoModel)?;
-            let message = UserMessage { content, timestamp: self.clock.now_ms() };
+            let message = UserMessage { content, timestamp: self.clock().now_ms() };
             let (id, lane) = held.queue(&self.lanes, session, &message).await?;
             let waiting = held.waiting.begin();
             let lane = lane.await;
@@ -342,13 +327,12 @@ impl Shared {
             if !held.inbox.waits(&id) {
                 return Err(TurnError::AnsweredElsewhere);
             }
-            let mut open = held.open.lock().await;
-            let mut turn = Turn::new(self, &lane, &mut open)?;
+            let mut turn = Turn::new(SessionGuard::new(self, &held, lane).await)?;
             let outcome = turn::run(&mut turn, Letter { inbox: &held.inbox, id: &id }).await;
             if let Err(error) = &outcome {
-                turn.tell(What::TurnFailed { message: error.to_string() });
+                turn.guard.tell(What::TurnFailed { message: error.to_string() });
             }
-            turn.ended(outcome.is_err());
+            turn.guard.measure_turn(outcome.is_err());
             outcome
         })
     }
@@ -367,28 +351,23 @@ impl Shared {
         self.windows().get(model).copied().unwrap_or_default()
     }
 
-    /// Now, in milliseconds since 1970.
-    pub(super) fn now_ms(&self) -> u64 {
-        u64::try_from(self.clock.now_ms()).unwrap_or(0)
+    /// A provider knows its window; the config may not. Only a smaller one is believed.
+    pub(super) fn learn_window(&self, model: &ModelName, tokens: u64) {
+        let mut windows = self.windows();
+        let known = windows.entry(model.clone()).or_default();
+        if (1..*known).contains(&tokens) {
+            *known = tokens;
+        }
     }
 
-    /// What requests and compactions of a turn are shaped with.
-    pub(super) fn shaper<'a>(
-        &'a self,
-        slot: &'a ActiveEngine,
-        model: &'a ModelRef,
-        budget: Budget,
-    ) -> Shaper<'a> {
-        Shaper {
-            slot,
-            law: &self.law,
-            budget_tokens: budget.tokens,
-            reserve_tokens: budget.reserve_tokens,
-            spare_tokens: budget.spare_tokens,
-            model,
-            gate: &self.compaction.gate,
-            hooks: &self.hooks,
-        }
+    /// Now, in milliseconds since 1970.
+    pub(super) fn now_ms(&self) -> u64 {
+        u64::try_from(self.clock().now_ms()).unwrap_or(0)
+    }
+
+    /// The clock of the host.
+    pub(super) fn clock(&self) -> &Clock {
+        &self.context.clock
     }
 }
 

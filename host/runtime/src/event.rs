@@ -7,8 +7,7 @@ use std::time::Duration;
 use ctxhost_engine_api::{ContextMode, SubagentEnd};
 use serde_json::Value;
 
-use super::compaction::CompactionOutcome;
-use super::request::Shaped;
+use ctxhost_context::{CompactionOutcome, Prompt};
 use ctxhost_dialects::message::Usage;
 use ctxhost_dialects::{ProviderError, Reason};
 
@@ -214,7 +213,7 @@ pub enum What {
 
 impl What {
     /// A request was shaped for a model, named as `provider/id`, that may take so much.
-    pub(super) fn assembled(shaped: &Shaped, budget_tokens: u64, model: String) -> What {
+    pub(super) fn assembled(shaped: &Prompt, budget_tokens: u64, model: String) -> What {
         let compacting: Duration = shaped.compactions.iter().map(|outcome| outcome.took).sum();
         What::Assembled {
             engine: shaped.engine.clone(),

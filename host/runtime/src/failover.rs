@@ -19,8 +19,8 @@ mod tests;
 
 use std::collections::HashMap;
 
-use super::model_name::ModelName;
 use ctxhost_config::FailoverSettings;
+use ctxhost_context::model_name::ModelName;
 use ctxhost_dialects::{ProviderError, Reason};
 
 pub use attempt::{AllModelsFailed, Attempt, advice};
@@ -148,11 +148,6 @@ pub struct Walk {
 }
 
 impl Walk {
-    /// A walk of one model, which somebody else asks.
-    pub(super) fn of_one(model: ModelName) -> Walk {
-        Walk { model, retries: 0, left: Vec::new() }
-    }
-
     /// The model to ask now.
     pub fn model(&self) -> &ModelName {
         &self.model

@@ -10,7 +10,7 @@ use ctxhost_engine_api::{
     Entry, HistoryEntry, HistoryPage, HistoryRequest, Kind, PromptCache, SessionRef,
 };
 
-use super::conversation::Conversation;
+use ctxhost_context::LiveSession;
 use ctxhost_engine::SessionView;
 use ctxhost_media::{Blobs, MediaHome};
 use ctxhost_session::{Session, SessionError};
@@ -170,18 +170,16 @@ impl KnownSessions {
     }
 
     /// Something was said: the newest entry of the live transcript.
-    pub(super) fn grew(&self, conversation: &Conversation) {
-        if let (Some(known), Some(entry)) =
-            (self.get(&conversation.reference().id), conversation.view().last())
-        {
+    pub(super) fn grew(&self, live: &LiveSession) {
+        if let (Some(known), Some(entry)) = (self.get(&live.reference().id), live.view().last()) {
             known.grew([entry]);
         }
     }
 
     /// Something was said: the entries from this one on.
-    pub(super) fn grew_from(&self, conversation: &Conversation, first: u64) {
-        let Some(known) = self.get(&conversation.reference().id) else { return };
-        let view = conversation.view();
+    pub(super) fn grew_from(&self, live: &LiveSession, first: u64) {
+        let Some(known) = self.get(&live.reference().id) else { return };
+        let view = live.view();
         known.grew(view.range(first..view.len() as u64));
     }
 

@@ -17,24 +17,12 @@ use ctxhost_engine_api::Trigger;
 
 use super::event::What;
 use super::failover::{Decision, Stop};
-use super::turn::{Draft, Turn, TurnError};
-use ctxhost_dialects::failure::{RequestLimit, SilentOverflow, silent_overflow};
+use super::turn::{Draft, MIN_OUTPUT_TOKENS, Turn, TurnError};
+use ctxhost_dialects::failure::{SilentOverflow, silent_overflow};
 use ctxhost_dialects::{AssistantMessage, ProviderError, Reason};
 
 /// Recoveries from an overflow in one turn (DESIGN 2, overflow recovery).
 const MAX_OVERFLOWS: u32 = 3;
-
-/// Share of a request that was too large which the next one may have. Each try is smaller than the one
-/// before, whatever anybody counted, so the tries end.
-pub const SMALLER_SHARE: f64 = 0.85;
-
-/// The least that an answer may be shortened to, as a share of what was asked for, where leaving out a
-/// part of the conversation would help as well.
-const SHORTER_SHARE: f64 = 0.25;
-
-/// The shortest answer that is asked for where a provider finds answers too long and does not say how
-/// long they may be: a smaller one holds no tool call.
-const MIN_OUTPUT_TOKENS: u64 = 256;
 
 /// What has gone wrong in a turn so far.
 #[derive(Clone, Copy, Debug, Default)]
@@ -60,7 +48,7 @@ impl Pressure {
 
 /// Asks until there is an answer, or until nothing is left to try.
 pub(super) async fn complete(
-    turn: &mut Turn<'_>,
+    turn: &mut Turn,
     mut draft: Draft,
 ) -> Result<AssistantMessage, TurnError> {
     loop {
@@ -77,31 +65,25 @@ pub(super) async fn complete(
 
 /// A refusal as it is acted upon: that a request is too large is believed where it can be, because no
 /// part of a conversation is left out for a sentence that was misread.
-fn believed(turn: &Turn<'_>, draft: &Draft, mut failure: ProviderError) -> ProviderError {
-    let own_tokens = turn.expected_tokens(draft);
+fn believed(turn: &Turn, draft: &Draft, mut failure: ProviderError) -> ProviderError {
+    let context = turn.guard.context();
     if failure.reason == Reason::ContextOverflow
-        && !failure.is_plausible_overflow(own_tokens, turn.window_tokens())
+        && !context.is_plausible_overflow(&draft.target, &draft.sent, &failure)
     {
-        tracing::info!(%failure, own_tokens, "far below the window, so not taken for too large");
         failure.reason = Reason::Format;
     }
     failure
 }
 
 /// The next request after one that failed.
-async fn after(
-    turn: &mut Turn<'_>,
-    draft: &Draft,
-    failure: ProviderError,
-) -> Result<Draft, TurnError> {
+async fn after(turn: &mut Turn, draft: &Draft, failure: ProviderError) -> Result<Draft, TurnError> {
     match failure.reason {
-        Reason::ContextOverflow if failure.is_ceiling => after_ceiling(turn, draft, failure).await,
         Reason::ContextOverflow => after_overflow(turn, draft, failure).await,
         Reason::Timeout if turn.is_nearly_full(draft) && turn.may_compact_after_timeout() => {
             after_timeout(turn, failure).await
         }
         Reason::MalformedHistory if !turn.pressure.plain => {
-            turn.tell(What::recovering(&failure, "asked again without thinking"));
+            turn.guard.tell(What::recovering(&failure, "asked again without thinking"));
             turn.pressure.plain = true;
             turn.assemble(Trigger::Threshold).await
         }
@@ -113,7 +95,7 @@ async fn after(
     }
 }
 
-async fn go_on(turn: &mut Turn<'_>, failure: ProviderError) -> Result<Draft, TurnError> {
+async fn go_on(turn: &mut Turn, failure: ProviderError) -> Result<Draft, TurnError> {
     next_model(turn, failure)?;
     turn.assemble(Trigger::Threshold).await
 }
@@ -129,25 +111,17 @@ fn given_output_tokens(draft: &Draft, failure: &ProviderError) -> Option<u64> {
 
 /// Asks for the same with a shorter answer.
 async fn ask_shorter(
-    turn: &mut Turn<'_>,
+    turn: &mut Turn,
     failure: &ProviderError,
     tokens: u64,
 ) -> Result<Draft, TurnError> {
-    turn.tell(What::recovering(failure, format!("answers of {tokens} tokens")));
+    turn.guard.tell(What::recovering(failure, format!("answers of {tokens} tokens")));
     turn.pressure.max_output_tokens = Some(tokens);
     turn.assemble(Trigger::Threshold).await
 }
 
-/// The answer that fits beside the prompt, where it is long enough to be worth having.
-fn fitting_output_tokens(draft: &Draft, failure: &ProviderError) -> Option<u64> {
-    let asked_tokens = draft.request.max_output_tokens;
-    let least_tokens = MIN_OUTPUT_TOKENS.max((asked_tokens as f64 * SHORTER_SHARE) as u64);
-    let room_tokens = failure.fitting_answer_tokens()?;
-    (least_tokens..asked_tokens).contains(&room_tokens).then_some(room_tokens)
-}
-
 /// One request more that was too large; an end where there were too many.
-fn one_more(turn: &mut Turn<'_>, failure: &ProviderError) -> Result<(), TurnError> {
+fn one_more(turn: &mut Turn, failure: &ProviderError) -> Result<(), TurnError> {
     turn.pressure.overflows += 1;
     let attempts = turn.pressure.overflows - 1;
     if attempts >= MAX_OVERFLOWS {
@@ -157,76 +131,47 @@ fn one_more(turn: &mut Turn<'_>, failure: &ProviderError) -> Result<(), TurnErro
     Ok(())
 }
 
-/// Makes a request and its answer fit into what the key may use in a minute. Waiting does not help: it
-/// is this one request that is larger. The model's window is another, and is not learned from it.
-async fn after_ceiling(
-    turn: &mut Turn<'_>,
-    draft: &Draft,
-    failure: ProviderError,
-) -> Result<Draft, TurnError> {
-    one_more(turn, &failure)?;
-    turn.learn_of_overflow(&draft.prompt, &failure);
-    let limit_tokens = failure.limit_tokens.unwrap_or(turn.window_tokens());
-    let asked_tokens = draft.request.max_output_tokens;
-    let limit = RequestLimit::under_ceiling(limit_tokens, asked_tokens);
-    let answer_tokens = limit.answer_tokens;
-    turn.pressure.max_output_tokens = Some(answer_tokens);
-    // A provider may count the answer in that was asked for, and may not.
-    let counted = failure.observed_tokens.unwrap_or_default().saturating_sub(asked_tokens);
-    let prompt_tokens = turn.expected_tokens(draft).max(counted);
-    let fitting = turn.fitting_tokens(prompt_tokens.saturating_sub(limit.prompt_tokens));
-    let by_share = match answer_tokens < asked_tokens {
-        true => draft.conversation_tokens,
-        false => (draft.conversation_tokens as f64 * SMALLER_SHARE) as u64,
-    };
-    let cap_tokens = draft.conversation_tokens.saturating_sub(fitting).min(by_share);
-    make_fit(turn, &failure, cap_tokens).await
-}
-
-/// Makes the request smaller: by assembling alone where that is enough, else by compactions.
+/// Makes the request smaller: by a shorter answer or by assembling alone where that is enough, else by compactions.
 async fn after_overflow(
-    turn: &mut Turn<'_>,
+    turn: &mut Turn,
     draft: &Draft,
     failure: ProviderError,
 ) -> Result<Draft, TurnError> {
     one_more(turn, &failure)?;
-    turn.learn_of_overflow(&draft.prompt, &failure);
-    if let Some(tokens) = fitting_output_tokens(draft, &failure) {
-        return ask_shorter(turn, &failure, tokens).await;
+    let mut target = draft.target.clone();
+    let overflow = turn.guard.open().context.overflow(&mut target, &draft.sent, &failure);
+    if let Some(window) = overflow.learned.filter(|window| window.is_said) {
+        turn.shared.learn_window(&target.model, window.tokens);
     }
-    let cap_tokens = (draft.conversation_tokens as f64 * SMALLER_SHARE) as u64;
-    make_fit(turn, &failure, cap_tokens).await
-}
-
-async fn make_fit(
-    turn: &mut Turn<'_>,
-    failure: &ProviderError,
-    cap_tokens: u64,
-) -> Result<Draft, TurnError> {
-    let cap_tokens = turn.pressure.cap_tokens.unwrap_or(u64::MAX).min(cap_tokens);
-    turn.pressure.cap_tokens = Some(cap_tokens);
-    turn.tell(What::recovering(failure, format!("made to fit {cap_tokens} tokens")));
+    let pressure = &mut turn.pressure;
+    pressure.max_output_tokens = overflow.max_output_tokens.or(pressure.max_output_tokens);
+    pressure.cap_tokens = target.max_tokens;
+    let how = match (overflow.max_output_tokens, target.max_tokens) {
+        (Some(tokens), None) => format!("answers of {tokens} tokens"),
+        (_, cap_tokens) => format!("made to fit {} tokens", cap_tokens.unwrap_or_default()),
+    };
+    turn.guard.tell(What::recovering(&failure, how));
     turn.assemble(Trigger::Overflow).await
 }
 
 /// A nearly full window may be why it took so long.
-async fn after_timeout(turn: &mut Turn<'_>, failure: ProviderError) -> Result<Draft, TurnError> {
+async fn after_timeout(turn: &mut Turn, failure: ProviderError) -> Result<Draft, TurnError> {
     turn.pressure.timeouts += 1;
-    turn.tell(What::recovering(&failure, "compacted"));
+    turn.guard.tell(What::recovering(&failure, "compacted"));
     turn.compact(Trigger::Timeout, None).await?;
     turn.assemble(Trigger::Timeout).await
 }
 
 /// Asks the same model once more where that may help, goes on to the next one, or ends the turn.
-pub(super) fn next_model(turn: &mut Turn<'_>, failure: ProviderError) -> Result<(), TurnError> {
+pub(super) fn next_model(turn: &mut Turn, failure: ProviderError) -> Result<(), TurnError> {
     let now_ms = turn.shared.now_ms();
     let decision = turn.shared.failover().failed(&mut turn.walk, &failure, now_ms);
     match decision {
-        Decision::Retry => turn.tell(What::recovering(&failure, "asked again")),
+        Decision::Retry => turn.guard.tell(What::recovering(&failure, "asked again")),
         Decision::Next { model, why } => {
-            turn.tell(What::ModelChanged { model: model.to_string(), why: why.in_words().into() });
+            turn.guard
+                .tell(What::ModelChanged { model: model.to_string(), why: why.in_words().into() });
             turn.pressure = Pressure::default();
-            turn.use_model();
         }
         Decision::Stop(Stop::NoModelLeft(all)) => return Err(all.into()),
         Decision::Stop(_) => return Err(TurnError::Provider(Box::new(failure))),
@@ -235,7 +180,7 @@ pub(super) fn next_model(turn: &mut Turn<'_>, failure: ProviderError) -> Result<
 }
 
 /// An answer that came only because the provider did not read, or could not finish, what it was sent.
-fn cut_short(turn: &Turn<'_>, reply: &AssistantMessage) -> Option<ProviderError> {
+fn cut_short(turn: &Turn, reply: &AssistantMessage) -> Option<ProviderError> {
     let window_tokens = turn.window_tokens();
     let overflow =
         silent_overflow(&reply.usage, reply.stop_reason, &reply.raw_stop_reason, window_tokens)?;
@@ -244,7 +189,7 @@ fn cut_short(turn: &Turn<'_>, reply: &AssistantMessage) -> Option<ProviderError>
     is_lost.then(|| turn.own_failure(Reason::ContextOverflow, &overflow.to_string()))
 }
 
-impl Turn<'_> {
+impl Turn {
     fn is_nearly_full(&self, draft: &Draft) -> bool {
         let full = self.shared.compaction.timeout_share * self.window_tokens() as f64;
         self.expected_tokens(draft) as f64 > full

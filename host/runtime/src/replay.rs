@@ -9,19 +9,18 @@ mod observer;
 mod prefix;
 pub mod report;
 
-use futures_util::future::LocalBoxFuture;
 use std::sync::Arc;
+
+use futures_util::future::LocalBoxFuture;
 
 use ctxhost_engine_api::{Kind, Role};
 
 use self::observer::Observer;
 use self::report::{EngineFacts, Run};
-use super::conversation::Conversation;
 use super::known_session::KnownSession;
-use super::request::{Ask, RuntimeError};
-use super::setup::Setup;
-use ctxhost_engine::ActiveEngine;
-use ctxhost_engine::{Clock, EngineSpec};
+use super::offline::OfflineOptions;
+use ctxhost_context::ContextError;
+use ctxhost_engine::{ActiveEngine, Clock, EngineSpec};
 use ctxhost_session::{Record, RecordKind, Session};
 
 /// How far a replay has come.
@@ -37,60 +36,58 @@ pub struct Progress {
 ///
 /// # Errors
 ///
-/// [`RuntimeError`]: the engine could not be opened or failed under `on_error = fail`, or what must
+/// [`ContextError`]: the engine could not be opened or failed under `on_error = fail`, or what must
 /// stay does not fit into the window.
 pub fn replay<'a>(
     recorded: &'a Session,
     engines: &'a (impl AsRef<[EngineSpec]> + ?Sized),
-    setup: &'a Setup,
+    options: &'a OfflineOptions,
     on_progress: impl FnMut(Progress) + 'a,
-) -> LocalBoxFuture<'a, Result<Run, RuntimeError>> {
-    replay_through(recorded, engines.as_ref(), setup, Box::new(on_progress))
+) -> LocalBoxFuture<'a, Result<Run, ContextError>> {
+    replay_through(recorded, engines.as_ref(), options, Box::new(on_progress))
 }
 
 /// Boxed and without type parameters, so that the walk is compiled here, optimised, and not again by each caller.
 fn replay_through<'a>(
     recorded: &'a Session,
     engines: &'a [EngineSpec],
-    setup: &'a Setup,
+    options: &'a OfflineOptions,
     mut on_progress: Box<dyn FnMut(Progress) + 'a>,
-) -> LocalBoxFuture<'a, Result<Run, RuntimeError>> {
+) -> LocalBoxFuture<'a, Result<Run, ContextError>> {
     Box::pin(async move {
         let clock = Clock::recorded();
         clock.set(recorded.branch().first().map_or(0, |record| record.timestamp_ms()));
-        let sessions = Arc::new(KnownSession::default());
-        let slot = setup.open_slot(engines, &clock, sessions.clone())?;
-        let shaper = setup.shaper(&slot);
+        let known = Arc::new(KnownSession::default());
+        let session = Session::in_memory(recorded.header().clone());
+        let mut context = options.open(session, engines, clock.clone(), known.clone())?;
         let branch: Vec<&Record> =
             recorded.branch().into_iter().filter(|r| is_history(r)).collect();
         let total = branch.iter().filter(|record| is_answer(record)).count() as u64;
-        let mut conversation =
-            Conversation::new(Session::in_memory(recorded.header().clone()), &setup.law);
-        let floor_tokens = setup.law.floor_tokens(setup.budget_tokens);
-        let mut observer = Observer::new(setup.budget_tokens, floor_tokens);
-        shaper.bootstrap(&mut conversation).await?;
+        context.ingest().await?;
+        let budget_tokens = options.budget_tokens();
+        let floor_tokens = options.context.law.floor_tokens(budget_tokens);
+        let mut observer = Observer::new(budget_tokens, floor_tokens);
         for record in branch {
             let now_ms = record.timestamp_ms();
             clock.set(now_ms);
             let mut answered = None;
             if is_answer(record) {
-                let prompt = conversation.prompt();
-                let ask = Ask { prompt, now_ms, ..Ask::default() };
-                let shaped = shaper.shape(&mut conversation, &ask).await?;
-                observer.request(&shaped);
-                sessions.touched(now_ms);
+                let prompt = context.prepare(&options.target).await?;
+                observer.request(&prompt);
+                known.touched(now_ms);
                 on_progress(Progress { requests: observer.requests(), total });
-                answered = Some(shaped);
+                answered = Some(prompt);
             }
-            conversation.adopt(record)?;
-            let view = conversation.view();
+            context.session_mut().append_record(record)?;
+            let view = context.view();
             if let Some(entry) = view.last().filter(|entry| entry.id() == record.id()) {
-                sessions.grew([entry]);
+                known.grew([entry]);
                 observer.grew(&entry, answered.as_ref());
             }
         }
-        let effective = slot.quarantined().map(|record| record.reason).unwrap_or_default();
-        Ok(observer.finish(facts(&slot, engines), effective))
+        let engine = context.engine();
+        let quarantine = engine.quarantined().map(|record| record.reason).unwrap_or_default();
+        Ok(observer.finish(facts(engine, engines), quarantine))
     })
 }
 
@@ -118,8 +115,8 @@ fn is_answer(record: &Record) -> bool {
     entry.is_some_and(|entry| entry.role == Role::Assistant && entry.kind == Kind::Message)
 }
 
-fn facts(slot: &ActiveEngine, engines: &[EngineSpec]) -> EngineFacts {
-    let (id, effective) = (slot.configured(), slot.effective());
+fn facts(engine: &ActiveEngine, engines: &[EngineSpec]) -> EngineFacts {
+    let (id, effective) = (engine.configured(), engine.effective());
     let version = if effective.id == id { effective.version } else { String::new() };
     let mut sources: Vec<String> = engines.iter().map(|it| it.source.to_string()).collect();
     sources.dedup();

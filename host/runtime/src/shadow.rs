@@ -29,7 +29,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use self::beside::Beside;
 use self::ledger::{Ledger, Line, Seen};
-use super::request::Shaped;
+use ctxhost_context::Prompt;
 use ctxhost_engine::ActiveEngine;
 use ctxhost_engine::store::EngineStore;
 use ctxhost_engine::{EngineSpec, EngineStores, Environment, OnEngineError, joined};
@@ -99,21 +99,21 @@ impl Shadows {
         Ok(Shadows { law: law.clone(), places, work })
     }
 
-    /// Shows them a request that was shaped. Returns at once, and skips it where one of the session waits
+    /// Shows them a request that was prompt. Returns at once, and skips it where one of the session waits
     /// already.
-    pub(super) fn show(&self, request: AssembleRequest, shaped: &Shaped) {
+    pub(super) fn show(&self, request: AssembleRequest, prompt: &Prompt) {
         if !self.places.take(&request.session.id) {
             return;
         }
         let shown = Shown {
             request,
-            view: shaped.view.clone(),
+            view: prompt.view.clone(),
             law: self.law.clone(),
-            engine: shaped.engine.clone(),
-            lawful: shaped.lawful.clone(),
-            took_us: u64::try_from(shaped.took.as_micros()).unwrap_or(u64::MAX),
-            has_compacted: !shaped.compactions.is_empty(),
-            refused: shaped.refused,
+            engine: prompt.engine.clone(),
+            lawful: prompt.lawful.clone(),
+            took_us: u64::try_from(prompt.took.as_micros()).unwrap_or(u64::MAX),
+            has_compacted: !prompt.compactions.is_empty(),
+            refused: prompt.refused,
         };
         // A thread that is gone has said why.
         let _ = self.work.send(Work::Look(Box::new(shown)));

@@ -176,11 +176,8 @@ impl Runtime {
     ) -> Result<Child, SpawnError> {
         let shared = self.shared();
         let begun = {
-            let held = shared.session(parent)?;
-            let _lane = shared.enter(parent, &held).await?;
-            let mut open = held.open.lock().await;
-            let slot = shared.slots.lease(&open.family).slot;
-            Parent::of(shared, &slot, &mut open).begin(task, &options).await?
+            let mut guard = self.lock_session(parent).await?;
+            Parent::of(&mut guard).begin(task, &options).await?
         };
         let session = begun.session().clone();
         let (told, answer) = oneshot::channel();
@@ -225,14 +222,11 @@ impl Runtime {
         if shared.running.stop(child, end) {
             return Ok(true);
         }
-        let held = shared.session(parent)?;
-        let _lane = shared.enter(parent, &held).await?;
-        let mut open = held.open.lock().await;
-        if !open.children.live(&shared.running).any(|live| live.id == child) {
+        let mut guard = self.lock_session(parent).await?;
+        if !guard.session().children.live(&shared.running).any(|live| live.id == child) {
             return Ok(false);
         }
-        let slot = shared.slots.lease(&open.family).slot;
-        Parent::of(shared, &slot, &mut open).end(child, end).await?;
+        Parent::of(&mut guard).end(child, end).await?;
         Ok(true)
     }
 }

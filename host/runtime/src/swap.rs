@@ -1,7 +1,7 @@
 //! One engine after the other in the slot of a running host, without a call that fails for it.
 //!
 //! ```text
-//!            turn takes a lease ─────────────┐ all its calls see this one slot
+//!            turn takes its engine ──────────┐ all its calls see this one
 //!                                            ▼
 //!  swap ─► open the new one ─► [ current ] ◄─┴─ on trial: its first failure brings the old one back
 //!             │ does not open       │ was current
@@ -9,7 +9,7 @@
 //!          nothing changes      [ warm ] ─► a minute ─► drain: leases end, or 30 s ─► dispose ─► dropped
 //! ```
 //!
-//! A lease is an `Arc` of the stack in the slot, one engine or several in a row. Sessions are told of to the new engine at their next turn, from the
+//! A turn holds an `Arc` of the active engine, one or several in a chain. Sessions are told of to the new engine at their next turn, from the
 //! host's own transcript; what an engine keeps is found again by the next one of the same id.
 
 mod canary;
@@ -29,15 +29,15 @@ use tokio_util::task::TaskTracker;
 
 use super::agent::{Runtime, Shared};
 use super::canary::CanaryError;
+use super::engine_options::EngineOptions;
 use super::event::What;
 use super::listeners::Listeners;
 use super::roster::RosterError;
-use super::setup::Setup;
 use ctxhost_config::{Config, ConfigError, SwapSettings};
 use ctxhost_engine::ActiveEngine;
 use ctxhost_engine::{EngineSpec, Isolation, SlotError, Source};
 
-pub(super) use self::canary::{Lease, Watch};
+pub(super) use self::canary::CanaryWatch;
 pub(super) use self::follow::Followed;
 pub(super) use self::stamp::Stamp;
 pub(super) use self::wanted::{Wanted, engines_of, legacy_of};
@@ -138,8 +138,8 @@ impl Runtime {
             let shared = self.shared();
             let _alone = shared.slots.inner.changing.lock().await;
             let engines = engines.as_ref().to_vec();
-            engines.iter().for_each(|engine| shared.setup.excuse(&engine.id));
-            shared.open_and_seat(engines, shared.setup.clone(), None).await
+            engines.iter().for_each(|engine| shared.engine_options.excuse(&engine.id));
+            shared.open_and_seat(engines, shared.engine_options.clone(), None).await
         })
     }
 
@@ -170,10 +170,10 @@ impl Shared {
     async fn open_and_seat(
         &self,
         engines: Vec<EngineSpec>,
-        setup: Setup,
+        options: EngineOptions,
         applied: Option<Wanted>,
     ) -> Result<Swapped, SwapError> {
-        let slot = self.open_successor(engines, setup).await?;
+        let slot = self.open_successor(engines, options).await?;
         Ok(self.slots.seat(slot, applied))
     }
 
@@ -181,12 +181,12 @@ impl Shared {
     async fn open_successor(
         &self,
         engines: Vec<EngineSpec>,
-        setup: Setup,
+        options: EngineOptions,
     ) -> Result<ActiveEngine, SwapError> {
-        let (clock, known) = (self.clock.clone(), self.known.clone());
+        let (clock, known) = (self.clock().clone(), self.known.clone());
         let files: Vec<u64> = engines.iter().filter_map(file_bytes).collect();
         let opening =
-            tokio::task::spawn_blocking(move || setup.open_successor(&engines, &clock, known));
+            tokio::task::spawn_blocking(move || options.open_successor(&engines, &clock, known));
         let opened = opening.await;
         let slot = opened.map_err(|error| SwapError::BrokeOff { reason: error.to_string() })??;
         self.slots.inner.generations.fetch_add(1, Ordering::Relaxed);

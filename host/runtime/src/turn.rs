@@ -10,43 +10,30 @@
 //! any `await` leaves a valid session behind.
 
 mod ask;
-mod budget;
 mod draft;
 mod error;
-mod figures;
-mod guest;
+mod target;
 mod tools;
 
 use std::collections::HashSet;
-use std::ops::Range;
 use std::sync::Arc;
 
-use ctxhost_engine_api::{AfterTurnRequest, CommitTurnRequest, SessionRef, Trigger};
+use ctxhost_engine_api::Trigger;
 
-use super::accounting::Accounting;
-use super::agent::{OpenSession, Shared};
-use super::canary::Family;
-use super::canary::figures::TurnFigures;
-use super::conversation::Conversation;
+use super::agent::Shared;
 use super::event::What;
 use super::failover::Walk;
 use super::inbox::Inbox;
-use super::lane::LaneGuard;
-use super::memory::SessionMemory;
 use super::recovery::{self, Pressure};
-use super::subagent::Children;
-use super::swap::{Lease, Watch};
+use super::session_guard::SessionGuard;
+use ctxhost_context::LiveSession;
 use ctxhost_dialects::message::{StopReason, Usage};
 use ctxhost_dialects::{AssistantMessage, ChatMessage};
-use ctxhost_engine::ActiveEngine;
-use ctxhost_provider::truncation::Counts;
 use ctxhost_session::SessionError;
 
-pub(super) use budget::Budget;
 pub(super) use draft::Draft;
 pub use error::TurnError;
-pub(super) use guest::Answered;
-pub use guest::Guest;
+pub(super) use target::MIN_OUTPUT_TOKENS;
 
 /// What a turn ended with.
 #[derive(Clone, Debug)]
@@ -62,15 +49,15 @@ pub struct Reply {
 }
 
 /// One turn, from the person's words to the model's last word.
-pub(super) async fn run(turn: &mut Turn<'_>, letter: Letter<'_>) -> Result<Reply, TurnError> {
+pub(super) async fn run(turn: &mut Turn, letter: Letter<'_>) -> Result<Reply, TurnError> {
     let outcome = talk(turn, letter).await;
-    let synced = turn.conversation.session.sync();
+    let synced = turn.guard.open().context.session_mut().sync();
     let reply = outcome?;
     synced?;
     Ok(reply)
 }
 
-async fn talk(turn: &mut Turn<'_>, letter: Letter<'_>) -> Result<Reply, TurnError> {
+async fn talk(turn: &mut Turn, letter: Letter<'_>) -> Result<Reply, TurnError> {
     turn.as_parent().tidy().await?;
     turn.hear(letter)?;
     let message = loop {
@@ -96,29 +83,12 @@ pub(super) struct Letter<'a> {
 }
 
 /// A turn that is under way.
-pub(super) struct Turn<'a> {
-    pub(super) shared: &'a Shared,
-    pub(super) lane: &'a LaneGuard,
-    pub(super) conversation: &'a mut Conversation,
-    /// What is known of the sizes of its requests.
-    accounting: &'a mut Accounting,
-    counts: &'a mut Counts,
-    /// The sub-agents of its session, and whether that is one itself.
-    pub(super) children: &'a mut Children,
-    /// What earlier sessions left, and how saving more of it went.
-    pub(super) memory: &'a mut SessionMemory,
-    /// Whose session it is, as far as canaries go.
-    pub(super) family: &'a Family,
-    /// The slot of this turn: a swap takes effect with the next one.
-    pub(super) slot: Arc<ActiveEngine>,
-    /// Who wants to know how it goes.
-    watch: Option<Watch>,
-    /// How it goes.
-    figures: TurnFigures,
+pub(super) struct Turn {
+    pub(super) shared: Arc<Shared>,
+    /// The session, held to the end of the turn.
+    pub(super) guard: SessionGuard,
     /// The way along the models: the one that answers, and those that did not.
     pub(super) walk: Walk,
-    /// Who asks the model itself; `None` where the runtime does.
-    pub(super) guest: Option<&'a Guest>,
     /// What has gone wrong so far.
     pub(super) pressure: Pressure,
     /// Tools that the engine has offered in this turn.
@@ -127,145 +97,84 @@ pub(super) struct Turn<'a> {
     first_id: String,
     requests: u32,
     usage: Usage,
-    last_usage: Usage,
     engine: String,
 }
 
-impl<'a> Turn<'a> {
+impl Turn {
     /// A turn in which nothing has been said yet.
     ///
     /// # Errors
     ///
     /// [`TurnError::NoModel`].
-    pub(super) fn new(
-        shared: &'a Shared,
-        lane: &'a LaneGuard,
-        open: &'a mut OpenSession,
-    ) -> Result<Self, TurnError> {
-        let walk = shared.failover().begin_with(open.children.model(), shared.now_ms());
-        let walk = walk.ok_or(TurnError::NoModel)?;
-        Ok(Turn::along(walk, None, shared, lane, open))
-    }
-
-    fn along(
-        walk: Walk,
-        guest: Option<&'a Guest>,
-        shared: &'a Shared,
-        lane: &'a LaneGuard,
-        open: &'a mut OpenSession,
-    ) -> Self {
-        let Lease { slot, watch } = shared.slots.lease(&open.family);
-        let mut turn = Turn {
+    pub(super) fn new(guard: SessionGuard) -> Result<Self, TurnError> {
+        let shared = guard.shared().clone();
+        let model = guard.session().children.model();
+        let walk = shared.failover().begin_with(model, shared.now_ms());
+        Ok(Turn {
+            walk: walk.ok_or(TurnError::NoModel)?,
             shared,
-            lane,
-            conversation: &mut open.conversation,
-            accounting: &mut open.accounting,
-            counts: &mut open.counts,
-            children: &mut open.children,
-            memory: &mut open.memory,
-            family: &open.family,
-            slot,
-            watch,
-            figures: TurnFigures::default(),
-            walk,
-            guest,
+            guard,
             pressure: Pressure::default(),
             offered: HashSet::new(),
             first_id: String::new(),
             requests: 0,
             usage: Usage::default(),
-            last_usage: Usage::default(),
             engine: String::new(),
-        };
-        turn.use_model();
-        turn
+        })
     }
 
-    /// Sizes are those of the model that answers now: another one has another tokenizer, and its server
-    /// other habits.
-    pub(super) fn use_model(&mut self) {
-        let model = self.walk.model().clone();
-        if *self.accounting.model() != model {
-            *self.counts = Counts::default();
-        }
-        let window_tokens = self.window_tokens();
-        self.accounting.use_model(model, window_tokens);
+    /// The live session.
+    pub(super) fn session(&self) -> &LiveSession {
+        self.guard.context().session()
     }
 
-    /// Tells whoever listens.
-    pub(super) fn tell(&self, what: What) {
-        self.shared.tell(&self.conversation.reference().id, what);
+    /// Appends a message that is said now.
+    fn append(&mut self, message: &ChatMessage) -> Result<(), SessionError> {
+        let now_ms = self.shared.clock().now_ms();
+        let live = self.guard.open().context.session_mut();
+        live.append_message(message, now_ms)?;
+        self.shared.known.grew(live);
+        Ok(())
     }
 
     /// The person's words are in the session before anything is done about them.
     fn hear(&mut self, letter: Letter<'_>) -> Result<(), TurnError> {
-        let now_ms = self.shared.clock.now_ms();
+        let now_ms = self.shared.clock().now_ms();
+        let live = self.guard.open().context.session_mut();
         letter.inbox.deliver(Some(letter.id), |body| -> Result<(), SessionError> {
-            let id = self.conversation.hear(body, now_ms)?;
+            let id = live.append(body, now_ms)?;
             // The letter goes once this returns.
-            self.conversation.session.sync()?;
-            self.shared.known.grew(self.conversation);
+            live.sync()?;
+            self.shared.known.grew(live);
             if self.first_id.is_empty() {
                 self.first_id = id;
             }
             Ok(())
         })?;
-        self.tell(What::TurnBegan);
+        self.guard.tell(What::TurnBegan);
         Ok(())
     }
 
     /// The answer is in the session.
     fn record(&mut self, reply: &AssistantMessage) -> Result<(), TurnError> {
-        let now_ms = self.shared.clock.now_ms();
-        let message = AssistantMessage { timestamp: now_ms, ..reply.clone() };
-        self.conversation.say(&ChatMessage::Assistant(message), now_ms)?;
-        self.shared.known.grew(self.conversation);
+        let timestamp = self.shared.clock().now_ms();
+        let message = AssistantMessage { timestamp, ..reply.clone() };
+        self.append(&ChatMessage::Assistant(message))?;
         self.pressure.relieved();
         self.shared.failover().answered(self.walk.model());
         self.requests += 1;
-        self.last_usage = reply.usage;
         self.usage = added(self.usage, reply.usage);
-        self.tell(What::Answered { usage: reply.usage });
+        self.guard.tell(What::Answered { usage: reply.usage });
         Ok(())
     }
 
     /// The turn has ended well: the engine is told, once before it may change its mind and once for good.
     async fn settle(&mut self) -> Result<(), TurnError> {
-        let view = self.conversation.view();
-        let entries = self.first_seq(&view)..view.len() as u64;
-        self.settle_with(entries).await?;
-        self.tell(What::TurnEnded);
+        let (target, _) = self.target(Trigger::Threshold).await;
+        let context = &mut self.guard.open().context;
+        context.end_turn(&target, &self.first_id, None).await?;
+        self.guard.tell(What::TurnEnded);
         Ok(())
-    }
-
-    async fn settle_with(&mut self, entries: Range<u64>) -> Result<(), TurnError> {
-        let (slot, model, budget) = (self.slot.clone(), self.model_ref(), self.budget().await);
-        self.shared.shaper(&slot, &model, budget).ingest(self.conversation).await?;
-        let view = self.conversation.view();
-        let session: SessionRef = self.conversation.reference().clone();
-        let after = AfterTurnRequest {
-            session: session.clone(),
-            entries: entries.clone(),
-            budget: budget.tokens,
-            provider_tokens: self.last_usage.prompt_tokens(),
-            now_ms: self.shared.clock.now_ms(),
-            ..AfterTurnRequest::default()
-        };
-        self.slot.after_turn(&view, after).await?;
-        let commit = CommitTurnRequest {
-            advancement_key: format!("{}/{}", session.id, self.first_id),
-            session,
-            entries,
-            ..CommitTurnRequest::default()
-        };
-        self.slot.commit_turn(&view, commit).await?;
-        Ok(())
-    }
-
-    /// Where the turn begins in the live transcript; a compaction may have moved it.
-    fn first_seq(&self, view: &ctxhost_engine_api::Transcript) -> u64 {
-        let first = view.iter().rev().find(|entry| entry.id() == self.first_id);
-        first.map_or(0, |entry| entry.seq())
     }
 
     fn reply(&self, message: AssistantMessage) -> Reply {

@@ -11,9 +11,10 @@ use super::promise::{Promise, Promises, hash};
 use super::speech::text_of;
 use super::{CrashtestError, cannot};
 use ctxhost::config::Config;
+use ctxhost::context::LiveSession;
 use ctxhost::dialects::ChatMessage;
 use ctxhost::runtime::inbox::Inbox;
-use ctxhost::runtime::{Conversation, Runtime, RuntimeBuilder, SessionId};
+use ctxhost::runtime::{Runtime, RuntimeBuilder, SessionId};
 use ctxhost::session::Session;
 
 /// The window of the model: small, so that sessions are compacted every few turns.
@@ -149,12 +150,12 @@ impl<'a> Child<'a> {
     }
 }
 
-fn count(conversation: &Conversation) -> usize {
+fn count(conversation: &LiveSession) -> usize {
     conversation.session().records().len()
 }
 
 /// The records behind those that are known.
-fn new(conversation: &Conversation, known: usize) -> Vec<Promise> {
+fn new(conversation: &LiveSession, known: usize) -> Vec<Promise> {
     let records = conversation.session().records().iter().skip(known);
     let promise = records
         .map(|record| Promise::Record { id: record.id().to_owned(), hash: hash(record.line()) });

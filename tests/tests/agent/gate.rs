@@ -3,11 +3,12 @@
 use std::fs;
 use std::path::Path;
 
-use ctxhost::engine::{EngineSpec, OnEngineError, Timeouts};
-use ctxhost::law::LawSettings;
+use ctxhost::config::Config;
+use ctxhost::context::{Budget, CompactionOutcome, Target, Verdict};
+use ctxhost::engine::{EngineSpec, OnEngineError};
 use ctxhost::media::MediaHome;
 use ctxhost::runtime::replay::replay;
-use ctxhost::runtime::{ByHand, CompactionOutcome, Setup, Verdict, compact_by_hand};
+use ctxhost::runtime::{OfflineOptions, compact_session};
 use ctxhost::session::{RecordBody, Session};
 use ctxhost::survival::{Gate, Share};
 use ctxhost_engine_api::*;
@@ -41,25 +42,18 @@ impl ContextEngine for Forgetful {
     }
 }
 
-fn setup(rules: &[&str]) -> Setup {
+fn options(rules: &[&str]) -> OfflineOptions {
     let rules: Vec<String> = rules.iter().map(|rule| (*rule).to_owned()).collect();
-    Setup {
-        budget_tokens: 20_000,
-        reserve_tokens: 8_000,
-        model: ModelRef { window_tokens: 32_000, ..ModelRef::default() },
-        law: LawSettings::default(),
-        on_error: OnEngineError::Fail,
-        must_open: false,
-        legacy: EngineSpec::bundled("legacy", json!({})),
-        timeouts: Timeouts::default(),
-        completer: None,
-        media: MediaHome::default(),
-        store_folder: None,
-        gate: Gate::try_from(rules).unwrap(),
-        stores: None,
-        failures: None,
-        hooks: Vec::new(),
-    }
+    let target = Target {
+        window_tokens: 32_000,
+        budget: Some(Budget { tokens: 20_000, reserve_tokens: 8_000, spare_tokens: 0 }),
+        ..Target::default()
+    };
+    let legacy = EngineSpec::bundled("legacy", json!({}));
+    let mut options = OfflineOptions::new(&Config::default(), legacy, target);
+    options.engines.on_error = OnEngineError::Fail;
+    options.context.gate = Gate::try_from(rules).unwrap();
+    options
 }
 
 /// A session whose history names a file that its newest entries do not.
@@ -79,8 +73,8 @@ fn session(path: &Path) -> Session {
 fn compact(path: &Path, tells_at: u64, rules: &[&str]) -> Vec<CompactionOutcome> {
     let engine = EngineSpec::linked::<Forgetful>(json!({ "tells_at": tells_at }));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let (session, wish) = (session(path), ByHand { focus: None, now_ms: 2 });
-    runtime.block_on(compact_by_hand(session, &engine, &setup(rules), &wish)).unwrap()
+    let (session, options, media) = (session(path), options(rules), MediaHome::default());
+    runtime.block_on(compact_session(session, &engine, &options, &media, None, 2)).unwrap()
 }
 
 const REASON: &str = "it keeps 0 of 1 paths (0.00) and the gate wants 0.95; lost: src/cart.rs";
@@ -117,7 +111,7 @@ fn where_nothing_passes_the_last_rung_shapes_lawful_requests() {
     let recorded = Session::parse("recorded", &recorded_session()).unwrap();
     let legacy = EngineSpec::bundled("legacy", json!({}));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let setup = setup(&["numbers >= 1.0", "paths >= 1.0"]);
+    let setup = options(&["numbers >= 1.0", "paths >= 1.0"]);
     let run = runtime.block_on(replay(&recorded, &legacy, &setup, |_| {})).unwrap();
     assert_eq!(run.totals.violations, 0);
     assert!(run.totals.rejected >= 3 && run.totals.fallbacks > 0, "{:?}", run.totals);

@@ -2,16 +2,14 @@
 
 use std::sync::{Arc, Mutex};
 
-use ctxhost::engine::{EngineSpec, OnEngineError, Timeouts};
-use ctxhost::law::LawSettings;
-use ctxhost::media::MediaHome;
-use ctxhost::runtime::hook::{ComingCompaction, CompactionHook, HookDecision};
+use ctxhost::config::Config;
+use ctxhost::context::hook::{ComingCompaction, CompactionHook, HookDecision};
+use ctxhost::context::{Budget, CompactionOutcome, Target, Verdict};
+use ctxhost::engine::{EngineSpec, OnEngineError};
+use ctxhost::runtime::OfflineOptions;
 use ctxhost::runtime::replay::replay;
 use ctxhost::runtime::replay::report::Run;
-use ctxhost::runtime::{CompactionOutcome, Setup, Verdict};
 use ctxhost::session::Session;
-use ctxhost::survival::Gate;
-use ctxhost_engine_api::ModelRef;
 use ctxhost_tests::recorded_session;
 use serde_json::json;
 
@@ -41,26 +39,17 @@ impl CompactionHook for Witness {
 fn run(decision: HookDecision) -> (Run, Vec<String>) {
     let witness = Arc::new(Witness { decision, seen: Mutex::default() });
     let legacy = EngineSpec::bundled("legacy", json!({}));
-    let setup = Setup {
-        budget_tokens: 20_000,
-        reserve_tokens: 8_000,
-        model: ModelRef { window_tokens: 32_000, ..ModelRef::default() },
-        law: LawSettings::default(),
-        on_error: OnEngineError::Fail,
-        must_open: false,
-        legacy: legacy.clone(),
-        timeouts: Timeouts::default(),
-        completer: None,
-        media: MediaHome::default(),
-        store_folder: None,
-        gate: Gate::default(),
-        stores: None,
-        failures: None,
-        hooks: vec![witness.clone()],
+    let target = Target {
+        window_tokens: 32_000,
+        budget: Some(Budget { tokens: 20_000, reserve_tokens: 8_000, spare_tokens: 0 }),
+        ..Target::default()
     };
+    let mut options = OfflineOptions::new(&Config::default(), legacy.clone(), target);
+    options.engines.on_error = OnEngineError::Fail;
+    options.context.hooks = vec![witness.clone()];
     let session = Session::parse("recorded", &recorded_session()).unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let run = runtime.block_on(replay(&session, &legacy, &setup, |_| {})).unwrap();
+    let run = runtime.block_on(replay(&session, &legacy, &options, |_| {})).unwrap();
     let seen = witness.seen.lock().unwrap().clone();
     (run, seen)
 }

@@ -3,15 +3,13 @@
 
 use std::time::{Duration, Instant};
 
+use ctxhost::config::Config;
+use ctxhost::context::{Budget, ContextError, Target};
 use ctxhost::engine::{EngineSpec, OnEngineError, Timeouts};
-use ctxhost::law::LawSettings;
-use ctxhost::media::MediaHome;
+use ctxhost::runtime::OfflineOptions;
 use ctxhost::runtime::replay::replay;
 use ctxhost::runtime::replay::report::Run;
-use ctxhost::runtime::{RuntimeError, Setup};
 use ctxhost::session::Session;
-use ctxhost::survival::Gate;
-use ctxhost_engine_api::ModelRef;
 use ctxhost_tests::{chaos_library, recorded_session};
 use serde_json::json;
 
@@ -20,27 +18,21 @@ const TIGHT_TOKENS: u64 = 20_000;
 /// Large enough for the largest round of tools in the recording, which this engine cannot shorten.
 const ROOMY_TOKENS: u64 = 60_000;
 
-fn setup(budget_tokens: u64, on_error: OnEngineError) -> Setup {
-    Setup {
-        budget_tokens,
-        reserve_tokens: 8_000,
-        model: ModelRef { window_tokens: budget_tokens * 8 / 5, ..ModelRef::default() },
-        law: LawSettings::default(),
-        on_error,
-        must_open: false,
-        legacy: EngineSpec::bundled("legacy", json!({})),
-        timeouts: Timeouts { assemble_ms: 300, create_ms: 2_000, ..Timeouts::default() },
-        completer: None,
-        media: MediaHome::default(),
-        store_folder: None,
-        gate: Gate::default(),
-        stores: None,
-        failures: None,
-        hooks: Vec::new(),
-    }
+fn options(budget_tokens: u64, on_error: OnEngineError) -> OfflineOptions {
+    let target = Target {
+        window_tokens: budget_tokens * 8 / 5,
+        budget: Some(Budget { tokens: budget_tokens, reserve_tokens: 8_000, spare_tokens: 0 }),
+        ..Target::default()
+    };
+    let legacy = EngineSpec::bundled("legacy", json!({}));
+    let mut options = OfflineOptions::new(&Config::default(), legacy, target);
+    options.engines.on_error = on_error;
+    options.engines.timeouts =
+        Timeouts { assemble_ms: 300, create_ms: 2_000, ..Timeouts::default() };
+    options
 }
 
-fn chaos(mode: &str, on_error: OnEngineError) -> Result<Run, RuntimeError> {
+fn chaos(mode: &str, on_error: OnEngineError) -> Result<Run, ContextError> {
     chaos_within(TIGHT_TOKENS, mode, on_error)
 }
 
@@ -48,11 +40,11 @@ fn chaos_within(
     budget_tokens: u64,
     mode: &str,
     on_error: OnEngineError,
-) -> Result<Run, RuntimeError> {
+) -> Result<Run, ContextError> {
     let spec = EngineSpec::file("chaos", &chaos_library(), json!({ "mode": mode }));
     let session = Session::parse("recorded", &recorded_session()).unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    runtime.block_on(replay(&session, &spec, &setup(budget_tokens, on_error), |_| {}))
+    runtime.block_on(replay(&session, &spec, &options(budget_tokens, on_error), |_| {}))
 }
 
 /// With `fallback` the bundled engine serves every request, lawfully, and the report says why; with

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ctxhost::config::TelemetrySettings;
+use ctxhost::context::{CompactionOutcome, FoldedEntry, Verdict};
 use ctxhost::gateway::watch::Watch;
 use ctxhost::runtime::event::{Event, What};
-use ctxhost::runtime::{CompactionOutcome, FoldedEntry, Verdict};
 use ctxhost_engine_api::{Role, Trigger};
 
 /// Names under which a browser that can run without a screen is installed.

@@ -11,8 +11,9 @@ use crate::render::harmless::harmless;
 use crate::render::paint::{Style, Tone};
 use crate::render::phrase::{counted, grouped};
 use crate::render::survival;
+use ctxhost_context::{CompactionOutcome, Verdict};
+use ctxhost_runtime::Runtime;
 use ctxhost_runtime::event::{Event, What};
-use ctxhost_runtime::{CompactionOutcome, Runtime, Verdict};
 use ctxhost_survival::Shares;
 
 /// Shows events until it is told to stop.

@@ -17,8 +17,8 @@ use crate::render::paint::Tone;
 use ctxhost_config::Config;
 use ctxhost_engine::{FailureBook, KeptRecord, Source, stages, state_folder};
 use ctxhost_runtime::canary::{Canary, CanaryError, CanaryHome};
+use ctxhost_runtime::engine_options::failure_book;
 use ctxhost_runtime::roster::{Installed, Roster};
-use ctxhost_runtime::setup::failure_book;
 
 /// How the list is made and shown.
 #[derive(Debug, clap::Args)]

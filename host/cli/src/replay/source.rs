@@ -7,7 +7,7 @@ use std::str::FromStr;
 use super::super::failure::Failure;
 use super::super::setup;
 use ctxhost_config::Config;
-use ctxhost_runtime::Setup;
+use ctxhost_runtime::OfflineOptions;
 use ctxhost_runtime::replay::report::WindowFacts;
 use ctxhost_runtime::roster::Roster;
 use ctxhost_session::recording::{self, DEMO_PREFIX, DEMOS, Demo, Recorded};
@@ -71,26 +71,26 @@ impl SessionSource {
         }
     }
 
-    /// The setup for the model of a recording. A demo has a window of its own, which goes before that of the config and
+    /// The options for the model of a recording. A demo has a window of its own, which goes before that of the config and
     /// behind one that was asked for.
-    pub(super) fn setup(
+    pub(super) fn options(
         &self,
         config: &Config,
         roster: &Roster,
         recorded: &Recorded,
         asked: Option<u64>,
-    ) -> Result<(Setup, WindowFacts), Failure> {
+    ) -> Result<(OfflineOptions, WindowFacts), Failure> {
         let own = match self {
             SessionSource::File(_) => None,
             SessionSource::Demo(demo) => Some(demo.window_tokens),
         };
-        let (setup, mut window) = {
+        let (options, mut window) = {
             let (model, tokens) = (recorded.session.model(), recorded.window_tokens);
             setup::of(config, roster, model, asked.or(own), tokens)?
         };
         if asked.is_none() && own.is_some() {
             window.source = "demo".into();
         }
-        Ok((setup, window))
+        Ok((options, window))
     }
 }

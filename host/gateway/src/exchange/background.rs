@@ -10,8 +10,9 @@ use super::apart::{apart, is_large};
 use super::desk::Desk;
 use super::hearing::Heard;
 use super::journey::Journey;
+use ctxhost_context::Target;
 use ctxhost_dialects::message::Usage;
-use ctxhost_runtime::{Guest, Passage};
+use ctxhost_runtime::SessionGuard;
 
 impl Desk {
     /// Writes the messages of a request to its session file and, where a turn has ended, calls the engine's `after_turn`.
@@ -19,14 +20,14 @@ impl Desk {
     pub(super) fn finish_request(
         self: &Arc<Self>,
         incoming: &Incoming,
-        heard: Heard,
-        guest: Guest,
+        mut heard: Heard,
+        target: Target,
     ) {
         let (desk, is_large) = (self.clone(), is_large(incoming));
         let work = async move {
-            if desk.write_out(&heard).await {
-                desk.end_turn(&heard.passage, &guest, heard.ended.as_ref()).await;
-                desk.close_waiting(&heard.thread, heard.passage).await;
+            if desk.write_out(&mut heard) {
+                desk.end_turn(&mut heard.guard, &target, heard.ended.as_ref()).await;
+                desk.close_waiting(&heard.thread, heard.guard).await;
             }
         };
         match is_large {
@@ -36,8 +37,8 @@ impl Desk {
     }
 
     /// Writes the messages of a request to its session file; `false` where the session cannot be used any more.
-    pub(super) async fn write_out(&self, heard: &Heard) -> bool {
-        let Err(error) = heard.passage.write_out().await else { return true };
+    pub(super) fn write_out(&self, heard: &mut Heard) -> bool {
+        let Err(error) = heard.guard.write_out() else { return true };
         tracing::warn!(session = heard.session, %error, "words of a client are not written down");
         // What stands in the file is not known: whoever opens that again knows what to make of it.
         self.lost(&heard.thread);
@@ -45,9 +46,14 @@ impl Desk {
     }
 
     /// Calls the engine's `after_turn`, where a turn has ended.
-    async fn end_turn(&self, passage: &Passage, guest: &Guest, ended: Option<&(String, String)>) {
+    async fn end_turn(
+        &self,
+        guard: &mut SessionGuard,
+        target: &Target,
+        ended: Option<&(String, String)>,
+    ) {
         let Some((first_id, next_id)) = ended else { return };
-        if let Err(error) = passage.ended(guest, first_id, next_id).await {
+        if let Err(error) = guard.end_turn(target, first_id, next_id).await {
             tracing::warn!(%error, "the engine was not told that a turn has ended");
         }
     }
@@ -56,11 +62,11 @@ impl Desk {
     pub(super) fn record_usage(self: &Arc<Self>, journey: Journey, usage: Usage) {
         let desk = self.clone();
         let mut work = Box::pin(async move {
-            if let Some(passage) = desk.enter(&journey.thread).await {
-                passage.answered(&journey.guest, journey.sent_tokens, &usage).await;
+            if let Some(mut guard) = desk.enter(&journey.thread).await {
+                guard.record_answer(&journey.target, journey.sent_tokens, &usage);
                 // So far this may be the task of a connection, and what follows waits for the disk.
                 yield_now().await;
-                desk.close_waiting(&journey.thread, passage).await;
+                desk.close_waiting(&journey.thread, guard).await;
             }
         });
         // Begun before the client has the end of its answer, it has its place before the next request of the conversation.

@@ -14,10 +14,11 @@ use super::shaping::{Came, as_written, compaction, is_untouched, rendered};
 use super::thinking::Thinking;
 use super::{Incoming, Truth};
 use crate::thread::{Asked, BadSessionId, scope};
+use ctxhost_context::model_name::ModelName;
+use ctxhost_context::{CompactionOutcome, Prompt, Target, Verdict};
 use ctxhost_dialects::inbound::Body;
 use ctxhost_media::MediaError;
-use ctxhost_runtime::model_name::ModelName;
-use ctxhost_runtime::{Conversation, Guest, Passed, TurnError, Verdict};
+use ctxhost_runtime::TurnError;
 use ctxhost_session::{RecordBody, SessionError};
 
 /// The custom type of the records that name originals, so that nobody clears them away.
@@ -93,18 +94,18 @@ impl Desk {
         let mut asked = Asked::new(self.seed, &body.items);
         let key = self.key(scope.as_deref(), &mut asked);
         let words = Words { speech, headers: &incoming.headers, key };
-        let heard = match self.hear(&words, &mut asked).await {
+        let mut heard = match self.hear(&words, &mut asked).await {
             Ok(heard) => heard,
             Err(error) => {
                 tracing::warn!(%error, "messages are given back without the engine");
                 return Ok(None);
             }
         };
-        let guest = self.guest_with(incoming, &body, &heard, wish).await;
+        let target = self.target_with(incoming, &body, &heard, wish);
         let came = Came { speech, bytes: &incoming.body, json, body: &body };
-        match self.fitted(&heard, came, guest.clone()).await {
+        match self.fitted(&mut heard, came, target.clone()).await {
             Ok(compressed) => {
-                self.finish_request(incoming, heard, guest);
+                self.finish_request(incoming, heard, target);
                 Ok(Some(compressed))
             }
             Err(Unfit::Turn(error)) if self.ends_with(&error) => Err(Uncompressed::Engine(error)),
@@ -116,54 +117,51 @@ impl Desk {
         }
     }
 
-    async fn guest_with(
+    fn target_with(
         &self,
         incoming: &Incoming,
         body: &Body<'_>,
         heard: &Heard,
         wish: Wish,
-    ) -> Guest {
-        let (mut guest, _) = self.guest(incoming, body, &heard.passage, heard.only_fits()).await;
+    ) -> Target {
+        let (mut target, _) = self.target(incoming, body, &heard.guard, heard.only_fits());
         let window = wish.window_tokens.map(NonZeroU64::get);
-        if let Some(tokens) = window.filter(|tokens| *tokens != guest.window_tokens) {
+        if let Some(tokens) = window.filter(|tokens| *tokens != target.window_tokens) {
             // What is learned of a model belongs to its own window.
-            guest.model = ModelName::new("compress", format!("{}@{tokens}", guest.model.id));
-            guest.window_tokens = tokens;
+            target.model = ModelName::new("compress", format!("{}@{tokens}", target.model.id));
+            target.window_tokens = tokens;
         }
-        let target = wish.target_tokens.map(NonZeroU64::get);
-        guest.cap_tokens = target.map(|tokens| tokens.saturating_sub(guest.overhead_tokens));
-        guest
+        let wanted = wish.target_tokens.map(NonZeroU64::get);
+        target.max_tokens = wanted.map(|tokens| tokens.saturating_sub(target.overhead_tokens));
+        target
     }
 
     /// Shapes messages until they fit with the marks of what was replaced. Where marks take more than each
     /// smaller form leaves, the last form goes without them: a target is kept, and an original is a convenience.
     async fn fitted(
         &self,
-        heard: &Heard,
+        heard: &mut Heard,
         came: Came<'_>,
-        mut guest: Guest,
+        mut target: Target,
     ) -> Result<Compressed, Unfit> {
         let (mut budget_tokens, mut is_applied) = (None, false);
-        let wished_tokens = guest.cap_tokens;
+        let wished_tokens = target.max_tokens;
         let mut over = Unfit::Target { tokens: 0, budget_tokens: 0 };
         for number in 0..self.settings.compress_tries + UNMARKED_TRIES {
             let is_marked = number < self.settings.compress_tries;
             if number == self.settings.compress_tries {
-                guest.cap_tokens = wished_tokens;
+                target.max_tokens = wished_tokens;
             }
-            let passed = heard.passage.shape(&guest).await?;
-            let applied = |it: &ctxhost_runtime::CompactionOutcome| it.verdict == Verdict::Applied;
-            is_applied |= passed.shaped.compactions.iter().any(applied);
+            let prompt = heard.guard.prepare(&target).await?;
+            let applied = |it: &CompactionOutcome| it.verdict == Verdict::Applied;
+            is_applied |= prompt.compactions.iter().any(applied);
             heard.thread.state().is_compacted |= is_applied;
-            let budget_tokens = *budget_tokens.get_or_insert(passed.budget_tokens);
-            let written = {
-                let writing = |it: &Conversation| write(heard, came, &passed, it, is_marked);
-                heard.passage.look(writing).await
-            };
+            let budget_tokens = *budget_tokens.get_or_insert(prompt.budget_tokens);
+            let written = write(heard, came, &prompt, is_marked);
             if written.tokens > budget_tokens {
                 over = Unfit::Target { tokens: written.tokens, budget_tokens };
                 let over_tokens = written.tokens - budget_tokens;
-                guest.cap_tokens = Some(passed.budget_tokens.saturating_sub(over_tokens));
+                target.max_tokens = Some(prompt.budget_tokens.saturating_sub(over_tokens));
                 continue;
             }
             if is_applied || !written.originals.is_empty() {
@@ -173,11 +171,11 @@ impl Desk {
             let told = if is_applied {
                 "applied"
             } else {
-                compaction(&passed.shaped.compactions, guest.only_fits)
+                compaction(&prompt.compactions, heard.only_fits())
             };
             let said_tokens = heard.thread.state().outline.said_tokens();
             let truth = Truth {
-                engine: passed.shaped.engine.clone(),
+                engine: prompt.engine.clone(),
                 tokens: Some(written.tokens),
                 before_tokens: Some(said_tokens),
                 compaction: told,
@@ -186,8 +184,8 @@ impl Desk {
             };
             return Ok(Compressed {
                 body: written.body,
-                before_tokens: said_tokens + guest.overhead_tokens,
-                after_tokens: written.tokens + guest.overhead_tokens,
+                before_tokens: said_tokens + target.overhead_tokens,
+                after_tokens: written.tokens + target.overhead_tokens,
                 truth,
             });
         }
@@ -195,7 +193,7 @@ impl Desk {
     }
 
     /// Puts originals away, and says in the session that they are of use.
-    async fn name_originals(&self, heard: &Heard, originals: Vec<String>) -> Result<(), Unfit> {
+    async fn name_originals(&self, heard: &mut Heard, originals: Vec<String>) -> Result<(), Unfit> {
         if originals.is_empty() {
             return Ok(());
         }
@@ -208,7 +206,7 @@ impl Desk {
         };
         if !handles.is_empty() {
             let named = RecordBody::custom(RECORD, &json!({ "handles": handles }));
-            heard.passage.append([named]).await?;
+            heard.guard.append([named])?;
         }
         Ok(())
     }
@@ -221,27 +219,22 @@ struct Written {
     originals: Vec<String>,
 }
 
-fn write(
-    heard: &Heard,
-    came: Came<'_>,
-    passed: &Passed,
-    conversation: &Conversation,
-    is_marked: bool,
-) -> Written {
+fn write(heard: &Heard, came: Came<'_>, prompt: &Prompt, is_marked: bool) -> Written {
     let (outline, is_compacted) = (heard.thread.outline(), heard.thread.state().is_compacted);
-    let (lawful, view) = (&passed.shaped.lawful, &passed.shaped.view);
+    let (lawful, view) = (&prompt.lawful, &prompt.view);
     if !is_compacted && is_untouched(lawful, view, &outline) {
         let body = came.bytes.clone();
         return Written { body, tokens: lawful.tokens, originals: Vec::new() };
     }
+    let session = heard.guard.context().session();
     let items: Vec<Item<'_>> =
         lawful.items(view).into_iter().map(|item| as_written(item, &outline)).collect();
     let marks = match is_marked {
-        true => Marks::of(&items, &outline, conversation.session()),
+        true => Marks::of(&items, &outline, session.session()),
         false => Marks::none(items.len()),
     };
     let items = marks.on(&items);
-    let body = rendered(came, &outline, &items, conversation.images(), &Thinking::default());
+    let body = rendered(came, &outline, &items, session.images(), &Thinking::default());
     let tokens = items.iter().map(Item::tokens).sum();
     drop(items);
     Written { body: body.into(), tokens, originals: marks.originals }

@@ -9,9 +9,9 @@ use super::news::News;
 use super::shaping::{Came, written};
 use super::{Answer, Door, Forward, Incoming, Taken, Ticket, Truth, as_it_came};
 use crate::thread::{Asked, Digest, Fit, Outline};
+use ctxhost_context::LiveSession;
 use ctxhost_history::Until;
 use ctxhost_law as law;
-use ctxhost_runtime::Conversation;
 use ctxhost_session::{Header, Session};
 
 impl Desk {
@@ -56,7 +56,7 @@ impl Desk {
         let mut asked = Asked::new(self.seed, &came.body.items);
         let session = Session::in_memory(Header::new(None, "/", self.runtime.now_ms()));
         let (session, _) = going_on(session, Outline::default(), came, &mut asked)?;
-        Some(Conversation::new(session, &self.config.law).view().total_tokens())
+        Some(LiveSession::new(session).view().total_tokens())
     }
 
     async fn would_be_sent(
@@ -66,7 +66,7 @@ impl Desk {
         asked: &mut Asked<'_>,
     ) -> Option<(Vec<u8>, Truth)> {
         let thread = self.threads.find(key, asked, self.runtime.now_ms()).await?;
-        let passage = self.enter(&thread).await?;
+        let guard = self.enter(&thread).await?;
         let (outline, is_compacted) = {
             let state = thread.state();
             let goes_on = matches!(state.fit(asked), Fit::GoesOn { .. });
@@ -75,12 +75,12 @@ impl Desk {
         if !is_compacted {
             return None;
         }
-        let fork = passage.fork(&Until::Leaf, "".as_ref()).await.ok()?;
-        let surroundings = self.surroundings(&thread, &passage, came.speech).await;
-        let session = passage.session_id().to_owned();
-        drop(passage);
+        let fork = guard.fork(&Until::Leaf, "".as_ref()).ok()?;
+        let surroundings = self.surroundings(&thread, guard.context().session(), came.speech);
+        let session = guard.session_id().to_owned();
+        drop(guard);
         let (fork, outline) = going_on(fork, Outline::clone(&outline), came, asked)?;
-        let view = Conversation::new(fork, &self.config.law).view();
+        let view = LiveSession::new(fork).view();
         let plan = Plan::keep_all(view.len());
         let lawful = law::enforce(&view, plan, u64::MAX / 4, &self.config.law).ok()?;
         let truth = Truth {

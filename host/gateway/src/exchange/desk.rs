@@ -15,10 +15,11 @@ use super::{Answer, Door, Truth};
 use crate::originals::Originals;
 use crate::thread::{Asked, Counts, Digest, Scope, Threads, is_named, secret};
 use ctxhost_config::{Config, GatewaySettings};
+use ctxhost_context::ContextError;
+use ctxhost_context::model_name::ModelName;
 use ctxhost_dialects::inbound::Body;
 use ctxhost_engine::{OnEngineError, SlotError};
-use ctxhost_runtime::model_name::ModelName;
-use ctxhost_runtime::{Runtime, RuntimeError, SessionId, TurnError};
+use ctxhost_runtime::{Runtime, SessionId, TurnError};
 
 /// Where conversations are kept, below the state folder.
 const FOLDER: &str = "gateway/sessions";
@@ -117,7 +118,7 @@ impl Desk {
     /// Whether an error ends what was asked for: that of an engine does where the config says so. What an
     /// engine says of windows and of what cannot fit is no failure.
     pub(super) fn ends_with(&self, error: &TurnError) -> bool {
-        let (TurnError::Slot(error) | TurnError::Shape(RuntimeError::Slot(error))) = error else {
+        let (TurnError::Slot(error) | TurnError::Context(ContextError::Slot(error))) = error else {
             return false;
         };
         !matches!(error, SlotError::Answer { .. })
@@ -139,7 +140,7 @@ impl Desk {
     /// Tells, once for each model, that an engine works in no window of its size: nothing else would show
     /// that its conversations are not kept inside it.
     pub(super) fn note_small_window(&self, error: &TurnError, model: &ModelName) {
-        let TurnError::Shape(RuntimeError::Slot(SlotError::Answer { error })) = error else {
+        let TurnError::Context(ContextError::Slot(SlotError::Answer { error })) = error else {
             return;
         };
         if error.kind != ErrorKind::WindowTooSmall {

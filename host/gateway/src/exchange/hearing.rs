@@ -12,10 +12,11 @@ use super::news::News;
 use crate::thread::{
     Asked, Digest, Fit, Last, Outline, Rewrite, Thread, has_compactions, text_name, text_of_content,
 };
+use ctxhost_context::accounting::Accounting;
+use ctxhost_context::{Amendment, BackTo};
 use ctxhost_dialects::inbound::{BadBody, InboundDialect, ParseContext, ParsedEntry};
 use ctxhost_history::Until;
-use ctxhost_runtime::accounting::Accounting;
-use ctxhost_runtime::{Amendment, BackTo, Conversation, Passage, SessionId, TurnError};
+use ctxhost_runtime::{SessionGuard, SessionId, TurnError};
 use ctxhost_session::{Header, RecordBody, Session, SessionError, injected};
 
 /// How often a conversation is looked for again that another request has changed meanwhile. Each time
@@ -42,7 +43,7 @@ pub(super) struct Heard {
     /// Its conversation.
     pub(super) thread: Arc<Thread>,
     /// Its session, held.
-    pub(super) passage: Passage,
+    pub(super) guard: SessionGuard,
     /// The id of its session.
     pub(super) session: String,
     /// The turn that ended with it: its first record, and the first one of the next turn.
@@ -78,36 +79,36 @@ impl Desk {
         for _ in 0..MAX_LOOKS {
             let now_ms = self.runtime.now_ms();
             let Some(thread) = self.threads.find(words.key, asked, now_ms).await else { break };
-            let Some(passage) = self.enter(&thread).await else { continue };
+            let Some(guard) = self.enter(&thread).await else { continue };
             let fit = thread.state().fit(asked);
             match fit {
-                Fit::GoesOn { .. } => return self.go_on(thread, passage, words, asked).await,
+                Fit::GoesOn { .. } => return self.go_on(thread, guard, words, asked).await,
                 Fit::Rewritten(rewrite) => {
                     if let Some(amended) = amended(&thread, words.speech, &rewrite, asked)? {
-                        return self.amend(amended, thread, passage, words, asked).await;
+                        return self.amend(amended, thread, guard, words, asked).await;
                     }
                     let units = thread.state().outline.units_before(rewrite.kept);
-                    return self.fork(&thread, passage, units, words, asked).await;
+                    return self.fork(&thread, guard, units, words, asked).await;
                 }
                 Fit::Forks { units } | Fit::Within { units } => {
                     let is_out = thread.state().last == Last::Asked;
                     let is_its_name = asked.scope().is_named
                         && !thread.state().outline.is_answered_otherwise(asked);
                     if is_its_name && !is_out {
-                        return self.go_back(thread, passage, units, words, asked).await;
+                        return self.go_back(thread, guard, units, words, asked).await;
                     }
-                    drop(passage);
-                    if let Some((thread, passage)) = self.summarised(words, asked).await {
-                        return self.go_back(thread, passage, 0, words, asked).await;
+                    drop(guard);
+                    if let Some((thread, guard)) = self.summarised(words, asked).await {
+                        return self.go_back(thread, guard, 0, words, asked).await;
                     }
-                    let Some(passage) = self.enter(&thread).await else { continue };
-                    return self.fork(&thread, passage, units, words, asked).await;
+                    let Some(guard) = self.enter(&thread).await else { continue };
+                    return self.fork(&thread, guard, units, words, asked).await;
                 }
                 Fit::Nothing => {}
             }
         }
-        if let Some((thread, passage)) = self.summarised(words, asked).await {
-            return self.go_back(thread, passage, 0, words, asked).await;
+        if let Some((thread, guard)) = self.summarised(words, asked).await {
+            return self.go_back(thread, guard, 0, words, asked).await;
         }
         let header = Header::new(None, "/", self.runtime.now_ms());
         self.begin(Session::in_memory(header), Outline::default(), None, words, asked).await
@@ -118,7 +119,7 @@ impl Desk {
         &self,
         words: &Words<'_>,
         asked: &mut Asked<'_>,
-    ) -> Option<(Arc<Thread>, Passage)> {
+    ) -> Option<(Arc<Thread>, SessionGuard)> {
         let summary = client_side::summary_among(asked.items());
         let aligned = self.threads.summarised(asked, summary.is_some());
         let thread = match (aligned, summary) {
@@ -126,9 +127,9 @@ impl Desk {
             (None, Some(at)) => self.asked_to_summarise(asked, at).await?,
             (None, None) => return None,
         };
-        let passage = self.enter(&thread).await?;
+        let guard = self.enter(&thread).await?;
         self.threads.add_under(words.key, &thread, self.runtime.now_ms());
-        Some((thread, passage))
+        Some((thread, guard))
     }
 
     /// The one conversation whose client has asked for a summary and goes on from it here: the client says whose
@@ -140,8 +141,8 @@ impl Desk {
             let text = asked.items().get(summary).copied().unwrap_or_default();
             let mut quoted = Vec::new();
             for thread in threads {
-                let Some(passage) = self.enter(&thread).await else { continue };
-                let task = passage.look(|it| first_task(it.session())).await;
+                let Some(guard) = self.enter(&thread).await else { continue };
+                let task = first_task(guard.context().session().session());
                 if task.is_some_and(|task| client_side::quotes(text, &task)) {
                     quoted.push(thread);
                 }
@@ -153,14 +154,14 @@ impl Desk {
     }
 
     /// The session of a conversation, held; `None` where it cannot be opened any more.
-    pub(super) async fn enter(&self, thread: &Arc<Thread>) -> Option<Passage> {
+    pub(super) async fn enter(&self, thread: &Arc<Thread>) -> Option<SessionGuard> {
         for look in 1.. {
             let entered = match thread.session(&self.runtime, self.threads.readings()).await {
-                Ok(session) => self.runtime.enter(&session).await,
+                Ok(session) => self.runtime.lock_session(&session).await,
                 Err(error) => Err(error),
             };
             match entered {
-                Ok(passage) => return Some(passage),
+                Ok(guard) => return Some(guard),
                 // It was closed meanwhile, since too many are open; its file is opened again.
                 Err(TurnError::NoSession { .. }) if look < MAX_LOOKS => {}
                 Err(error) => {
@@ -176,21 +177,21 @@ impl Desk {
     async fn fork(
         &self,
         thread: &Thread,
-        passage: Passage,
+        guard: SessionGuard,
         units: usize,
         words: &Words<'_>,
         asked: &mut Asked<'_>,
     ) -> Result<Heard, HearError> {
-        let Some((outline, until)) = cut(thread, &passage, units).await else {
+        let Some((outline, until)) = cut(thread, &guard, units) else {
             let header = Header::new(None, "/", self.runtime.now_ms());
             let session = Session::in_memory(header);
             return self.begin(session, Outline::default(), None, words, asked).await;
         };
-        let parent = self.threads.path(thread.key(), passage.session_id());
-        let session = passage.fork(&until, &parent).await?;
+        let parent = self.threads.path(thread.key(), guard.session_id());
+        let session = guard.fork(&until, &parent)?;
         // What providers have said of windows is true of the fork as well.
-        let learned = passage.accounting().await;
-        drop(passage);
+        let learned = guard.context().accounting().clone();
+        drop(guard);
         let outline = outline.measured(&session);
         self.begin(session, outline, Some(learned), words, asked).await
     }
@@ -200,12 +201,12 @@ impl Desk {
     async fn go_back(
         &self,
         thread: Arc<Thread>,
-        passage: Passage,
+        guard: SessionGuard,
         units: usize,
         words: &Words<'_>,
         asked: &mut Asked<'_>,
     ) -> Result<Heard, HearError> {
-        let (mut outline, back_to) = match cut(&thread, &passage, units).await {
+        let (mut outline, back_to) = match cut(&thread, &guard, units) {
             Some((outline, Until::Record(id))) => (outline, Some(BackTo::Record(id))),
             Some((outline, _)) => (outline, None),
             None => (Outline::default(), Some(BackTo::Start)),
@@ -213,11 +214,11 @@ impl Desk {
         let known = outline.len();
         let new = asked.items().get(known..).unwrap_or_default();
         outline.summarised(client_side::summary_among(new).map(|at| known + at));
-        let outline = passage.look(|it| outline.measured(it.session())).await;
+        let outline = outline.measured(guard.context().session().session());
         let news = News::behind(&outline, words.speech, asked.items())?;
         let amendment = Amendment { back_to, edits: Vec::new() };
         let amended = Amended { outline, amendment, replaced: Vec::new(), said: Vec::new(), news };
-        self.amend(amended, thread, passage, words, asked).await
+        self.amend(amended, thread, guard, words, asked).await
     }
 
     /// Goes on with a conversation of which something was taken back or replaced.
@@ -225,19 +226,19 @@ impl Desk {
         &self,
         amended: Amended,
         thread: Arc<Thread>,
-        passage: Passage,
+        guard: SessionGuard,
         words: &Words<'_>,
         asked: &mut Asked<'_>,
     ) -> Result<Heard, HearError> {
         let Amended { mut outline, amendment, replaced, said, news } = amended;
         outline.replace(asked, &replaced, said);
         let amending = Amending { outline, amendment, replaced };
-        let heard = self.say(thread.clone(), passage, news, Some(amending), words, asked).await;
+        let heard = self.say(thread.clone(), guard, news, Some(amending), words, asked);
         // What stands in the file is not known: whoever opens that again knows what to make of it.
-        let heard = heard.inspect_err(|_| self.lost(&thread))?;
-        let is_compacted = heard.passage.look(|it| has_compactions(it.session())).await;
+        let mut heard = heard.inspect_err(|_| self.lost(&thread))?;
+        let is_compacted = has_compactions(heard.guard.context().session().session());
         heard.thread.state().is_compacted = is_compacted;
-        self.keep(&heard).await;
+        self.keep(&mut heard).await;
         // How it begins may have changed, and so the key that it was found under.
         self.threads.register(words.key, &heard.thread);
         Ok(heard)
@@ -253,21 +254,21 @@ impl Desk {
         asked: &mut Asked<'_>,
     ) -> Result<Heard, HearError> {
         let is_compacted = has_compactions(&session);
-        let id = self.runtime.adopt_guest(session)?;
+        let id = self.runtime.attach_session(session)?;
         let mut adopted = Adopted { desk: self, id: Some(id.clone()) };
-        let passage = self.runtime.enter(&id).await?;
+        let mut guard = self.runtime.lock_session(&id).await?;
         if let Some(learned) = learned {
-            passage.inherit(learned).await;
+            guard.inherit(learned);
         }
         let known = outline.len();
         let new = asked.items().get(known..).unwrap_or_default();
         outline.summarised(client_side::summary_among(new).map(|at| known + at));
         if !outline.is_empty() {
-            passage.append([outline.record()]).await?;
+            guard.append([outline.record()])?;
         }
         let news = News::behind(&outline, words.speech, asked.items())?;
         let thread = Arc::new(Thread::new(words.key, id, outline, is_compacted));
-        let heard = self.say(thread, passage, news, None, words, asked).await?;
+        let heard = self.say(thread, guard, news, None, words, asked)?;
         adopted.id = None;
         self.threads.add(heard.thread.clone(), self.runtime.now_ms());
         Ok(heard)
@@ -277,12 +278,12 @@ impl Desk {
     async fn go_on(
         &self,
         thread: Arc<Thread>,
-        passage: Passage,
+        guard: SessionGuard,
         words: &Words<'_>,
         asked: &mut Asked<'_>,
     ) -> Result<Heard, HearError> {
         let news = News::behind(&thread.outline(), words.speech, asked.items())?;
-        self.go_on_with(news, thread, passage, words, asked).await
+        self.go_on_with(news, thread, guard, words, asked).await
     }
 
     /// The same with what has been read of it already.
@@ -290,52 +291,49 @@ impl Desk {
         &self,
         news: News,
         thread: Arc<Thread>,
-        passage: Passage,
+        guard: SessionGuard,
         words: &Words<'_>,
         asked: &mut Asked<'_>,
     ) -> Result<Heard, HearError> {
         let known = thread.state().outline.len();
-        let said = self.say(thread.clone(), passage, news, None, words, asked).await;
+        let said = self.say(thread.clone(), guard, news, None, words, asked);
         // What stands in the file is not known: whoever opens that again knows what to make of it.
-        let heard = said.inspect_err(|_| self.lost(&thread))?;
+        let mut heard = said.inspect_err(|_| self.lost(&thread))?;
         if asked.len() > known {
-            self.keep(&heard).await;
+            self.keep(&mut heard).await;
         }
         Ok(heard)
     }
 
     /// Puts a conversation into a file, where it is in none. It goes on in memory where that fails.
-    pub(super) async fn keep(&self, heard: &Heard) {
-        self.keep_session(&heard.thread, &heard.passage).await;
+    pub(super) async fn keep(&self, heard: &mut Heard) {
+        self.keep_session(&heard.thread, &mut heard.guard).await;
     }
 
-    async fn say(
+    fn say(
         &self,
         thread: Arc<Thread>,
-        passage: Passage,
+        mut guard: SessionGuard,
         news: News,
         amending: Option<Amending>,
         words: &Words<'_>,
         asked: &mut Asked<'_>,
     ) -> Result<Heard, HearError> {
-        let session = passage.session_id().to_owned();
+        let session = guard.session_id().to_owned();
         let first_of_person = news.first_of_person();
         let News { units, mut bodies } = news;
         let entries = bodies.len();
         let is_new = !units.is_empty() || amending.is_some();
-        let (view, ids, amended) = match amending {
+        let (ids, amended) = match amending {
             None => {
                 if !units.is_empty() {
                     bodies.push(thread.outline().record_of(asked, &units, &[]));
                 }
-                // Who is dropped while it waits has said nothing; from the first record on nothing waits.
-                let (ids, view) = passage.append(bodies).await?;
-                (view, ids, None)
+                (guard.append(bodies)?, None)
             }
             Some(Amending { outline, amendment, replaced }) => {
                 bodies.push(outline.record_of(asked, &units, &replaced));
-                let (ids, view) = passage.amend(amendment, bodies).await?;
-                (view, ids, Some(outline))
+                (guard.amend(amendment, bodies)?, Some(outline))
             }
         };
         let mut state = thread.state();
@@ -346,7 +344,7 @@ impl Desk {
         let outline = Arc::make_mut(&mut state.outline);
         outline.extend(asked, &units, ids.get(..entries).unwrap_or_default());
         outline.seen(asked);
-        outline.count(&view, entries);
+        outline.count(&guard.view(), entries);
         let asks = client_side::asks_for_summary(words.headers, asked.items());
         state.is_asked_to_summarise = (state.is_asked_to_summarise || asks)
             && client_side::summary_among(asked.items()).is_none();
@@ -356,7 +354,7 @@ impl Desk {
         drop(state);
         let spoke = first_of_person.and_then(|at| ids.get(at)).cloned();
         let ended = before.zip(spoke);
-        Ok(Heard { thread, passage, session, ended, client_compacts, is_again })
+        Ok(Heard { thread, guard, session, ended, client_compacts, is_again })
     }
 }
 
@@ -380,9 +378,8 @@ struct Amending {
 }
 
 /// What is known of a conversation up to some units, and the place behind them in its session.
-async fn cut(thread: &Thread, passage: &Passage, units: usize) -> Option<(Outline, Until)> {
-    let look = |conversation: &Conversation| thread.outline().cut(units, conversation.session());
-    passage.look(look).await
+fn cut(thread: &Thread, guard: &SessionGuard, units: usize) -> Option<(Outline, Until)> {
+    thread.outline().cut(units, guard.context().session().session())
 }
 
 /// What a client has changed; `None` where its items became other entries than before.

@@ -2,9 +2,6 @@
 
 use std::sync::Arc;
 
-use axum::body::Bytes;
-use ctxhost_engine_api::{Transcript, Trigger};
-
 use super::again::{Count, refused};
 use super::desk::Desk;
 use super::hearing::{HearError, Heard, Words};
@@ -14,18 +11,20 @@ use super::shaping::{Came, Sent};
 use super::windows::{self, Window};
 use super::{Forward, Incoming, Taken, Ticket, Truth, passed};
 use crate::thread::{Asked, Pending, Thread, scope};
+use axum::body::Bytes;
+use ctxhost_context::accounting::LearnedWindow;
+use ctxhost_context::model_name::ModelName;
+use ctxhost_context::{CompactionPolicy, Context, ContextError, Target};
 use ctxhost_dialects::inbound::Body;
 use ctxhost_law::CannotFit;
-use ctxhost_runtime::accounting::LearnedWindow;
-use ctxhost_runtime::model_name::ModelName;
-use ctxhost_runtime::{Guest, Passage, RuntimeError, TurnError};
+use ctxhost_runtime::{SessionGuard, TurnError};
 
 /// A request that is out.
 #[derive(Clone, Debug)]
 pub(super) struct Journey {
     pub(super) incoming: Incoming,
     pub(super) thread: Arc<Thread>,
-    pub(super) guest: Guest,
+    pub(super) target: Target,
     /// What was sent, with the answer that its client asks for.
     pub(super) sent: Bytes,
     /// What it had of the conversation, as entries count.
@@ -39,6 +38,8 @@ pub(super) struct Journey {
     pub(super) window: Window,
     pub(super) as_event: bool,
     pub(super) client_compacts: bool,
+    /// Whether it is only to be made to fit: its client compacts, or its provider has it in its cache as it was.
+    pub(super) only_fits: bool,
     /// Whether a compaction was applied on its way.
     pub(super) is_compacted: bool,
 }
@@ -97,21 +98,26 @@ impl Desk {
         }
     }
 
-    async fn send(self: &Arc<Self>, incoming: &Incoming, came: Came<'_>, heard: Heard) -> Taken {
-        let (guest, window) =
-            self.guest(incoming, came.body, &heard.passage, heard.only_fits()).await;
-        let journey = self.journey(incoming, came, &heard.thread, guest.clone(), window);
-        let journey = Journey { client_compacts: heard.client_compacts, ..journey };
-        let taken = match self.shape_and_lower(&heard, came, &journey).await {
+    async fn send(
+        self: &Arc<Self>,
+        incoming: &Incoming,
+        came: Came<'_>,
+        mut heard: Heard,
+    ) -> Taken {
+        let (target, window) = self.target(incoming, came.body, &heard.guard, heard.only_fits());
+        let journey = self.journey(incoming, came, &heard.thread, target.clone(), window);
+        let only_fits = heard.only_fits();
+        let journey = Journey { client_compacts: heard.client_compacts, only_fits, ..journey };
+        let taken = match self.shape_and_lower(&mut heard, came, &journey).await {
             Ok(sent) => {
                 if sent.truth.compaction == "applied" {
-                    self.keep(&heard).await;
+                    self.keep(&mut heard).await;
                 }
                 forward(sent, journey)
             }
-            Err(error) => self.failed(error, &heard, journey).await,
+            Err(error) => self.failed(error, &heard, journey),
         };
-        self.finish_request(incoming, heard, guest);
+        self.finish_request(incoming, heard, target);
         taken
     }
 
@@ -126,14 +132,14 @@ impl Desk {
         incoming: &Incoming,
         came: Came<'_>,
         thread: &Arc<Thread>,
-        guest: Guest,
+        target: Target,
         window: Window,
     ) -> Journey {
         let is_stream = incoming.door.is_stream(came.body);
         Journey {
             incoming: incoming.clone(),
             thread: thread.clone(),
-            guest,
+            target,
             sent: Bytes::new(),
             sent_tokens: 0,
             output_cap_tokens: None,
@@ -142,24 +148,25 @@ impl Desk {
             window,
             as_event: refusal::wants_event(&incoming.door, is_stream, &incoming.headers),
             client_compacts: false,
+            only_fits: false,
             is_compacted: false,
         }
     }
 
-    /// What the request is shaped for.
-    pub(super) async fn guest(
+    /// What the prompt of a request is prepared for.
+    pub(super) fn target(
         &self,
         incoming: &Incoming,
         body: &Body<'_>,
-        passage: &Passage,
+        guard: &SessionGuard,
         only_fits: bool,
-    ) -> (Guest, Window) {
+    ) -> (Target, Window) {
         let (provider, model) = (&*incoming.provider, incoming.door.model(body));
         let model = windows::name(&model, &incoming.headers);
         let window = windows::window(&self.runtime, &self.config, provider, &model);
         let model = ModelName::new(provider, model);
         let mut window_tokens = window.tokens;
-        let window = match passage.learned_window(&model).await {
+        let window = match guard.context().accounting().learned_window(&model) {
             Some(LearnedWindow { tokens, is_said }) if tokens < window.tokens => {
                 if is_said {
                     window_tokens = tokens;
@@ -168,33 +175,46 @@ impl Desk {
             }
             _ => window,
         };
+        let settings = &self.settings;
         let reserve = |asked_tokens| self.reserve_tokens(asked_tokens, window.tokens);
-        let guest = Guest {
+        let target = Target {
             model,
             // A size that was refused without a limit bounds requests. Engines are told the window.
             window_tokens,
+            min_window_tokens: settings.learned_min_tokens,
             reserve_tokens: body.max_output_tokens.map(reserve),
+            // A turn of our own asks for no answer longer than its reserve; a client's may be lowered.
+            is_reserve_usable: true,
             output_tokens: match window.is_prompt_only {
                 true => 0,
                 false => body.max_output_tokens.unwrap_or_default(),
             },
+            min_output_tokens: settings.lower_max_tokens.then_some(settings.min_output_tokens),
             overhead_tokens: self.overhead_tokens(body),
-            cap_tokens: None,
-            trigger: Trigger::Threshold,
-            is_mid_turn: is_mid_turn(passage).await,
-            only_fits,
+            compaction: self.policy(guard.context(), only_fits),
+            ..Target::default()
         };
-        (guest, window)
+        (target, window)
+    }
+
+    /// When the host may compact on the way to the prompt of a request.
+    pub(super) fn policy(&self, context: &Context, only_fits: bool) -> CompactionPolicy {
+        if only_fits {
+            return CompactionPolicy::WhenNeeded;
+        }
+        // Tools have run since the person spoke last.
+        let mid_turn = !context.view().last().is_some_and(|entry| entry.is_user_message());
+        self.runtime.policy_for_client(mid_turn)
     }
 
     /// No request came of it: what cannot fit is refused where somebody said what fits, an engine's failure
     /// ends the request where the config says so, and anything else goes on as it came.
-    async fn failed(&self, error: TurnError, heard: &Heard, journey: Journey) -> Taken {
+    fn failed(&self, error: TurnError, heard: &Heard, journey: Journey) -> Taken {
         let error = match error {
-            TurnError::Shape(RuntimeError::CannotFit(error)) if journey.window.is_certain => {
-                match self.refusal_of(&error, heard, &journey).await {
+            TurnError::Context(ContextError::CannotFit(error)) if journey.window.is_certain => {
+                match self.refusal_of(&error, heard, &journey) {
                     Some(refusal) => return refusal,
-                    None => TurnError::Shape(error.into()),
+                    None => TurnError::Context(error.into()),
                 }
             }
             error => error,
@@ -203,7 +223,7 @@ impl Desk {
             return Taken::Answer(self.ended(&error, &journey.incoming.door, &heard.session));
         }
         tracing::warn!(%error, session = heard.session, "a request is passed on without the engine");
-        self.note_small_window(&error, &journey.guest.model);
+        self.note_small_window(&error, &journey.target.model);
         let truth = Truth {
             engine: "none".into(),
             compaction: "failed",
@@ -217,21 +237,16 @@ impl Desk {
 
     /// The refusal of a request that fits no plan, not even with nothing held free for its answer; `None`
     /// where it may fit all the same, by a middle estimate: its provider counts then.
-    async fn refusal_of(
-        &self,
-        error: &CannotFit,
-        heard: &Heard,
-        journey: &Journey,
-    ) -> Option<Taken> {
-        let overhead_tokens = journey.guest.overhead_tokens;
+    fn refusal_of(&self, error: &CannotFit, heard: &Heard, journey: &Journey) -> Option<Taken> {
+        let overhead_tokens = journey.target.overhead_tokens;
         let said_tokens = heard.thread.state().outline.said_tokens();
         let needed_tokens = overhead_tokens.saturating_add(error.needed_tokens);
-        if heard.passage.expected_tokens(needed_tokens).await <= journey.window.tokens {
+        if heard.guard.context().expected_tokens(needed_tokens) <= journey.window.tokens {
             return None;
         }
         tracing::info!(%error, session = heard.session, "a request cannot be made to fit");
         let all_tokens = overhead_tokens.saturating_add(said_tokens);
-        let tokens = heard.passage.expected_tokens(all_tokens).await;
+        let tokens = heard.guard.context().expected_tokens(all_tokens);
         let count = Count { said_tokens, tokens };
         Some(refused(journey.clone(), heard.session.clone(), count))
     }
@@ -246,16 +261,10 @@ pub(super) fn forward(sent: Sent, journey: Journey) -> Taken {
     }
     let mut journey = journey;
     if let Some(max_tokens) = truth.max_tokens {
-        journey.guest.output_tokens = max_tokens;
+        journey.target.output_tokens = max_tokens;
     }
     let journey = Journey { sent: body.clone(), sent_tokens: tokens, is_compacted, ..journey };
     let pending = Pending::of(&journey.thread);
     let ticket = Ticket { journey: Some(Box::new(journey)), pending, ..Ticket::default() };
     Taken::Forward(Forward { body: lowered.unwrap_or(body), truth, ticket })
-}
-
-/// Whether tools have run since the person spoke last.
-pub(super) async fn is_mid_turn(passage: &Passage) -> bool {
-    let ends_with_person = |view: Transcript| view.last().is_some_and(|it| it.is_user_message());
-    passage.look(|it| !ends_with_person(it.view())).await
 }

@@ -16,10 +16,9 @@ use super::shaping::{Came, compaction};
 use super::{Answer, Door, Incoming, Taken, Truth, passed};
 use crate::thread::Asked;
 use ctxhost_config::GatewaySettings;
+use ctxhost_context::{CompactionOutcome, ContextError, Prompt, Target};
 use ctxhost_history as history;
-use ctxhost_runtime::{
-    CompactionOutcome, Conversation, Guest, Passage, Passed, RuntimeError, Shaped, TurnError,
-};
+use ctxhost_runtime::{SessionGuard, TurnError};
 use ctxhost_session::{RecordKind, Session};
 
 /// The items that are to be compacted, where a request asks for that.
@@ -56,16 +55,16 @@ impl Desk {
         words: &Words<'_>,
         asked: &mut Asked<'_>,
     ) -> Taken {
-        let heard = match self.hear(words, asked).await {
+        let mut heard = match self.hear(words, asked).await {
             Ok(heard) => heard,
             Err(error) => {
                 tracing::warn!(%error, "a compaction is left to the provider");
                 return passed(incoming);
             }
         };
-        let (guest, _) = self.guest(incoming, came.body, &heard.passage, heard.only_fits()).await;
-        let small = made_small(&heard.passage, guest.clone(), &self.settings).await;
-        let (outcomes, passed_on) = match small {
+        let (target, _) = self.target(incoming, came.body, &heard.guard, heard.only_fits());
+        let small = made_small(&mut heard.guard, target.clone(), &self.settings).await;
+        let (outcomes, prompt) = match small {
             Ok(compacted) => compacted,
             Err(error) if self.ends_with(&error) => {
                 return Taken::Answer(self.ended(&error, &incoming.door, &heard.session));
@@ -75,11 +74,10 @@ impl Desk {
                 return passed(incoming);
             }
         };
-        let shaped = &passed_on.shaped;
-        let text = heard.passage.look(|it| told(shaped, it.session())).await;
+        let text = told(&prompt, heard.guard.context().session().session());
         let truth = Truth {
-            engine: shaped.engine.clone(),
-            tokens: Some(shaped.lawful.tokens),
+            engine: prompt.engine.clone(),
+            tokens: Some(prompt.lawful.tokens),
             before_tokens: Some(heard.thread.state().outline.said_tokens()),
             compaction: compaction(&outcomes, false),
             session: heard.session.clone(),
@@ -87,7 +85,7 @@ impl Desk {
         };
         if truth.compaction == "applied" {
             heard.thread.state().is_compacted = true;
-            self.keep(&heard).await;
+            self.keep(&mut heard).await;
         }
         let item = json!({
             "type": "compaction",
@@ -96,14 +94,14 @@ impl Desk {
         });
         let model = incoming.door.model(came.body).into_owned();
         let reply =
-            Reply { item, model, tokens: shaped.lawful.tokens, now_ms: self.runtime.now_ms() };
+            Reply { item, model, tokens: prompt.lawful.tokens, now_ms: self.runtime.now_ms() };
         let is_stream = incoming.door == Door::Responses && incoming.door.is_stream(came.body);
         let (content_type, body) = match (&incoming.door, is_stream) {
             (Door::ResponsesCompact, _) => ("application/json", reply.compacted().to_string()),
             (_, true) => ("text/event-stream", reply.events()),
             (_, false) => ("application/json", reply.response("completed").to_string()),
         };
-        self.finish_request(incoming, heard, guest);
+        self.finish_request(incoming, heard, target);
         Taken::Answer(Answer {
             status: StatusCode::OK,
             content_type,
@@ -116,32 +114,30 @@ impl Desk {
 /// Has a conversation made as small as its engine can, and not larger than its share of the window: whoever
 /// asked goes on in what is left. What was compacted already, or is small, is not compacted again.
 async fn made_small(
-    passage: &Passage,
-    mut guest: Guest,
+    guard: &mut SessionGuard,
+    mut target: Target,
     settings: &GatewaySettings,
-) -> Result<(Vec<CompactionOutcome>, Passed), TurnError> {
-    let share = |share: f64| (guest.window_tokens as f64 * share) as u64;
+) -> Result<(Vec<CompactionOutcome>, Prompt), TurnError> {
+    let share = |share: f64| (target.window_tokens as f64 * share) as u64;
     let worthwhile_tokens = share(settings.compacted_min_share);
     let most_tokens = share(settings.compacted_max_share);
-    let is_worthwhile = |it: &Conversation| {
-        it.view().total_tokens() > worthwhile_tokens && was_spoken_in(it.session())
-    };
-    let mut outcomes = match passage.look(is_worthwhile).await {
-        true => passage.compact(&guest).await?,
+    let is_worthwhile = guard.view().total_tokens() > worthwhile_tokens
+        && was_spoken_in(guard.context().session().session());
+    target.trigger = Trigger::Manual;
+    let mut outcomes = match is_worthwhile {
+        true => guard.compact(&target, None).await?,
         false => Vec::new(),
     };
-    let uncapped = guest.cap_tokens;
-    guest.cap_tokens = Some(most_tokens);
-    guest.trigger = Trigger::Manual;
-    let passed = match passage.shape(&guest).await {
-        Err(TurnError::Shape(RuntimeError::CannotFit(_))) => {
-            guest.cap_tokens = uncapped;
-            passage.shape(&guest).await?
+    let uncapped = target.max_tokens.replace(most_tokens);
+    let prompt = match guard.prepare(&target).await {
+        Err(TurnError::Context(ContextError::CannotFit(_))) => {
+            target.max_tokens = uncapped;
+            guard.prepare(&target).await?
         }
         other => other?,
     };
-    outcomes.extend(passed.shaped.compactions.iter().cloned());
-    Ok((outcomes, passed))
+    outcomes.extend(prompt.compactions.iter().cloned());
+    Ok((outcomes, prompt))
 }
 
 /// Whether anything was said since the conversation was compacted.
@@ -154,8 +150,8 @@ fn was_spoken_in(session: &Session) -> bool {
 }
 
 /// All that a model would see, as one text. A summary stands there bare: what comes back has a frame.
-fn told(shaped: &Shaped, session: &Session) -> String {
-    let items = shaped.items();
+fn told(prompt: &Prompt, session: &Session) -> String {
+    let items = prompt.items();
     let told = items.iter().map(|item| match (item, item.entry()) {
         (Item::Kept(_), Some(entry)) if entry.kind() == Kind::CompactionSummary => {
             let made = history::compactions(session).into_iter().find(|it| it.id == entry.id());

@@ -1,7 +1,8 @@
 //! The answer that a request asks for, lowered to what its window leaves beside the prompt.
 
 use axum::body::Bytes;
-use ctxhost_runtime::{Passage, TurnError};
+use ctxhost_context::Context;
+use ctxhost_runtime::TurnError;
 
 use super::desk::Desk;
 use super::hearing::Heard;
@@ -15,27 +16,27 @@ impl Desk {
     /// Shapes a request and lowers the answer that it asks for.
     pub(super) async fn shape_and_lower(
         &self,
-        heard: &Heard,
+        heard: &mut Heard,
         came: Came<'_>,
         journey: &Journey,
     ) -> Result<Sent, TurnError> {
-        let sent = self.shape(heard, came, &journey.guest).await?;
-        Ok(self.lower_output(sent, came, &heard.passage, journey).await)
+        let sent = self.shape(heard, came, &journey.target).await?;
+        Ok(self.lower_output(sent, came, heard.guard.context(), journey))
     }
 
     /// Lowers the answer that a request asks for to what is left in its window.
-    pub(super) async fn lower_output(
+    pub(super) fn lower_output(
         &self,
         sent: Sent,
         came: Came<'_>,
-        passage: &Passage,
+        context: &Context,
         journey: &Journey,
     ) -> Sent {
         let Some(asked_tokens) = came.body.max_output_tokens else { return sent };
         if !self.settings.lower_max_tokens || journey.window.is_prompt_only {
             return sent;
         }
-        let left_tokens = self.left_tokens(asked_tokens, sent.tokens, passage, journey).await;
+        let left_tokens = self.left_tokens(asked_tokens, sent.tokens, context, journey);
         let most_tokens = left_tokens.min(journey.output_cap_tokens.unwrap_or(u64::MAX));
         let limit_tokens = most_tokens.max(self.settings.min_output_tokens);
         if limit_tokens >= asked_tokens {
@@ -46,7 +47,7 @@ impl Desk {
             .and_then(|json| came.speech.lower_output(json, limit_tokens));
         let Some(lowered) = lowered else { return sent };
         tracing::debug!(
-            session = passage.session_id(),
+            session = context.id(),
             asked_tokens,
             max_tokens = lowered.max_tokens,
             "the answer that a request asks for was lowered"
@@ -62,45 +63,24 @@ impl Desk {
     /// By the upper estimate and a margin, so that strict providers accept it: one prompt in ten is larger than
     /// that estimate, if only by a few tokens, and a refusal costs an upload. Where the reserve had to be used
     /// for the prompt, that leaves next to nothing; then the middle estimate counts, up to half of the reserve.
-    async fn left_tokens(
+    fn left_tokens(
         &self,
         asked_tokens: u64,
         said_tokens: u64,
-        passage: &Passage,
+        context: &Context,
         journey: &Journey,
     ) -> u64 {
         let window_tokens = journey.window.tokens;
-        let prompt_tokens = said_tokens.saturating_add(journey.guest.overhead_tokens);
-        let upper_tokens = passage.upper_tokens(prompt_tokens).await;
+        let prompt_tokens = said_tokens.saturating_add(journey.target.overhead_tokens);
+        let upper_tokens = context.upper_tokens(prompt_tokens);
         let margin_tokens = upper_tokens / MARGIN_DIVISOR;
         let left_tokens = window_tokens.saturating_sub(upper_tokens.saturating_add(margin_tokens));
         let half_tokens = self.reserve_tokens(asked_tokens, window_tokens) / 2;
         if left_tokens >= half_tokens {
             return left_tokens;
         }
-        let expected_tokens = passage.expected_tokens(prompt_tokens).await;
+        let expected_tokens = context.expected_tokens(prompt_tokens);
         window_tokens.saturating_sub(expected_tokens).min(half_tokens)
-    }
-
-    /// Whether a refused request was too large for the answer that it asked for: its prompt alone leaves
-    /// room for half of the reserve.
-    pub(super) async fn has_too_long_an_answer(
-        &self,
-        passage: Option<&Passage>,
-        journey: &Journey,
-    ) -> bool {
-        let Some(passage) = passage else { return false };
-        let output_tokens = journey.guest.output_tokens;
-        if !self.settings.lower_max_tokens || output_tokens <= self.settings.min_output_tokens {
-            return false;
-        }
-        let window_tokens = journey.window.tokens;
-        let said_tokens = journey.sent_tokens;
-        let prompt_tokens = said_tokens.saturating_add(journey.guest.overhead_tokens);
-        let upper_tokens = passage.upper_tokens(prompt_tokens).await;
-        let half_tokens = self.reserve_tokens(output_tokens, window_tokens) / 2;
-        upper_tokens.saturating_add(output_tokens) > window_tokens
-            && upper_tokens.saturating_add(half_tokens) <= window_tokens
     }
 
     /// What is held free for an answer of `asked_tokens`, in provider tokens.

@@ -8,12 +8,11 @@ use super::desk::Desk;
 use super::hearing::Heard;
 use super::thinking::{Thinking, Told, compacted};
 use crate::thread::{Outline, Thread};
+use ctxhost_context::{CompactionOutcome, LiveSession, Prompt, Target, Verdict};
 use ctxhost_dialects::inbound::{Body, EntryLocation, InboundDialect, Written, render};
 use ctxhost_law::{self as law, LawSettings, Lawful};
 use ctxhost_media::Images;
-use ctxhost_runtime::{
-    CompactionOutcome, Conversation, Guest, Passage, Passed, TurnError, Verdict,
-};
+use ctxhost_runtime::TurnError;
 
 /// A request as it goes out.
 #[derive(Debug)]
@@ -38,22 +37,21 @@ pub(super) struct Came<'a> {
 }
 
 impl Desk {
-    /// Has a request shaped and writes it down.
+    /// Has a prompt prepared and writes it as the body of a request.
     pub(super) async fn shape(
         &self,
-        heard: &Heard,
+        heard: &mut Heard,
         came: Came<'_>,
-        guest: &Guest,
+        target: &Target,
     ) -> Result<Sent, TurnError> {
-        let passed = heard.passage.shape(guest).await?;
-        let is_as_it_came = note(&heard.thread, &passed);
-        let Passed { shaped, budget_tokens, .. } = &passed;
-        let (view, lawful) = (&shaped.view, &shaped.lawful);
+        let prompt = heard.guard.prepare(target).await?;
+        let is_as_it_came = note(&heard.thread, &prompt);
+        let (view, lawful) = (&prompt.view, &prompt.lawful);
         let truth = Truth {
-            engine: shaped.engine.clone(),
+            engine: prompt.engine.clone(),
             tokens: Some(lawful.tokens),
             before_tokens: Some(heard.thread.state().outline.said_tokens()),
-            compaction: compaction(&shaped.compactions, heard.client_compacts),
+            compaction: compaction(&prompt.compactions, heard.client_compacts),
             session: heard.session.clone(),
             max_tokens: None,
         };
@@ -61,32 +59,29 @@ impl Desk {
             let body = came.bytes.clone();
             return Ok(Sent { body, lowered: None, truth, tokens: lawful.tokens });
         }
-        let surroundings = self.surroundings(&heard.thread, &heard.passage, came.speech).await;
+        let session = heard.guard.context().session();
+        let surroundings = self.surroundings(&heard.thread, session, came.speech);
         // Writing the body takes long, and new conversations are held against this one meanwhile.
         let outline = heard.thread.outline();
-        let lawful = with_last_answer(lawful, view, *budget_tokens, &self.config.law);
+        let lawful = with_last_answer(lawful, view, prompt.budget_tokens, &self.config.law);
         let body = written(came, &outline, &lawful, view, &surroundings);
         let truth = Truth { tokens: Some(lawful.tokens), ..truth };
         Ok(Sent { body: body.into(), lowered: None, truth, tokens: lawful.tokens })
     }
 
     /// What a body is written with.
-    pub(super) async fn surroundings(
+    pub(super) fn surroundings(
         &self,
         thread: &Thread,
-        passage: &Passage,
+        session: &LiveSession,
         speech: &dyn InboundDialect,
     ) -> Surroundings {
-        let refused = self.refused_thinking(passage.session_id());
-        let binds = speech.binds_thinking();
-        let look = |conversation: &Conversation| Surroundings {
-            images: conversation.images().clone(),
-            compacted: binds
-                .then(|| compacted(conversation.session(), &thread.outline()))
-                .flatten(),
-            refused,
+        let compacted = match speech.binds_thinking() {
+            true => compacted(session.session(), &thread.outline()),
+            false => None,
         };
-        passage.look(look).await
+        let refused = self.refused_thinking(&session.reference().id);
+        Surroundings { images: session.images().clone(), compacted, refused }
     }
 }
 
@@ -170,11 +165,10 @@ fn has_all(view: &Transcript, outline: &Outline) -> bool {
 }
 
 /// Notes of a conversation how its request was shaped; whether that goes out as it came.
-fn note(thread: &Thread, passed: &Passed) -> bool {
-    let Passed { shaped, .. } = passed;
-    let is_untouched = is_untouched(&shaped.lawful, &shaped.view, &thread.outline());
+fn note(thread: &Thread, prompt: &Prompt) -> bool {
+    let is_untouched = is_untouched(&prompt.lawful, &prompt.view, &thread.outline());
     let mut state = thread.state();
-    state.is_compacted |= shaped.compactions.iter().any(|it| it.verdict == Verdict::Applied);
+    state.is_compacted |= prompt.compactions.iter().any(|it| it.verdict == Verdict::Applied);
     !state.is_compacted && is_untouched
 }
 

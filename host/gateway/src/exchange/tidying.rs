@@ -8,7 +8,7 @@ use tokio::task::yield_now;
 use super::apart::apart;
 use super::desk::Desk;
 use crate::thread::{Left, Thread};
-use ctxhost_runtime::Passage;
+use ctxhost_runtime::SessionGuard;
 use ctxhost_session::SessionFolder;
 
 /// How often the gateway looks for idle conversations, in milliseconds.
@@ -79,24 +79,24 @@ impl Desk {
             self.threads.leave(thread, None);
             return true;
         };
-        let Ok(passage) = self.runtime.enter(&session).await else {
+        let Ok(mut guard) = self.runtime.lock_session(&session).await else {
             self.threads.lost(thread);
             return true;
         };
-        if !self.keep_session(thread, &passage).await {
+        if !self.keep_session(thread, &mut guard).await {
             if self.threads.is_overcrowded() {
                 self.threads.forget(thread);
-                drop(passage);
+                drop(guard);
                 self.runtime.close_session(&session).await;
             }
             return false;
         }
-        let is_written = passage.write_out().await.is_ok();
-        let learned = passage.accounting().await;
+        let is_written = guard.write_out().is_ok();
+        let learned = guard.context().accounting().clone();
         if !self.threads.close(thread) {
             return true;
         }
-        drop(passage);
+        drop(guard);
         self.runtime.close_session(&session).await;
         let left = Left { last: thread.state().last, learned, is_one_too_many };
         self.threads.leave(thread, is_written.then_some(left));
@@ -105,27 +105,31 @@ impl Desk {
 
     /// Closes the session of a conversation whose request is on its way, where more sessions are open than conversations
     /// stay in memory. It is opened again when the request is answered.
-    pub(super) async fn close_waiting(&self, thread: &Arc<Thread>, passage: Passage) {
+    pub(super) async fn close_waiting(&self, thread: &Arc<Thread>, mut guard: SessionGuard) {
         if self.runtime.open_sessions() <= self.settings.conversations {
             return;
         }
         // Whoever opens or closes it now goes first.
         let Some(_closing) = thread.try_closing() else { return };
-        if !self.keep_session(thread, &passage).await || passage.write_out().await.is_err() {
+        if !self.keep_session(thread, &mut guard).await || guard.write_out().is_err() {
             return;
         }
-        let learned = passage.accounting().await;
+        let learned = guard.context().accounting().clone();
         self.threads.close_waiting(thread, learned);
-        passage.close();
+        guard.close();
     }
 
     /// Puts a conversation into a file, where it is in none; whether it is in one. It goes on in memory where that fails.
-    pub(super) async fn keep_session(&self, thread: &Arc<Thread>, passage: &Passage) -> bool {
+    pub(super) async fn keep_session(
+        &self,
+        thread: &Arc<Thread>,
+        guard: &mut SessionGuard,
+    ) -> bool {
         let key = thread.key();
         if !thread.state().is_kept {
             let made = SessionFolder::at(&self.threads.folder(key)).make();
             let kept = match made {
-                Ok(()) => passage.keep_in(&self.threads.path(key, thread.id())).await,
+                Ok(()) => guard.keep_in(&self.threads.path(key, thread.id())),
                 Err(error) => Err(error),
             };
             if let Err(error) = kept {
@@ -145,8 +149,8 @@ impl Desk {
     pub(super) async fn keep_all(&self) {
         for thread in self.threads.unkept() {
             if let Some(session) = thread.open_session()
-                && let Ok(passage) = self.runtime.enter(&session).await
-                && !self.keep_session(&thread, &passage).await
+                && let Ok(mut guard) = self.runtime.lock_session(&session).await
+                && !self.keep_session(&thread, &mut guard).await
             {
                 return;
             }

@@ -10,7 +10,7 @@ use super::matching::Fit;
 use super::outline::Outline;
 use super::readings::Readings;
 use super::register::Entry;
-use ctxhost_runtime::accounting::Accounting;
+use ctxhost_context::accounting::Accounting;
 use ctxhost_runtime::{Runtime, SessionId, TurnError};
 use ctxhost_session::{RecordKind, Session, SessionError};
 
@@ -270,10 +270,10 @@ impl Thread {
             SessionPlace::File(path) => path,
         };
         let (session, outline) = when_closed(&path, readings).await?;
-        let id = runtime.adopt_guest(session)?;
+        let id = runtime.attach_session(session)?;
         let learned = self.opened_as(&id, outline);
         if let Some(learned) = learned {
-            runtime.enter(&id).await?.inherit(learned).await;
+            runtime.lock_session(&id).await?.inherit(learned);
         }
         Ok(id)
     }

@@ -8,8 +8,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use serde::Serialize;
 
 use ctxhost_config::TelemetrySettings;
+use ctxhost_context::{CompactionOutcome, Verdict};
 use ctxhost_runtime::event::{Event, What};
-use ctxhost_runtime::{CompactionOutcome, Verdict};
 
 /// What a dashboard shows.
 #[derive(Debug)]

@@ -12,8 +12,8 @@ use futures_util::{StreamExt as _, stream};
 
 use super::*;
 use crate::exchange::Truth;
+use ctxhost_context::{CompactionOutcome, FoldedEntry, Verdict};
 use ctxhost_runtime::event::What;
-use ctxhost_runtime::{CompactionOutcome, FoldedEntry, Verdict};
 
 fn event(session: &str, what: What) -> Event {
     Event { session: session.into(), what }

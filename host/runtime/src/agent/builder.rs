@@ -5,31 +5,31 @@ mod shadows;
 mod windows;
 
 use futures_util::future::BoxFuture;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use ctxhost_engine_api::ModelRef;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 pub use self::error::BuildError;
 use super::{Runtime, Shared};
+use crate::engine_options::{EngineOptions, summariser};
 use crate::failover::Failover;
-use crate::guest_windows::GuestWindows;
-use crate::hook::CompactionHook;
 use crate::known_session::KnownSessions;
 use crate::lane::Lanes;
+use crate::learned_windows::LearnedWindows;
 use crate::listeners::Listeners;
 use crate::live_prefix::LivePrefixes;
 use crate::memory::{NOTES, Notes};
-use crate::model_name::ModelName;
-use crate::setup::{Setup, summariser};
 use crate::subagent::Running;
 use crate::swap::{Followed, Slots, Wanted, engines_of, legacy_of};
 use crate::workspace::WorkspaceRules;
 use ctxhost_config::Config;
+use ctxhost_context::ContextSettings;
+use ctxhost_context::hook::CompactionHook;
+use ctxhost_context::model_name::ModelName;
 use ctxhost_engine::store::MemoryStores;
 use ctxhost_engine::{Clock, EngineSpec, EngineStores, FailureBook, state_folder};
 use ctxhost_media::MediaHome;
@@ -239,12 +239,12 @@ impl RuntimeBuilder {
             let clients = self.clients(&chain)?;
             let windows = self.windows(&chain, &clients).await;
             let prefixes = Arc::new(LivePrefixes::default());
-            let setup = self.setup(&chain, &windows, &prefixes)?;
+            let options = self.engine_options(&prefixes)?;
             let known = Arc::new(KnownSessions::new(self.media.clone()));
             let rules = self.workspace_rules();
             let engines = self.engines(rules.as_ref())?;
-            let slot = setup.open_slot(&engines, &self.clock, known.clone())?;
-            let shadows = self.shadows(&setup, &known, rules.as_ref())?;
+            let slot = options.open(&engines, &self.clock, known.clone())?;
+            let shadows = self.shadows(&options, &known, rules.as_ref())?;
             let (listeners, background) = (Listeners::new(), TaskTracker::new());
             let closing = CancellationToken::new();
             // What the slot names need not be there where the program has named another engine.
@@ -253,28 +253,30 @@ impl RuntimeBuilder {
             let around = (&listeners, &background, &closing);
             let slots = Slots::new(slot, &engines, applied, config.swap.clone(), around);
             let followed = self.followed.as_ref().map(|(path, state)| Followed::new(path, state));
+            let context = ContextSettings {
+                hooks: self.hooks.clone(),
+                clock: self.clock.clone(),
+                ..ContextSettings::from_config(config)
+            };
             let shared = Shared {
                 clients,
                 settings: config.agent.clone(),
                 session: config.session.clone(),
                 compaction: config.compaction.clone(),
-                budget: config.budget.clone(),
                 tool_timeout: Duration::from_millis(config.tools.timeout_ms),
                 windows: Mutex::new(windows),
-                guest_windows: GuestWindows::new(&config.gateway),
-                law: config.law.clone(),
-                hooks: self.hooks.clone(),
+                learned_windows: LearnedWindows::new(&config.gateway),
+                context: Arc::new(context),
                 toolbox,
                 lanes: Lanes::new(config.agent.concurrent_turns),
                 known,
                 prefixes,
-                clock: self.clock.clone(),
                 listeners,
                 failover: Mutex::new(Failover::new(config.failover.clone(), chain)),
-                accounting: config.accounting.clone(),
                 slots,
                 shadows,
-                setup,
+                engine_options: options,
+                media: self.media.clone(),
                 followed,
                 rules,
                 sessions: Mutex::default(),
@@ -352,37 +354,19 @@ impl RuntimeBuilder {
         Ok(clients)
     }
 
-    /// The budget in it is never asked for: each turn works its own out.
-    fn setup(
-        &self,
-        chain: &[ModelName],
-        windows: &HashMap<ModelName, u64>,
-        prefixes: &Arc<LivePrefixes>,
-    ) -> Result<Setup, BuildError> {
+    fn engine_options(&self, prefixes: &Arc<LivePrefixes>) -> Result<EngineOptions, BuildError> {
         let config = &self.config;
-        let first = chain.first().cloned().unwrap_or_default();
-        let window_tokens = windows.get(&first).copied().unwrap_or_default();
         let completer = match &self.completer {
             Some(completer) => Some(completer.clone()),
             None => summariser(config, Some(prefixes.clone()))?,
         };
-        let (reserve_tokens, budget_tokens) = config.budget.budget(window_tokens, 0);
-        Ok(Setup {
-            budget_tokens,
-            reserve_tokens,
-            model: ModelRef { provider: first.provider, id: first.id, window_tokens },
-            law: config.law.clone(),
-            on_error: config.plugins.on_engine_error,
-            must_open: false,
-            legacy: legacy_of(config, self.workspace_rules().as_ref()),
-            timeouts: config.timeouts.clone(),
+        let legacy = legacy_of(config, self.workspace_rules().as_ref());
+        Ok(EngineOptions {
             completer,
-            media: self.media.clone(),
             store_folder: self.store_folder.clone(),
-            gate: config.compaction.gate.clone(),
             stores: self.stores(),
             failures: self.failures.clone(),
-            hooks: self.hooks.clone(),
+            ..EngineOptions::new(config, legacy)
         })
     }
 

@@ -1,15 +1,16 @@
 //! What happens after a turn, when its answer is out: owed compactions, maintenance.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use ctxhost_engine_api::{MaintainRequest, Trigger};
 
-use super::{OpenSession, Runtime, SessionId, Shared};
+use super::{Runtime, SessionId, Shared};
 use crate::event::What;
-use crate::lane::LaneGuard;
-use crate::precompute::Job;
+use crate::session_guard::SessionGuard;
 use crate::turn::{Turn, TurnError};
 use ctxhost_config::Timing;
+use ctxhost_context::PrecomputeJob;
 
 impl Runtime {
     /// Looks after a session in the background, in its lane.
@@ -23,67 +24,55 @@ impl Runtime {
     }
 }
 
-async fn look_after(shared: &Shared, session: &SessionId) -> Result<(), TurnError> {
+async fn look_after(shared: &Arc<Shared>, session: &SessionId) -> Result<(), TurnError> {
     let settings = &shared.compaction;
     let held = shared.session(session)?;
     if settings.timing == Timing::Idle {
-        let said = held.open.lock().await.conversation.view().len();
+        let said = held.open.lock().await.context.view().len();
         let pause = tokio::time::sleep(Duration::from_millis(settings.idle_ms));
         if shared.closing.run_until_cancelled(pause).await.is_none() {
             return Ok(());
         }
-        if held.open.lock().await.conversation.view().len() != said {
+        if held.open.lock().await.context.view().len() != said {
             // Somebody spoke: the turn after that one looks again.
             return Ok(());
         }
     }
     let lane = shared.lanes.enter(session.as_str()).await;
-    let mut lane = shared.hold(session, &held, lane).await?;
-    let job = tend(shared, &lane, &mut *held.open.lock().await).await?;
-    if let Some(job) = job {
+    let lane = shared.hold(session, &held, lane).await?;
+    let mut turn = Turn::new(SessionGuard::new(shared, &held, lane).await)?;
+    let tended = tend(&mut turn).await;
+    turn.guard.report();
+    if let Some(job) = tended? {
+        let (held, mut lane) = turn.guard.into_lane();
         lane.let_others_in();
         shared.work_out(&held, &lane, job).await;
     }
     Ok(())
 }
 
-/// What is due now; answers what is worth to be worked out ahead.
-async fn tend(
-    shared: &Shared,
-    lane: &LaneGuard,
-    open: &mut OpenSession,
-) -> Result<Option<Job>, TurnError> {
-    let mut turn = Turn::new(shared, lane, open)?;
-    let tended = tend_within(&mut turn).await;
-    turn.report();
-    tended
-}
-
-async fn tend_within(turn: &mut Turn<'_>) -> Result<Option<Job>, TurnError> {
+/// What is due now; answers what is worth to be worked out before it is needed.
+async fn tend(turn: &mut Turn) -> Result<Option<PrecomputeJob>, TurnError> {
     let is_owed = match turn.shared.compaction.timing {
         Timing::BetweenTurns | Timing::Idle => turn.compact_if_wanted().await?,
         Timing::Ask => turn.wants_compaction().await?,
         Timing::Manual => false,
     };
     if is_owed && turn.shared.compaction.timing == Timing::Ask {
-        turn.tell(What::CompactionOwed);
+        turn.guard.tell(What::CompactionOwed);
     }
-    let view = turn.conversation.view();
-    let request = MaintainRequest {
-        session: turn.conversation.reference().clone(),
-        reason: "turn".into(),
-        ..MaintainRequest::default()
-    };
-    turn.slot.maintain(&view, request).await?;
-    Ok(if is_owed { None } else { turn.job_ahead().await })
+    let session = turn.session().reference().clone();
+    let request = MaintainRequest { session, reason: "turn".into(), ..MaintainRequest::default() };
+    turn.guard.context().engine().maintain(&turn.session().view(), request).await?;
+    Ok(if is_owed { None } else { turn.precompute().await })
 }
 
-impl Turn<'_> {
+impl Turn {
     /// Compacts where the engine would like to, or where the file has grown past its limit; whether it
     /// was so.
     async fn compact_if_wanted(&mut self) -> Result<bool, TurnError> {
         let limit_bytes = self.shared.compaction.max_live_bytes;
-        let trigger = if limit_bytes > 0 && self.conversation.live_bytes() > limit_bytes {
+        let trigger = if limit_bytes > 0 && self.session().live_bytes() > limit_bytes {
             Trigger::Bytes
         } else if self.wants_compaction().await? {
             Trigger::Threshold

@@ -40,7 +40,7 @@ impl Shared {
         for (id, held) in sessions {
             // A turn that is at work in it looks when it appends.
             let Ok(mut open) = held.open.try_lock() else { continue };
-            match open.conversation.session.check_file() {
+            match open.context.session_mut().check_file() {
                 FileCheck::Sound => {}
                 FileCheck::MadeAgain { path } => {
                     self.listeners.tell(id.as_str(), What::SessionFileMadeAgain { path });

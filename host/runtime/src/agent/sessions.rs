@@ -10,21 +10,18 @@ use std::task::Poll;
 use tokio::sync::Mutex as AsyncMutex;
 
 use super::{Runtime, Shared};
-use crate::accounting::Accounting;
 use crate::canary::Family;
-use crate::conversation::Conversation;
 use crate::inbox::{Inbox, InboxError};
 use crate::lane::{LaneGuard, Lanes};
 use crate::memory::{Notes, SessionMemory};
-use crate::model_name::ModelName;
 use crate::precompute::Waiting;
 use crate::subagent::Children;
-use crate::turn::{Answered, TurnError};
+use crate::turn::TurnError;
 use ctxhost_config::MediaPlace;
+use ctxhost_context::{Context, LiveSession};
 use ctxhost_dialects::ChatMessage;
 use ctxhost_dialects::message::UserMessage;
 use ctxhost_media::Images;
-use ctxhost_provider::truncation::Counts;
 use ctxhost_session::keeper::SharedLane;
 use ctxhost_session::{Header, Session};
 use ctxhost_store::SessionStore;
@@ -51,7 +48,7 @@ pub(crate) struct HeldSession {
     /// What was said to it and waits; written to without waiting for a turn to end.
     pub(super) inbox: Inbox,
     /// Everything else, for whoever has its lane.
-    pub(crate) open: AsyncMutex<OpenSession>,
+    pub(crate) open: Arc<AsyncMutex<OpenSession>>,
     /// Held while words are written down and queue up, so that they are answered in the order in which
     /// they stand in the inbox.
     queueing: AsyncMutex<()>,
@@ -92,11 +89,7 @@ fn json_of(message: &ChatMessage) -> String {
 /// A session as a turn has it, with what was learned while it is open.
 #[derive(Debug)]
 pub(crate) struct OpenSession {
-    pub(crate) conversation: Conversation,
-    pub(crate) accounting: Accounting,
-    pub(crate) counts: Counts,
-    /// What a guest was answered last, in a turn that has not ended yet.
-    pub(crate) answered: Option<Answered>,
+    pub(crate) context: Context,
     pub(crate) children: Children,
     pub(crate) memory: SessionMemory,
     /// Whose session it is, as far as canaries go.
@@ -146,7 +139,7 @@ impl Runtime {
     /// [`TurnError::NoStore`], or as [`SessionStore::create`].
     pub fn create_stored_session(&self, cwd: &Path) -> Result<SessionId, TurnError> {
         let cwd = std::path::absolute(cwd).unwrap_or_else(|_| cwd.to_owned());
-        let now_ms = self.shared.clock.now_ms();
+        let now_ms = self.shared.clock().now_ms();
         let header = Header::new(None, &cwd.display().to_string(), now_ms);
         self.adopt_session(self.store()?.create(header)?)
     }
@@ -185,11 +178,11 @@ impl Runtime {
     pub async fn look<T>(
         &self,
         session: &SessionId,
-        look: impl FnOnce(&Conversation) -> T,
+        look: impl FnOnce(&LiveSession) -> T,
     ) -> Result<T, TurnError> {
         let held = self.shared.session(session)?;
         let open = held.open.lock().await;
-        Ok(look(&open.conversation))
+        Ok(look(open.context.session()))
     }
 }
 
@@ -227,13 +220,14 @@ impl Shared {
         let Some(shared_lane) = &held.shared_lane else { return Ok(lane) };
         let hold = lane.during_model_call(shared_lane.enter()).await?;
         let mut open = held.open.lock().await;
-        if open.conversation.refresh()? {
-            open.children = open.children.renewed(open.conversation.session());
-            self.known.opened(open.conversation.session());
-            self.prefixes.forget(session.as_str());
+        let open = &mut *open;
+        if open.context.session_mut().refresh()? {
+            let session = open.context.session().session();
+            open.children = open.children.renewed(session);
+            self.known.opened(session);
+            self.prefixes.forget(session.header().id());
         }
-        held.inbox.catch_up(open.conversation.session())?;
-        drop(open);
+        held.inbox.catch_up(open.context.session().session())?;
         Ok(lane.holding(hold))
     }
 
@@ -275,16 +269,16 @@ impl Shared {
         let recalled = self.notes.as_ref().map(recall).unwrap_or_default();
         let began_ms = session.header().timestamp_ms();
         let own = || Family { id: id.to_string(), began_ms };
+        let children = Children::of(&session);
+        let mut context = Context::new(session, self.slots.current(), self.context.clone());
+        context.session_mut().use_images(images);
         let open = OpenSession {
             family: family.cloned().unwrap_or_else(own),
             memory: SessionMemory::recalling(recalled),
-            children: Children::of(&session),
-            conversation: Conversation::new(session, &self.law).with_images(images),
-            accounting: Accounting::new(self.accounting.clone(), ModelName::default(), 0),
-            counts: Counts::default(),
-            answered: None,
+            children,
+            context,
         };
-        let open = AsyncMutex::new(open);
+        let open = Arc::new(AsyncMutex::new(open));
         let (queueing, waiting) = (AsyncMutex::new(()), Waiting::default());
         let held = HeldSession { inbox, open, queueing, waiting, shared_lane };
         self.sessions().insert(id.clone(), Arc::new(held));
@@ -294,7 +288,7 @@ impl Shared {
     /// A session on no disk has no place to put images.
     pub(crate) fn images_of(&self, session: &Session) -> Images {
         let Some(path) = session.path() else { return Images::default() };
-        let home = &self.setup.media;
+        let home = &self.media;
         let own = home.of_session(path);
         let blobs = match session.header().parent_session() {
             Some(parent) => own.or(home.of_session(Path::new(parent))),

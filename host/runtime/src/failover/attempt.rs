@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::model_name::ModelName;
+use ctxhost_context::model_name::ModelName;
 use ctxhost_dialects::{ProviderError, Reason};
 
 /// A model that gave no answer.

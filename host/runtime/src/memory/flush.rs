@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use ctxhost_engine_api::Plan;
 use ctxhost_engine_api::transcript::tokens;
+use ctxhost_engine_api::{Plan, Trigger};
 
 use crate::event::What;
 use crate::projection::Projection;
-use crate::request::trimmed;
 use crate::turn::Turn;
+use ctxhost_context::trimmed;
 use ctxhost_dialects::message::Usage;
 use ctxhost_dialects::{ChatMessage, ModelRequest, ThinkingLevel};
 use ctxhost_law as law;
@@ -37,14 +37,14 @@ struct Noted {
     usage: Usage,
 }
 
-impl Turn<'_> {
+impl Turn {
     /// Whether notes are to be saved before the next compaction.
     pub(crate) fn owes_notes(&self) -> bool {
-        self.guest.is_none()
-            && self.shared.compaction.memory_flush
+        let memory = &self.guard.session().memory;
+        self.shared.compaction.memory_flush
             && self.shared.notes.is_some()
-            && self.memory.failures < MAX_FAILURES
-            && self.memory.asked_in != Some(self.conversation.view().epoch())
+            && memory.failures < MAX_FAILURES
+            && memory.asked_in != Some(self.session().view().epoch())
     }
 
     /// Saves notes, where that is owed. Whatever goes wrong, the compaction goes on.
@@ -52,38 +52,41 @@ impl Turn<'_> {
         if !self.owes_notes() {
             return;
         }
-        self.memory.asked_in = Some(self.conversation.view().epoch());
-        let what = match self.note_down().await {
+        let epoch = self.session().view().epoch();
+        self.guard.open().memory.asked_in = Some(epoch);
+        let noted = self.note_down().await;
+        let memory = &mut self.guard.open().memory;
+        let what = match noted {
             Ok(Noted { chars, usage }) => {
-                self.memory.failures = 0;
+                memory.failures = 0;
                 What::NotesSaved { chars, usage }
             }
             Err(why) => {
-                self.memory.failures += 1;
-                What::NotesFailed { why, is_last: self.memory.failures >= MAX_FAILURES }
+                memory.failures += 1;
+                What::NotesFailed { why, is_last: memory.failures >= MAX_FAILURES }
             }
         };
-        self.tell(what);
+        self.guard.tell(what);
     }
 
     async fn note_down(&mut self) -> Result<Noted, String> {
-        let shared = self.shared;
+        let shared = self.shared.clone();
         let notes = shared.notes.as_ref().ok_or("there is no memory")?;
-        let request = self.question()?;
+        let request = self.question().await?;
         let provider = &self.walk.model().provider;
         let client = shared.clients.get(provider).ok_or("there is no provider")?;
         // Nobody hears this answer while it comes.
         let mut unheard = |_: ctxhost_dialects::StreamPart<'_>| {};
         let asking = tokio::time::timeout(PATIENCE, client.answer(&request, &mut unheard));
-        let answer = self.lane.during_model_call(asking).await;
+        let answer = self.guard.lane().during_model_call(asking).await;
         let answer = answer.map_err(|_| "the model took too long")?.map_err(|e| e.to_string())?;
         let text = answer.text();
         let is_nothing = text.trim().trim_end_matches('.').eq_ignore_ascii_case(NOTHING);
         if is_nothing || text.trim().is_empty() {
             return Ok(Noted { chars: 0, usage: answer.usage });
         }
-        let cwd = self.conversation.session().header().cwd();
-        let written = notes.remember(cwd, &text, shared.clock.now_ms());
+        let cwd = self.session().session().header().cwd();
+        let written = notes.remember(cwd, &text, shared.clock().now_ms());
         let written =
             written.map_err(|error| format!("the notes could not be written: {error}"))?;
         Ok(Noted { chars: written.chars().count(), usage: answer.usage })
@@ -91,21 +94,22 @@ impl Turn<'_> {
 
     /// The conversation word for word, so that the provider knows its beginning already, or what fits of
     /// it; then the question. No tools: nothing is done now.
-    fn question(&self) -> Result<ModelRequest, String> {
-        let (view, model) = (self.conversation.view(), self.model_ref());
+    async fn question(&mut self) -> Result<ModelRequest, String> {
+        let (target, _) = self.target(Trigger::Threshold).await;
+        let context = self.guard.context();
+        let (view, model) = (context.view(), context.model_ref(&target));
         let system = self.system_prompt();
         let free_tokens = model.window_tokens.saturating_sub(MAX_OUTPUT_TOKENS);
         let beside_tokens = tokens::estimate(&system) + tokens::estimate(QUESTION);
-        let room_tokens = self.room_tokens(free_tokens).saturating_sub(beside_tokens);
+        let room_tokens = context.room_tokens(&target, free_tokens).saturating_sub(beside_tokens);
         let plan = match view.total_tokens() <= room_tokens {
             true => Plan::keep_all(view.len()),
-            false => {
-                trimmed(&view, room_tokens, &self.shared.law).map_err(|error| error.to_string())?
-            }
+            false => trimmed(&view, room_tokens, &self.shared.context.law)
+                .map_err(|error| error.to_string())?,
         };
-        let lawful = law::enforce(&view, plan, room_tokens, &self.shared.law)
+        let lawful = law::enforce(&view, plan, room_tokens, &self.shared.context.law)
             .map_err(|violation| violation.to_string())?;
-        let projection = Projection::of(&lawful.items(&view), self.conversation.images());
+        let projection = Projection::of(&lawful.items(&view), self.session().images());
         let mut messages = projection.messages;
         if self.pressure.plain {
             messages.iter_mut().for_each(ChatMessage::make_plain);
@@ -122,7 +126,7 @@ impl Turn<'_> {
             window_tokens: model.window_tokens,
             thinking: ThinkingLevel::Off,
             temperature: None,
-            cache_key: self.conversation.reference().id.clone(),
+            cache_key: self.guard.session_id().to_owned(),
         })
     }
 }

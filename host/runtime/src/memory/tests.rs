@@ -8,7 +8,8 @@ use serde_json::json;
 use super::*;
 use crate::event::What;
 use crate::testing::*;
-use crate::{Runtime, SessionId, Verdict};
+use crate::{Runtime, SessionId};
+use ctxhost_context::Verdict;
 
 const ON: &str = "plugins.slots.memory = \"notes\"\ncompaction.memory_flush = true\n";
 

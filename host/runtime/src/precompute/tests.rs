@@ -9,7 +9,8 @@ use tokio::sync::broadcast::Receiver;
 use super::*;
 use crate::event::Event;
 use crate::testing::*;
-use crate::{Runtime, SessionId, Verdict};
+use crate::{Runtime, SessionId};
+use ctxhost_context::Verdict;
 
 /// From a twentieth of the budget on: the long story alone is more.
 const AHEAD: &str = "compaction.precompute_share = 0.05\n";

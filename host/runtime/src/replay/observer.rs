@@ -9,8 +9,7 @@ use ctxhost_engine_api::{Action, Entry, Message, Note, Transcript};
 use super::identifiers::IdentifierMeter;
 use super::prefix::PrefixMeter;
 use super::report::{CompactionRow, DroppedRow, EngineFacts, Point, Run, Totals, TurnRow};
-use crate::compaction::{CompactionOutcome, Verdict};
-use crate::request::Shaped;
+use ctxhost_context::{CompactionOutcome, Prompt, Verdict};
 use ctxhost_law::Auditor;
 
 /// Characters of a summary that a report shows.
@@ -72,9 +71,9 @@ impl Observer {
     }
 
     /// The recording has one more entry; an answer came to a request.
-    pub(super) fn grew(&mut self, entry: &Entry<'_>, answered: Option<&Shaped>) {
-        if let Some(shaped) = answered {
-            self.identifiers.answered(&shaped.items(), entry);
+    pub(super) fn grew(&mut self, entry: &Entry<'_>, answered: Option<&Prompt>) {
+        if let Some(prompt) = answered {
+            self.identifiers.answered(&prompt.items(), entry);
         }
         self.identifiers.grew(entry);
         if entry.is_user_message() {
@@ -88,30 +87,30 @@ impl Observer {
         self.turns.push(TurnRow { turn, prompt: first_line(prompt), ..TurnRow::default() });
     }
 
-    /// A request was shaped.
-    pub(super) fn request(&mut self, shaped: &Shaped) {
+    /// A request was prompt.
+    pub(super) fn request(&mut self, prompt: &Prompt) {
         if self.turns.is_empty() {
             // A recording may begin with the model's words.
             self.turn("");
         }
-        for outcome in &shaped.compactions {
+        for outcome in &prompt.compactions {
             self.compaction(outcome);
         }
-        if let Some(why) = &shaped.fallback {
+        if let Some(why) = &prompt.fallback {
             *self.fallback_reasons.entry(why.clone()).or_default() += 1;
         }
-        let layers = self.layers(shaped);
-        let items = shaped.items();
-        let breaches = self.auditor.audit(&shaped.view, &items, self.budget_tokens);
+        let layers = self.layers(prompt);
+        let items = prompt.items();
+        let breaches = self.auditor.audit(&prompt.view, &items, self.budget_tokens);
         for breach in &breaches {
             tracing::error!(%breach, "a finished request breaks the law");
         }
         self.prefix.request(&items);
-        let tokens = shaped.lawful.tokens;
-        let took_us = u64::try_from(shaped.took.as_micros()).unwrap_or(u64::MAX);
+        let tokens = prompt.lawful.tokens;
+        let took_us = u64::try_from(prompt.took.as_micros()).unwrap_or(u64::MAX);
         self.times_us.push(took_us);
         let applied = |outcome: &&CompactionOutcome| outcome.verdict == Verdict::Applied;
-        let compactions = shaped.compactions.iter().filter(applied).count() as u64;
+        let compactions = prompt.compactions.iter().filter(applied).count() as u64;
         self.curve.push(Point {
             request: self.curve.len() as u64 + 1,
             turn: self.turns.len() as u64,
@@ -125,12 +124,12 @@ impl Observer {
         row.peak_percent = percent(row.peak_tokens, budget);
         row.end_tokens = tokens;
         row.compactions += compactions;
-        row.fallbacks += u64::from(shaped.fallback.is_some());
-        row.repairs += shaped.lawful.repairs.len() as u64;
+        row.fallbacks += u64::from(prompt.fallback.is_some());
+        row.repairs += prompt.lawful.repairs.len() as u64;
         row.violations += breaches.len() as u64;
         row.engine_us += took_us;
-        if !row.shaped_by.contains(&shaped.engine) {
-            row.shaped_by.push(shaped.engine.clone());
+        if !row.shaped_by.contains(&prompt.engine) {
+            row.shaped_by.push(prompt.engine.clone());
         }
         add(&mut row.layers, &layers);
     }
@@ -215,38 +214,38 @@ impl Observer {
     }
 
     /// Counts what each layer did for the first time and reports it.
-    fn layers(&mut self, shaped: &Shaped) -> BTreeMap<String, u64> {
+    fn layers(&mut self, prompt: &Prompt) -> BTreeMap<String, u64> {
         let mut layers = BTreeMap::new();
-        let left_out = Note::new(shaped.engine.clone(), "left out");
-        let plan = &shaped.lawful.plan;
+        let left_out = Note::new(prompt.engine.clone(), "left out");
+        let plan = &prompt.lawful.plan;
         let mut gone = Vec::new();
         let mut next = 0;
         for op in &plan.ops {
             let range = op.action.range();
-            let own = Note::new(shaped.engine.clone(), "changed");
+            let own = Note::new(prompt.engine.clone(), "changed");
             let note = op.note.as_ref().unwrap_or(&own);
             match &op.action {
                 Action::Keep(_) => {}
                 Action::ReplaceText { seq, text } => {
                     let after = tokens::estimate(text);
-                    self.report(&shaped.view, *seq, note, after, &mut layers);
+                    self.report(&prompt.view, *seq, note, after, &mut layers);
                 }
                 Action::ReplaceRaw { seq, raw } => {
                     let after = tokens::message(&Message::parse(raw, ""));
-                    self.report(&shaped.view, *seq, note, after, &mut layers);
+                    self.report(&prompt.view, *seq, note, after, &mut layers);
                 }
                 Action::Insert { .. } => continue,
                 Action::Drop(range) => {
-                    gone.push(self.report_gone(&shaped.view, range.clone(), note, &mut layers));
+                    gone.push(self.report_gone(&prompt.view, range.clone(), note, &mut layers));
                 }
                 _ => continue,
             }
             let gap = next..range.start;
-            gone.push(self.report_gone(&shaped.view, gap, &left_out, &mut layers));
+            gone.push(self.report_gone(&prompt.view, gap, &left_out, &mut layers));
             next = range.end.max(next);
         }
-        let rest = next..shaped.view.len() as u64;
-        gone.push(self.report_gone(&shaped.view, rest, &left_out, &mut layers));
+        let rest = next..prompt.view.len() as u64;
+        gone.push(self.report_gone(&prompt.view, rest, &left_out, &mut layers));
         self.gone = gone;
         layers
     }

@@ -3,13 +3,12 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use ctxhost_engine_api::{AssembleRequest, BootstrapRequest, IngestRequest, Plan};
+use ctxhost_engine_api::{AssembleRequest, Plan};
 
 use super::Shown;
 use super::ledger::Seen;
-use ctxhost_engine::{
-    ActiveEngine, AssembleContext, EngineContext, OnRefusal, Served, Serving, SlotError,
-};
+use ctxhost_context::EngineProgress;
+use ctxhost_engine::{ActiveEngine, AssembleContext, EngineContext, OnRefusal, Served, SlotError};
 use ctxhost_law::{self as law, Anchors, Lawful};
 use ctxhost_survival as survival;
 
@@ -27,9 +26,7 @@ pub(super) struct Beside {
 /// What it has been told of one session.
 #[derive(Default)]
 struct Known {
-    serving: Option<Serving>,
-    epoch: u64,
-    ingested: u64,
+    progress: EngineProgress,
     anchors: Anchors,
     /// Whether it would have compacted at the request before.
     compacts: bool,
@@ -83,21 +80,7 @@ async fn ask(
     shown: &Shown,
 ) -> Result<Served<Plan>, SlotError> {
     let (view, session) = (&shown.view, &shown.request.session);
-    if known.serving.as_ref() != Some(&active.serving()) {
-        let request = BootstrapRequest { session: session.clone(), ..BootstrapRequest::default() };
-        active.bootstrap(view, request).await?;
-        *known = Known { serving: Some(active.serving()), ..Known::default() };
-    }
-    if known.epoch != view.epoch() {
-        (known.epoch, known.ingested) = (view.epoch(), 0);
-    }
-    let entries = known.ingested..view.len() as u64;
-    if !entries.is_empty() {
-        known.ingested = entries.end;
-        let session = session.clone();
-        let request = IngestRequest { session, entries, ..IngestRequest::default() };
-        active.ingest(view, request).await?;
-    }
+    known.progress.catch_up(active, session, 0, view).await?;
     known.anchors.follow(view);
     let assemble = AssembleContext {
         anchors: &known.anchors,

@@ -50,7 +50,7 @@ impl Stage {
         let view = script.user("and now?").finish().transcript();
         let plan = Plan::keep_all(view.len());
         let lawful = law::enforce(&view, plan, budget, &LawSettings::default()).unwrap();
-        let shaped = Shaped {
+        let shaped = Prompt {
             budget_tokens: budget,
             view,
             lawful,

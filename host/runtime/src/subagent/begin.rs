@@ -10,15 +10,14 @@ use ctxhost_engine_api::{
     SubagentSpawnRequest,
 };
 
-use super::registry::{self, Birth, ChildState, Children, Spawned, Told};
+use super::registry::{self, Birth, ChildState, Spawned, Told};
 use super::run::{Begun, Status};
 use super::{SpawnError, SpawnOptions};
 use crate::agent::{OpenSession, SessionId, Shared};
-use crate::canary::Family;
-use crate::conversation::Conversation;
 use crate::event::What;
-use crate::model_name::ModelName;
+use crate::session_guard::SessionGuard;
 use crate::turn::TurnError;
+use ctxhost_context::model_name::ModelName;
 use ctxhost_engine::{ActiveEngine, SlotError};
 use ctxhost_session::{Header, Record, Session, SessionError};
 
@@ -27,22 +26,14 @@ const MIN_BUDGET_SHARE: f64 = 0.1;
 
 /// A session that has sub-agents, for whoever has its lane.
 pub(crate) struct Parent<'a> {
-    pub(super) shared: &'a Shared,
-    pub(super) slot: &'a Arc<ActiveEngine>,
-    pub(super) family: &'a Family,
-    pub(super) conversation: &'a mut Conversation,
-    pub(super) children: &'a mut Children,
+    shared: Arc<Shared>,
+    open: &'a mut OpenSession,
 }
 
 impl<'a> Parent<'a> {
-    /// The parent in an open session.
-    pub(super) fn of(
-        shared: &'a Shared,
-        slot: &'a Arc<ActiveEngine>,
-        open: &'a mut OpenSession,
-    ) -> Parent<'a> {
-        let OpenSession { conversation, children, family, .. } = open;
-        Parent { shared, slot, family, conversation, children }
+    /// The parent whose session is held.
+    pub(super) fn of(guard: &'a mut SessionGuard) -> Parent<'a> {
+        Parent { shared: guard.shared().clone(), open: guard.open() }
     }
 
     /// Starts a child; it has not begun to work.
@@ -52,8 +43,8 @@ impl<'a> Parent<'a> {
         options: &SpawnOptions,
     ) -> Result<Begun, SpawnError> {
         let birth = self.birth(options)?;
-        let now_ms = self.shared.clock.now_ms();
-        let session = self.conversation.session();
+        let now_ms = self.shared.clock().now_ms();
+        let session = self.session();
         let family = session.path().map(|path| path.display().to_string());
         let family = family.unwrap_or_else(|| session.header().id().to_owned());
         let header = Header::new(None, session.header().cwd(), now_ms).with_parent_session(&family);
@@ -70,11 +61,11 @@ impl<'a> Parent<'a> {
     /// What a child is born with, where the parent may have one more.
     fn birth(&self, options: &SpawnOptions) -> Result<Birth, SpawnError> {
         let settings = &self.shared.settings;
-        let depth = self.children.depth();
+        let depth = self.open.children.depth();
         if depth >= settings.subagent_depth {
             return Err(SpawnError::TooDeep { depth });
         }
-        let live = self.children.live(&self.shared.running).count();
+        let live = self.open.children.live(&self.shared.running).count();
         if live >= settings.subagents_live {
             return Err(SpawnError::TooMany { live });
         }
@@ -95,14 +86,15 @@ impl<'a> Parent<'a> {
         context_mode: ContextMode,
     ) -> Result<SpawnPrepared, SpawnError> {
         let request = SubagentSpawnRequest {
-            parent: self.conversation.reference().clone(),
+            parent: self.open.context.session().reference().clone(),
             child: SessionRef { id: child.to_owned(), ..SessionRef::default() },
             context_mode,
             ttl_ms: self.shared.settings.subagent_ttl_ms,
             ..SubagentSpawnRequest::default()
         };
-        let engine = self.slot.effective().id;
-        let prepared = self.slot.prepare_subagent_spawn(&self.conversation.view(), request).await;
+        let engine = self.engine().effective().id;
+        let prepared =
+            self.engine().prepare_subagent_spawn(&self.open.context.view(), request).await;
         let refused = |error: SlotError| SpawnError::Refused {
             engine,
             error: Box::new(error.into_engine_error()),
@@ -115,7 +107,7 @@ impl<'a> Parent<'a> {
             return;
         }
         let request = SubagentRollbackRequest { token: prepared.token, ..Default::default() };
-        if let Err(error) = self.slot.rollback_subagent_spawn(request).await {
+        if let Err(error) = self.engine().rollback_subagent_spawn(request).await {
             tracing::warn!(%error, "the engine could not roll back the preparation of a sub-agent");
         }
     }
@@ -131,9 +123,9 @@ impl<'a> Parent<'a> {
         let session = self.child_session(header, birth, options.context)?;
         let session = match &file {
             Some(path) => session.kept_in(path)?,
-            None => session.kept_beside(self.conversation.session())?,
+            None => session.kept_beside(self.session())?,
         };
-        let child = self.shared.take_in(session, Some(self.family))?;
+        let child = self.shared.take_in(session, Some(&self.open.family))?;
         let spawned = Spawned {
             child: child.to_string(),
             task: task.to_owned(),
@@ -149,14 +141,14 @@ impl<'a> Parent<'a> {
             task: task.to_owned(),
             context: options.context,
         });
-        let parent = self.conversation.reference().id.clone();
-        Ok(Begun::new(self.shared, self.slot, parent, child, task))
+        let parent = self.open.context.session().reference().id.clone();
+        Ok(Begun::new(&self.shared, self.engine(), parent, child, task))
     }
 
     fn record_spawned(&mut self, spawned: Spawned) -> Result<(), SessionError> {
-        let now_ms = self.shared.clock.now_ms();
-        self.conversation.hear(Told::Spawned(spawned.clone()).body(), now_ms)?;
-        self.children.add(spawned, now_ms, ChildState::Running);
+        let now_ms = self.shared.clock().now_ms();
+        self.open.context.session_mut().append(Told::Spawned(spawned.clone()).body(), now_ms)?;
+        self.open.children.add(spawned, now_ms, ChildState::Running);
         Ok(())
     }
 
@@ -166,7 +158,7 @@ impl<'a> Parent<'a> {
         if options.path.is_some() {
             return Ok(options.path.clone());
         }
-        let Some(parent) = self.conversation.session().path() else { return Ok(None) };
+        let Some(parent) = self.session().path() else { return Ok(None) };
         let folder = parent.with_extension("agents");
         private_folder(&folder)
             .map_err(|source| SpawnError::Folder { path: folder.clone(), source })?;
@@ -180,9 +172,9 @@ impl<'a> Parent<'a> {
         context: ContextMode,
     ) -> Result<Session, SessionError> {
         let mut session = Session::in_memory(header);
-        session.append_at(Told::Begun(birth).body(), self.shared.clock.now_ms())?;
+        session.append_at(Told::Begun(birth).body(), self.shared.clock().now_ms())?;
         if context == ContextMode::Fork {
-            for record in settled(&self.conversation.session().branch()) {
+            for record in settled(&self.session().branch()) {
                 if !registry::is_told(record) {
                     session.adopt(record)?;
                 }
@@ -193,7 +185,7 @@ impl<'a> Parent<'a> {
 
     /// Records how a child ended that is at work no more.
     pub(super) async fn end(&mut self, child: &str, end: SubagentEnd) -> Result<(), TurnError> {
-        self.shared.child_ended(self.slot, child, end).await;
+        self.shared.child_ended(self.engine(), child, end).await;
         self.shared.close(child);
         self.tell(What::SubagentEnded { child: child.to_owned(), end, failure: None });
         Ok(self.record_ended(child, end)?)
@@ -203,8 +195,8 @@ impl<'a> Parent<'a> {
         let reason = serde_json::to_value(end).unwrap_or_default();
         let reason = reason.as_str().unwrap_or_default().to_owned();
         let told = Told::Ended { child: child.to_owned(), reason };
-        self.conversation.hear(told.body(), self.shared.clock.now_ms())?;
-        self.children.remove(child);
+        self.open.context.session_mut().append(told.body(), self.shared.clock().now_ms())?;
+        self.open.children.remove(child);
         self.shared.running.forget(child);
         Ok(())
     }
@@ -213,8 +205,8 @@ impl<'a> Parent<'a> {
     /// that were dropped with a turn of the parent, or whose time was up when the process ended.
     pub(crate) async fn tidy(&mut self) -> Result<(), TurnError> {
         let ttl_ms = i64::try_from(self.shared.settings.subagent_ttl_ms).unwrap_or(i64::MAX);
-        let now_ms = self.shared.clock.now_ms();
-        for child in self.children.recorded().to_vec() {
+        let now_ms = self.shared.clock().now_ms();
+        for child in self.open.children.recorded().to_vec() {
             match self.shared.running.status(&child.id) {
                 Status::Running => {}
                 Status::Ended(end) => self.record_ended(&child.id, end)?,
@@ -230,19 +222,29 @@ impl<'a> Parent<'a> {
         Ok(())
     }
 
+    fn session(&self) -> &Session {
+        self.open.context.session().session()
+    }
+
+    fn engine(&self) -> &Arc<ActiveEngine> {
+        self.open.context.engine()
+    }
+
     fn tell(&self, what: What) {
-        self.shared.tell(&self.conversation.reference().id, what);
+        self.shared.tell(&self.open.context.session().reference().id, what);
     }
 }
 
 impl Shared {
     /// Records the ends of the children of a session, between two of its turns.
-    pub(super) async fn tidy_children(&self, parent: &SessionId) -> Result<(), TurnError> {
+    pub(super) async fn tidy_children(
+        self: &Arc<Self>,
+        parent: &SessionId,
+    ) -> Result<(), TurnError> {
         let held = self.session(parent)?;
-        let _lane = self.enter(parent, &held).await?;
-        let mut open = held.open.lock().await;
-        let slot = self.slots.lease(&open.family).slot;
-        Parent::of(self, &slot, &mut open).tidy().await
+        let lane = self.enter(parent, &held).await?;
+        let mut guard = SessionGuard::new(self, &held, lane).await;
+        Parent::of(&mut guard).tidy().await
     }
 }
 

@@ -132,7 +132,7 @@ impl Begun {
     }
 
     /// Lets it work to its end, of which the engine is told. The session of the child is closed then.
-    pub(super) async fn run(mut self, shared: &Shared) -> Result<Reply, ChildError> {
+    pub(super) async fn run(mut self, shared: &Arc<Shared>) -> Result<Reply, ChildError> {
         let outcome = self.work(shared).await;
         let end = outcome.as_ref().map_or_else(ChildError::end, |_| SubagentEnd::Completed);
         shared.child_ended(&self.slot, self.child.as_str(), end).await;
@@ -144,7 +144,7 @@ impl Begun {
         outcome
     }
 
-    async fn work(&mut self, shared: &Shared) -> Result<Reply, ChildError> {
+    async fn work(&mut self, shared: &Arc<Shared>) -> Result<Reply, ChildError> {
         let ttl = Duration::from_millis(shared.settings.subagent_ttl_ms);
         let task = vec![Content::text(&self.task)];
         tokio::select! {

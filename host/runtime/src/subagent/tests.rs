@@ -149,7 +149,7 @@ async fn while_a_child_lives_every_request_of_its_parent_says_so_compactions_or_
     assert!(said("a long story").contains(&format!("- {} (at work): think hard", child.session())));
 
     let outcomes = runtime.compact(&parent, None).await.unwrap();
-    assert_eq!(outcomes.last().unwrap().verdict, crate::Verdict::Applied);
+    assert_eq!(outcomes.last().unwrap().verdict, ctxhost_context::Verdict::Applied);
     runtime.send(&parent, "after the compaction").await.unwrap();
     assert!(said("after the compaction").contains("think hard"));
 

@@ -42,12 +42,14 @@ pub(crate) fn spec() -> ToolSpec {
     }
 }
 
-impl Turn<'_> {
+impl Turn {
     /// Whether the model of this session may start sub-agents.
     pub(crate) fn may_spawn(&self) -> bool {
         let settings = &self.shared.settings;
         let is_ours = self.shared.toolbox.names().all(|name| name != SPAWN_AGENT);
-        settings.subagents && is_ours && self.children.depth() < settings.subagent_depth
+        settings.subagents
+            && is_ours
+            && self.guard.session().children.depth() < settings.subagent_depth
     }
 
     /// The model called the tool. Whatever goes wrong is an answer too; only a session that cannot be
@@ -64,7 +66,7 @@ impl Turn<'_> {
             Err(error) => return Ok(ToolOutput::error(error.to_string())),
         };
         // Without a place in the global lane: the child needs one, and there may be no other.
-        let outcome = self.lane.during_model_call(begun.run(self.shared)).await;
+        let outcome = self.guard.lane().during_model_call(begun.run(&self.shared)).await;
         self.as_parent().tidy().await?;
         Ok(match outcome.map(|reply| reply.message.text()) {
             Ok(text) if text.trim().is_empty() => ToolOutput::error("the sub-agent said nothing"),
@@ -75,12 +77,6 @@ impl Turn<'_> {
 
     /// The session of the turn, as the parent of its sub-agents.
     pub(crate) fn as_parent(&mut self) -> Parent<'_> {
-        Parent {
-            shared: self.shared,
-            slot: &self.slot,
-            family: self.family,
-            conversation: self.conversation,
-            children: self.children,
-        }
+        Parent::of(&mut self.guard)
     }
 }

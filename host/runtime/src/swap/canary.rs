@@ -26,18 +26,9 @@ impl Seat {
     }
 }
 
-/// What a turn is served by. All of its calls see this slot.
+/// A canary that is on: it compares the turns that it serves with those that it does not.
 #[derive(Clone, Debug)]
-pub(crate) struct Lease {
-    /// The engine, and the one that stands in.
-    pub(crate) slot: Arc<ActiveEngine>,
-    /// Who wants to know how the turn goes.
-    pub(crate) watch: Option<Watch>,
-}
-
-/// Somebody wants to know how a turn goes, because a canary is on.
-#[derive(Clone, Debug)]
-pub(crate) struct Watch {
+pub(crate) struct CanaryWatch {
     canary: Arc<Canary>,
     home: CanaryHome,
     /// Whether it is the canary that serves the turn.
@@ -45,19 +36,19 @@ pub(crate) struct Watch {
 }
 
 impl Slots {
-    /// The slot for a turn of a session.
-    pub(crate) fn lease(&self, family: &Family) -> Lease {
+    /// The engine for a turn of a session, and the canary that wants to know how it goes.
+    pub(crate) fn engine_for(&self, family: &Family) -> (Arc<ActiveEngine>, Option<CanaryWatch>) {
         let slot = self.current();
         let seats = self.read();
-        let Some(seat) = &seats.canary else { return Lease { slot, watch: None } };
+        let Some(seat) = &seats.canary else { return (slot, None) };
         let is_canary = seat.canary.takes(family);
-        let watch = Watch { canary: seat.canary.clone(), home: seat.home.clone(), is_canary };
+        let watch = CanaryWatch { canary: seat.canary.clone(), home: seat.home.clone(), is_canary };
         let slot = if is_canary { seat.slot.clone() } else { slot };
-        Lease { slot, watch: Some(watch) }
+        (slot, Some(watch))
     }
 
     /// Takes in what a turn measured; rolls the canary back where it broke a guard.
-    pub(crate) fn measured(&self, watch: &Watch, slot: &ActiveEngine, mut turn: TurnFigures) {
+    pub(crate) fn measured(&self, watch: &CanaryWatch, slot: &ActiveEngine, mut turn: TurnFigures) {
         let FailureCounts { illegal, failures } = slot.take_failures();
         turn.run.clone_from(&watch.canary.run);
         turn.illegal += illegal;
@@ -66,7 +57,7 @@ impl Slots {
             return;
         }
         let at_ms = turn.at_ms;
-        let Watch { canary, home, is_canary } = watch;
+        let CanaryWatch { canary, home, is_canary } = watch;
         let engine = if *is_canary { canary.engine.clone() } else { slot.configured() };
         let engine = engine.as_str();
         if let Err(error) = home.note(engine, &turn) {
@@ -132,7 +123,7 @@ impl Shared {
             Err(error) => {
                 // An engine that does not even open has broken every guard.
                 let why = format!("it does not open: {error}");
-                let at_ms = self.clock.now_ms();
+                let at_ms = self.clock().now_ms();
                 let ended =
                     followed.home.change(|state| Ok(state.end(&canary.run, false, &why, at_ms)));
                 ended.map_err(CanaryError::into).and(Err(error))
@@ -148,6 +139,6 @@ impl Shared {
         let config = Config::load(followed.path())?;
         let wanted = Wanted::of(&config, self.rules.as_ref())?;
         let engines = super::engines_of(&config, &canary.engine, self.rules.as_ref())?;
-        self.open_successor(engines, wanted.setup(&self.setup)).await
+        self.open_successor(engines, wanted.options(&self.engine_options)).await
     }
 }

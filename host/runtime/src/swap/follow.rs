@@ -112,8 +112,8 @@ impl Shared {
         if self.slots.read().applied.as_ref() == Some(&wanted) {
             return Ok(None);
         }
-        let (engines, setup) = (wanted.engines(), wanted.setup(&self.setup));
-        Ok(Some(self.open_and_seat(engines, setup, Some(wanted)).await?))
+        let (engines, options) = (wanted.engines(), wanted.options(&self.engine_options));
+        Ok(Some(self.open_and_seat(engines, options, Some(wanted)).await?))
     }
 
     fn tell_refused(&self, error: Option<&SwapError>) {

@@ -1,7 +1,7 @@
 //! What a config wants in the slot, as far as a running host follows it.
 
+use crate::engine_options::EngineOptions;
 use crate::roster::{Roster, RosterError};
-use crate::setup::Setup;
 use crate::workspace::WorkspaceRules;
 use ctxhost_config::Config;
 use ctxhost_engine::{EngineSpec, OnEngineError, Source, Timeouts, inspect};
@@ -48,12 +48,12 @@ impl Wanted {
     }
 
     /// What to open it with.
-    pub(super) fn setup(&self, setup: &Setup) -> Setup {
-        Setup {
+    pub(super) fn options(&self, options: &EngineOptions) -> EngineOptions {
+        EngineOptions {
             on_error: self.on_error,
             legacy: self.legacy.clone(),
             timeouts: self.timeouts.clone(),
-            ..setup.clone()
+            ..options.clone()
         }
     }
 }

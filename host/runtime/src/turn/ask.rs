@@ -3,12 +3,11 @@
 use ctxhost_engine_api::Trigger;
 
 use super::{Draft, Turn, TurnError};
-use crate::compaction::{self, CompactionOutcome, Wanted};
 use crate::event::What;
-use crate::request::Ask;
+use ctxhost_context::CompactionOutcome;
 use ctxhost_dialects::{AssistantMessage, ProviderError, Reason, StreamPart};
 
-impl Turn<'_> {
+impl Turn {
     /// Asks the model of the turn. Other sessions go on while it answers.
     pub(crate) async fn ask(&mut self, draft: &Draft) -> Result<AssistantMessage, ProviderError> {
         let Some(client) = self.shared.clients.get(&self.walk.model().provider) else {
@@ -16,7 +15,7 @@ impl Turn<'_> {
             let message = format!("there is no [providers.{provider}] in the config");
             return Err(self.own_failure(Reason::ModelNotFound, &message));
         };
-        let session: std::sync::Arc<str> = self.conversation.reference().id.as_str().into();
+        let session: std::sync::Arc<str> = self.guard.session_id().into();
         let listeners = &self.shared.listeners;
         let mut hear = |part: StreamPart<'_>| {
             let what = match part {
@@ -26,10 +25,11 @@ impl Turn<'_> {
             };
             listeners.tell(session.clone(), what);
         };
-        let answer = self.lane.during_model_call(client.answer(&draft.request, &mut hear)).await;
+        let answer =
+            self.guard.lane().during_model_call(client.answer(&draft.request, &mut hear)).await;
         if let Ok(reply) = &answer {
             self.learn(draft, reply);
-            let id = &self.conversation.reference().id;
+            let id = self.guard.session_id();
             self.shared.prefixes.read(id, self.walk.model(), &draft.request);
         }
         answer
@@ -42,27 +42,14 @@ impl Turn<'_> {
         focus: Option<&str>,
     ) -> Result<Vec<CompactionOutcome>, TurnError> {
         self.save_notes().await;
-        let wanted = Wanted {
-            trigger,
-            focus: focus.map(str::to_owned),
-            now_ms: self.shared.clock.now_ms(),
-            ..Wanted::default()
-        };
-        let (slot, model, budget) = (self.slot.clone(), self.model_ref(), self.budget().await);
-        let shaper = self.shared.shaper(&slot, &model, budget);
-        // A summary is a model call too, and may take as long.
-        let insist = compaction::insist(&shaper, self.conversation, wanted);
-        let outcomes = self.lane.during_model_call(insist).await?;
-        self.compacted(&outcomes);
-        Ok(outcomes)
+        let (target, _) = self.target(trigger).await;
+        self.guard.compact(&target, focus).await
     }
 
     /// Whether the next request would be better for a compaction.
     pub(crate) async fn wants_compaction(&mut self) -> Result<bool, TurnError> {
-        let ask = Ask { now_ms: self.shared.clock.now_ms(), ..Ask::default() };
-        let (slot, model, budget) = (self.slot.clone(), self.model_ref(), self.budget().await);
-        let shaper = self.shared.shaper(&slot, &model, budget);
-        Ok(shaper.wants_compaction(self.conversation, &ask).await?)
+        let (target, _) = self.target(Trigger::Threshold).await;
+        Ok(self.guard.open().context.wants_compaction(&target).await?)
     }
 
     /// A failure that no provider has told of.

@@ -2,7 +2,7 @@
 
 use crate::failover::AllModelsFailed;
 use crate::inbox::InboxError;
-use crate::request::RuntimeError;
+use ctxhost_context::ContextError;
 use ctxhost_dialects::ProviderError;
 use ctxhost_history::HistoryError;
 use ctxhost_session::SessionError;
@@ -10,9 +10,9 @@ use ctxhost_session::SessionError;
 /// Why a turn ended without a final answer.
 #[derive(Debug, thiserror::Error)]
 pub enum TurnError {
-    /// The request could not be shaped.
+    /// There is no prompt.
     #[error(transparent)]
-    Shape(#[from] RuntimeError),
+    Context(#[from] ContextError),
     /// The session could not be written, so nothing was done.
     #[error(transparent)]
     Session(#[from] SessionError),

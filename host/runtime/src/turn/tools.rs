@@ -9,13 +9,13 @@ use ctxhost_dialects::message::{ToolCall, ToolResultMessage};
 use ctxhost_dialects::{AssistantMessage, ChatMessage, Content};
 use ctxhost_tool::{CallContext, ToolBlock, ToolOutput};
 
-impl Turn<'_> {
+impl Turn {
     /// What the model may call: the host's tools first, then the engine's, always in the same order.
     pub(super) async fn tools(&mut self) -> Vec<ToolSpec> {
         let mut tools = self.shared.toolbox.specs();
         tools.extend(self.may_spawn().then(subagent::spec));
-        let session = self.conversation.reference().clone();
-        let offered = self.slot.tools(session).await.map(|served| served.value);
+        let session = self.session().reference().clone();
+        let offered = self.guard.context().engine().tools(session).await.map(|served| served.value);
         for tool in offered.unwrap_or_default() {
             if !tools.iter().any(|known| known.name == tool.name) {
                 self.offered.insert(tool.name.clone());
@@ -35,39 +35,38 @@ impl Turn<'_> {
         for call in reply.tool_calls() {
             let arguments = call.arguments.clone();
             let (call_id, tool) = (call.id.clone(), call.name.clone());
-            self.tell(What::ToolCalled { call_id, tool, arguments });
+            self.guard.tell(What::ToolCalled { call_id, tool, arguments });
             let output = match call.name == SPAWN_AGENT && self.may_spawn() {
                 true => self.spawn_agent(&call.arguments).await?,
                 false => self.call(call).await,
             };
-            let now_ms = self.shared.clock.now_ms();
-            let result = result_of(call, output, now_ms);
-            self.tell(ended(&result));
-            self.conversation.say(&ChatMessage::ToolResult(result), now_ms)?;
-            self.shared.known.grew(self.conversation);
+            let result = result_of(call, output, self.shared.clock().now_ms());
+            self.guard.tell(ended(&result));
+            self.append(&ChatMessage::ToolResult(result))?;
         }
         Ok(())
     }
 
     async fn call(&self, call: &ToolCall) -> ToolOutput {
-        let shared = self.shared;
+        let shared = &self.shared;
         let is_ours = shared.toolbox.names().any(|name| name == call.name);
         if is_ours || !self.offered.contains(&call.name) {
             let context = CallContext {
-                cwd: self.conversation.session().header().cwd().into(),
-                session_id: self.conversation.reference().id.clone(),
+                cwd: self.session().session().header().cwd().into(),
+                session_id: self.guard.session_id().to_owned(),
                 call_id: call.id.clone(),
                 timeout: shared.tool_timeout,
             };
             return shared.toolbox.call(&call.name, &call.arguments, &context).await;
         }
         let request = ToolCallRequest {
-            session: self.conversation.reference().clone(),
+            session: self.session().reference().clone(),
             name: call.name.clone(),
             arguments: call.arguments.clone(),
             ..ToolCallRequest::default()
         };
-        match self.slot.call_tool(&self.conversation.view(), request).await {
+        let engine = self.guard.context().engine();
+        match engine.call_tool(&self.session().view(), request).await {
             Ok(served) if served.value.is_error => ToolOutput::error(served.value.text),
             Ok(served) => ToolOutput::text(served.value.text),
             Err(error) => ToolOutput::error(error.into_engine_error().to_string()),

@@ -1,7 +1,8 @@
 //! Requests that are too large, in every provider's own words: made smaller, at most three times.
 
+use ctxhost::context::{CompactionOutcome, Verdict};
 use ctxhost::dialects::Reason;
-use ctxhost::runtime::{CompactionOutcome, TurnError, Verdict};
+use ctxhost::runtime::TurnError;
 use ctxhost_tests::rules::Wire;
 use ctxhost_tests::scripted::{Answered, Fault, Model, OverflowForm};
 use ctxhost_tests::stage::Stage;
@@ -124,7 +125,7 @@ async fn overflows_for_ever_stay_within_the_hourly_budget() {
     for n in 0..10 {
         let error = stage.say(&format!("Again, {n}")).await.unwrap_err();
         assert!(
-            matches!(error, TurnError::CompactionFailure { .. } | TurnError::Shape(_)),
+            matches!(error, TurnError::CompactionFailure { .. } | TurnError::Context(_)),
             "{error}"
         );
     }

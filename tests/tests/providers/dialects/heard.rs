@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 
 use axum::http::{HeaderMap, HeaderName};
+use ctxhost::context::LiveSession;
 use ctxhost::dialects::ChatMessage;
 use ctxhost::dialects::inbound::{
     Body, EntryLocation, InboundDialect, ParseContext, ParsedEntry, Unit, Written, render,
@@ -12,7 +13,6 @@ use ctxhost::dialects::{
     AnthropicInbound, GeminiInbound, OpenAiChatInbound, OpenAiResponsesInbound,
 };
 use ctxhost::law::{self, LawSettings, Lawful};
-use ctxhost::runtime::Conversation;
 use ctxhost::session::{Header, Session};
 use ctxhost_engine_api::testing::generate::{GeneratedTranscript, plans_of};
 use ctxhost_engine_api::{Plan, Role, Transcript};
@@ -41,7 +41,7 @@ struct Heard {
     headers: HeaderMap,
     units: Vec<(Range<usize>, usize)>,
     places: HashMap<String, EntryLocation>,
-    conversation: Conversation,
+    conversation: LiveSession,
 }
 
 impl Heard {
@@ -64,7 +64,7 @@ impl Heard {
         let units = speech.units(&body.items, before).unwrap();
         assert_eq!(units.iter().map(|unit| unit.items).sum::<usize>(), body.items.len());
         let session = Session::in_memory(Header::new(Some("heard"), "/", 0));
-        let mut conversation = Conversation::new(session, &LawSettings::default());
+        let mut conversation = LiveSession::new(session);
         let mut places = HashMap::new();
         for (unit, heard) in units.iter().enumerate() {
             for (entry, said) in heard.said.iter().enumerate() {
@@ -108,9 +108,9 @@ impl Heard {
     }
 }
 
-fn say(conversation: &mut Conversation, said: &ParsedEntry) -> String {
+fn say(conversation: &mut LiveSession, said: &ParsedEntry) -> String {
     match said {
-        ParsedEntry::Message(message) => conversation.say(message, 0).unwrap(),
+        ParsedEntry::Message(message) => conversation.append_message(message, 0).unwrap(),
         ParsedEntry::Note(text) => panic!("no request of ours has a note: {text}"),
     }
 }

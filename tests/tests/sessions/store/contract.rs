@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use ctxhost::context::LiveSession;
 use ctxhost::engine::store::{EngineStore, FileStore};
-use ctxhost::runtime::Conversation;
 use ctxhost::session::{Header, NewCompaction, RecordBody, Session, SessionError};
 use ctxhost::store::{FileSessions, PostgresStore, SessionStore, copy_sessions};
 use ctxhost_engine_api::{Plan, Transcript};
@@ -262,9 +262,6 @@ fn a_session_copied_there_and_back_is_the_same() {
     let back = copy_sessions([(id.clone(), store.read(&id))], &*files);
     assert_eq!(back.copied, 1, "{back:?}");
     assert_eq!(files.read(&id).unwrap().to_bytes(), coding().unwrap().settled_bytes());
-    let live = |session: Session| {
-        let law = ctxhost::law::LawSettings::default();
-        digest(&Conversation::new(session, &law).view())
-    };
+    let live = |session: Session| digest(&LiveSession::new(session).view());
     assert_eq!(live(store.read(&id).unwrap()), live(coding().unwrap()));
 }

@@ -8,7 +8,7 @@ use crate::opening;
 use crate::output::Output;
 use ctxhost_config::Config;
 use ctxhost_engine::{LEGACY, OnEngineError, joined, stages, state_folder};
-use ctxhost_runtime::setup::failure_book;
+use ctxhost_runtime::engine_options::failure_book;
 
 /// What stands where no engine serves.
 const NOBODY: &str = "none";

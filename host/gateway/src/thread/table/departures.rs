@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::super::conversation::{Left, SessionPlace, Thread};
 use super::Threads;
-use ctxhost_runtime::accounting::Accounting;
+use ctxhost_context::accounting::Accounting;
 
 /// How many times `gateway.conversations` may be in memory because the last requests of the others were not answered,
 /// or because the disk takes none. An upstream that is down for long must not cost all memory.

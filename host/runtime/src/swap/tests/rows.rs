@@ -3,8 +3,9 @@
 use super::canarying::{begin, home};
 use super::following::{Host, path};
 use super::*;
+use crate::RuntimeBuilder;
 use crate::testing::puppet::{self, puppet};
-use crate::{RuntimeBuilder, Verdict};
+use ctxhost_context::Verdict;
 
 /// A turn that waits for its tool, until the gate lets it.
 pub(super) fn waiting(

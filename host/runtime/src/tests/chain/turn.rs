@@ -5,7 +5,8 @@ use std::sync::Arc;
 use serde_json::json;
 
 use crate::testing::{Answer, Scripted, Witness, config, session};
-use crate::{Runtime, RuntimeBuilder, Verdict};
+use crate::{Runtime, RuntimeBuilder};
+use ctxhost_context::Verdict;
 use ctxhost_engine::EngineSpec;
 
 async fn runtime(text: &str, client: &Arc<Scripted>) -> Runtime {

@@ -1,33 +1,25 @@
-//! A session while it is being talked in: the session on disk beside its live transcript.
+//! A session on disk beside its live transcript.
 
 use std::path::Path;
 
 use ctxhost_engine_api::transcript::log::TranscriptLog;
 use ctxhost_engine_api::{SessionRef, Transcript};
 
-use super::precompute::Ahead;
 use ctxhost_dialects::ChatMessage;
-use ctxhost_engine::Serving;
 use ctxhost_history::{self as history, HistoryError, Undone};
-use ctxhost_law::progress::CompactionLimits;
-use ctxhost_law::{Anchors, LawSettings};
+use ctxhost_law::Anchors;
 use ctxhost_media::Images;
-use ctxhost_session::{NewCompaction, Record, RecordBody, Session, SessionError, SyncPolicy};
+use ctxhost_session::{
+    FileCheck, NewCompaction, Record, RecordBody, Session, SessionError, SyncPolicy,
+};
 
-/// A session, its live transcript, and what compaction remembers of it.
+/// A session on disk beside its live transcript.
 #[derive(Debug)]
-pub struct Conversation {
-    pub(super) session: Session,
+pub struct LiveSession {
+    session: Session,
     log: TranscriptLog,
-    /// Entries of the live transcript that the engine has been told of.
-    pub(super) ingested: u64,
-    /// Which engine that was.
-    told: Option<Serving>,
-    pub(super) limits: CompactionLimits,
-    /// Whether an emergency trim was reported.
-    is_trim_reported: bool,
-    /// A compaction that was worked out before it was needed.
-    pub(super) ahead: Ahead,
+    /// How often the live transcript was replaced by another history under the same name.
+    branch: u64,
     /// Where what must stay is in the live transcript.
     anchors: Anchors,
     reference: SessionRef,
@@ -59,51 +51,35 @@ pub enum BackTo {
     Record(String),
 }
 
-impl Conversation {
-    /// Begins or goes on with a session.
-    pub fn new(session: Session, law: &LawSettings) -> Self {
+impl LiveSession {
+    /// The live transcript of a session.
+    pub fn new(session: Session) -> LiveSession {
         let reference = SessionRef { id: session.header().id().to_owned(), key: String::new() };
         let log = session.live(0);
-        let limits = CompactionLimits::new(law);
-        Conversation {
-            session,
-            log,
-            ingested: 0,
-            told: None,
-            limits,
-            is_trim_reported: false,
-            ahead: Ahead::default(),
-            anchors: Anchors::default(),
-            reference,
-            images: Images::default(),
-        }
+        let (anchors, images) = (Anchors::default(), Images::default());
+        LiveSession { session, log, branch: 0, anchors, reference, images }
     }
 
-    /// The same conversation, whose images are kept there.
+    /// The same session, whose images are stored there.
     #[must_use]
     pub fn with_images(self, images: Images) -> Self {
-        Conversation { images, ..self }
+        LiveSession { images, ..self }
     }
 
-    /// Whether an emergency trim is to be reported, which is so once.
-    pub(super) fn report_trim(&mut self) -> bool {
-        !std::mem::replace(&mut self.is_trim_reported, true)
-    }
-
-    /// Keeps it in a file of its own from here on, which must not be there yet, and its new images there.
-    /// What is said next is written when somebody has time for it, see [`write_out`](Self::write_out).
+    /// Moves a session in memory into a file, which must not be there yet, and its new images there. What is
+    /// appended next is written by [`Session::write_out`].
     ///
     /// # Errors
     ///
-    /// Whatever the disk answers; the conversation is as it was then.
-    pub(super) fn keep_in(&mut self, path: &Path, sync: SyncPolicy) -> Result<(), SessionError> {
+    /// Whatever the disk answers; the session is as it was then.
+    pub fn keep_in(&mut self, path: &Path, sync: SyncPolicy) -> Result<(), SessionError> {
         self.session.keep_in(path, sync)?;
         self.session.write_behind();
         Ok(())
     }
 
-    /// New images are kept there.
-    pub(super) fn use_images(&mut self, images: Images) {
+    /// New images are stored there.
+    pub fn use_images(&mut self, images: Images) {
         self.images = images;
     }
 
@@ -127,25 +103,46 @@ impl Conversation {
         self.log.snapshot()
     }
 
-    /// Whether this engine knows of the session.
-    pub(super) fn is_told(&self, serving: &Serving) -> bool {
-        self.told.as_ref() == Some(serving)
+    /// Waits until all that was appended is on the disk.
+    ///
+    /// # Errors
+    ///
+    /// Whatever the disk answers.
+    pub fn sync(&mut self) -> Result<(), SessionError> {
+        self.session.sync()
     }
 
-    /// This engine has been told of the session, of no entry yet.
-    pub(super) fn told(&mut self, serving: Serving) {
-        self.told = Some(serving);
-        self.ingested = 0;
+    /// Writes what was appended to a session that is written behind.
+    ///
+    /// # Errors
+    ///
+    /// Where the session cannot be written. It can be used again only when it is opened again.
+    pub fn write_out(&mut self) -> Result<(), SessionError> {
+        self.session.write_out()
     }
 
-    /// Where what must stay is in the live transcript. Costs what is new.
-    pub(super) fn anchors(&mut self) -> &Anchors {
-        self.anchors.follow(&self.log.snapshot());
+    /// Looks whether the file is still there, and makes it again where it is not.
+    pub fn check_file(&mut self) -> FileCheck {
+        self.session.check_file()
+    }
+
+    /// How often the live transcript was replaced by another history under the same name.
+    pub(crate) fn branch(&self) -> u64 {
+        self.branch
+    }
+
+    /// Where what must stay is in the live transcript, as of the last [`find_anchors`](Self::find_anchors).
+    pub(crate) fn anchors(&self) -> &Anchors {
         &self.anchors
     }
 
-    /// The person's words, when they are what is about to be answered; empty inside a tool loop.
-    pub(super) fn prompt(&self) -> String {
+    /// Finds what must stay in the entries that are new.
+    pub(crate) fn find_anchors(&mut self) {
+        self.anchors.follow(&self.log.snapshot());
+    }
+
+    /// The user's message, where it is what is about to be answered; empty inside a tool loop.
+    pub fn prompt(&self) -> String {
         let view = self.view();
         let last = view.last().filter(|entry| entry.is_user_message());
         last.map(|entry| entry.text().to_owned()).unwrap_or_default()
@@ -156,7 +153,7 @@ impl Conversation {
     /// # Errors
     ///
     /// Whatever the session's file answers; nothing is appended then.
-    pub fn adopt(&mut self, record: &Record) -> Result<(), SessionError> {
+    pub fn append_record(&mut self, record: &Record) -> Result<(), SessionError> {
         let id = self.session.adopt(record)?;
         if let Some(entry) = self.session.entry(&id) {
             self.log.append(entry);
@@ -164,23 +161,27 @@ impl Conversation {
         Ok(())
     }
 
-    /// Appends a message that is said now, and answers the id of its record.
+    /// Appends a message and answers the id of its record.
     ///
     /// # Errors
     ///
     /// Whatever the session's file answers; nothing is appended then.
-    pub fn say(&mut self, message: &ChatMessage, now_ms: i64) -> Result<String, SessionError> {
+    pub fn append_message(
+        &mut self,
+        message: &ChatMessage,
+        now_ms: i64,
+    ) -> Result<String, SessionError> {
         let json = serde_json::to_string(message)
             .map_err(|error| SessionError::Body { reason: error.to_string() })?;
-        self.hear(RecordBody::message(&json)?, now_ms)
+        self.append(RecordBody::message(&json)?, now_ms)
     }
 
-    /// Appends a message that was kept for this session, and answers the id of its record.
+    /// Appends a record and answers its id.
     ///
     /// # Errors
     ///
     /// Whatever the session's file answers; nothing is appended then.
-    pub(super) fn hear(&mut self, body: RecordBody, now_ms: i64) -> Result<String, SessionError> {
+    pub fn append(&mut self, body: RecordBody, now_ms: i64) -> Result<String, SessionError> {
         let body = body.with_message(|message| self.images.put_away(message))?;
         let id = self.session.append_at(body, now_ms)?;
         if let Some(entry) = self.session.entry(&id) {
@@ -193,8 +194,8 @@ impl Conversation {
     ///
     /// # Errors
     ///
-    /// As [`hear`](Self::hear).
-    pub(super) fn hear_all(
+    /// As [`append`](Self::append).
+    pub fn append_all(
         &mut self,
         bodies: impl IntoIterator<Item = RecordBody>,
         now_ms: i64,
@@ -216,8 +217,8 @@ impl Conversation {
     ///
     /// # Errors
     ///
-    /// As [`hear`](Self::hear); the session is as it was then.
-    pub(super) fn amend(
+    /// As [`append`](Self::append); the session is as it was then.
+    pub fn amend(
         &mut self,
         amendment: Amendment,
         bodies: Vec<RecordBody>,
@@ -240,12 +241,8 @@ impl Conversation {
         }
         let mut ids = appended?;
         self.log = self.session.live(self.log.epoch() + 1);
-        self.ingested = 0;
-        if amendment.back_to.is_some() {
-            // The engine knows another history by this name.
-            self.told = None;
-        }
-        self.ahead = Ahead::default();
+        // An edit leaves the history that the engine knows; another branch does not.
+        self.branch += u64::from(amendment.back_to.is_some());
         Ok(ids.split_off(edits))
     }
 
@@ -254,10 +251,9 @@ impl Conversation {
     /// # Errors
     ///
     /// Whatever the session's file answers; the live transcript is as before then.
-    pub(super) fn undo_compaction(&mut self, number: Option<i64>) -> Result<Undone, HistoryError> {
+    pub fn undo_compaction(&mut self, number: Option<i64>) -> Result<Undone, HistoryError> {
         let undone = history::undo(&mut self.session, number)?;
-        self.log = self.session.live(self.log.epoch() + 1);
-        (self.ingested, self.told) = (0, None);
+        self.replace_transcript();
         Ok(undone)
     }
 
@@ -266,18 +262,16 @@ impl Conversation {
     /// # Errors
     ///
     /// Whatever the store answers; the live transcript is as before then.
-    pub(super) fn refresh(&mut self) -> Result<bool, SessionError> {
+    pub fn refresh(&mut self) -> Result<bool, SessionError> {
         let grew = self.session.refresh()?;
         if grew {
-            self.log = self.session.live(self.log.epoch() + 1);
-            (self.ingested, self.told) = (0, None);
-            self.ahead = Ahead::default();
+            self.replace_transcript();
         }
         Ok(grew)
     }
 
     /// What the live transcript takes, in bytes of its messages.
-    pub(super) fn live_bytes(&self) -> u64 {
+    pub fn live_bytes(&self) -> u64 {
         self.view().iter().map(|entry| entry.raw().len() as u64).sum()
     }
 
@@ -286,10 +280,15 @@ impl Conversation {
     /// # Errors
     ///
     /// Whatever the session's file answers; the live transcript is as before then.
-    pub(super) fn compact(&mut self, compaction: NewCompaction<'_>) -> Result<(), SessionError> {
+    pub(crate) fn compact(&mut self, compaction: NewCompaction<'_>) -> Result<(), SessionError> {
         self.session.compact(compaction)?;
         self.log = self.session.live(self.log.epoch() + 1);
-        self.ingested = 0;
         Ok(())
+    }
+
+    /// The engine knows another history by this name: it is told anew.
+    fn replace_transcript(&mut self) {
+        self.log = self.session.live(self.log.epoch() + 1);
+        self.branch += 1;
     }
 }

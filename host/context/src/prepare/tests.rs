@@ -7,7 +7,11 @@ use proptest::strategy::ValueTree as _;
 use proptest::test_runner::{Config, TestRunner};
 use serde_json::{Value, json};
 
+use std::sync::Arc;
+
 use super::*;
+use crate::settings::ContextSettings;
+use ctxhost_engine::ActiveEngine;
 use ctxhost_engine::{Clock, EngineSpec, Environment, OnEngineError, Timeouts};
 use ctxhost_law::Anchors;
 use ctxhost_session::{Header, RecordBody, Session};
@@ -70,18 +74,19 @@ async fn an_engine_that_packs_to_the_last_token_is_never_replaced() {
     let packer = [EngineSpec::linked::<Packer>(json!({}))];
     let stack =
         ActiveEngine::open(&packer, &legacy, OnEngineError::Fallback, &environment).unwrap();
-    let (law, model, gate) = (LawSettings::default(), ModelRef::default(), Gate::default());
+    let settings = ContextSettings::from_config(&ctxhost_config::Config::default());
+    let (law, settings, engine) = (settings.law.clone(), Arc::new(settings), Arc::new(stack));
     let mut unanswered = 0;
     for _ in 0..200 {
         let generated = transcripts().new_tree(&mut runner).unwrap().current();
         let session = Session::in_memory(Header::new(None, "/", 1));
-        let mut conversation = Conversation::new(session, &law);
+        let mut context = Context::new(session, engine.clone(), settings.clone());
         for entry in &generated.entries {
             if let Ok(body) = RecordBody::message(&entry.raw) {
-                conversation.hear(body, 1).unwrap();
+                context.append([body]).unwrap();
             }
         }
-        let view = conversation.view();
+        let view = context.view();
         let anchors = Anchors::of(&view);
         unanswered += usize::from(anchors.added_tokens() > 0);
         let least = law::enforce(&view, Plan::default(), 0, &law).unwrap().tokens;
@@ -90,20 +95,12 @@ async fn an_engine_that_packs_to_the_last_token_is_never_replaced() {
             // What must stay and what the host may add have to fit, or no engine could help.
             let smallest = least + anchors.added_tokens();
             let budget_tokens = smallest + total.saturating_sub(smallest) * share / 10;
-            let shaper = Shaper {
-                slot: &stack,
-                law: &law,
-                budget_tokens,
-                reserve_tokens: 0,
-                spare_tokens: 0,
-                model: &model,
-                gate: &gate,
-                hooks: &[],
-            };
-            let shaped = shaper.shape(&mut conversation, &Ask::default()).await.unwrap();
-            assert_eq!((shaped.engine.as_str(), &shaped.fallback), ("packer", &None));
-            assert!(shaped.lawful.tokens <= budget_tokens);
-            assert!(shaped.compactions.is_empty());
+            let budget = Some(Budget { tokens: budget_tokens, ..Budget::default() });
+            let target = Target { budget, ..Target::default() };
+            let prompt = context.prepare(&target).await.unwrap();
+            assert_eq!((prompt.engine.as_str(), &prompt.fallback), ("packer", &None));
+            assert!(prompt.lawful.tokens <= budget_tokens);
+            assert!(prompt.compactions.is_empty());
         }
     }
     assert!(unanswered > 20, "only {unanswered} of the transcripts had unanswered calls");

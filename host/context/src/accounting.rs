@@ -19,7 +19,7 @@ mod tests;
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use super::model_name::ModelName;
+use crate::model_name::ModelName;
 use ctxhost_config::{AccountingSettings, MAX_WINDOW_TOKENS};
 use ctxhost_dialects::message::{StopReason, Usage};
 use ctxhost_engine_api::transcript::tokens;
@@ -27,36 +27,36 @@ use factor::Factor;
 
 /// A piece of a request: the system prompt, the tools, or one message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Part {
+pub struct SizePart {
     /// What tells it from other pieces.
     fingerprint: u64,
     /// Its size in estimated tokens.
     estimate_tokens: u64,
 }
 
-impl Part {
+impl SizePart {
     /// A piece as it is sent, with its size in estimated tokens.
-    pub fn new(sent: &str, estimate_tokens: u64) -> Part {
+    pub fn new(sent: &str, estimate_tokens: u64) -> SizePart {
         let mut hasher = DefaultHasher::new();
         sent.hash(&mut hasher);
-        Part { fingerprint: hasher.finish(), estimate_tokens }
+        SizePart { fingerprint: hasher.finish(), estimate_tokens }
     }
 
     /// A piece of text, estimated here.
-    pub fn of_text(sent: &str) -> Part {
-        Part::new(sent, tokens::estimate(sent))
+    pub fn of_text(sent: &str) -> SizePart {
+        SizePart::new(sent, tokens::estimate(sent))
     }
 }
 
 /// A request as far as its size goes: its pieces in the order in which they are sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Prompt {
-    parts: Vec<Part>,
+pub struct RequestSize {
+    parts: Vec<SizePart>,
     /// Compactions before it.
     generation: u64,
 }
 
-impl Prompt {
+impl RequestSize {
     /// All of it, in estimated tokens.
     pub fn estimate_tokens(&self) -> u64 {
         estimate(&self.parts)
@@ -176,13 +176,13 @@ impl Accounting {
     }
 
     /// A request that is about to be sent: system prompt and tools first, then its messages.
-    pub fn prompt(&self, parts: impl IntoIterator<Item = Part>) -> Prompt {
-        Prompt { parts: parts.into_iter().collect(), generation: self.generation }
+    pub fn size(&self, parts: impl IntoIterator<Item = SizePart>) -> RequestSize {
+        RequestSize { parts: parts.into_iter().collect(), generation: self.generation }
     }
 
     /// The size of a request: what it has in common with the last one that the provider counted is
     /// taken from there, the rest is estimated.
-    pub fn count(&self, prompt: &Prompt) -> Counted {
+    pub fn count(&self, prompt: &RequestSize) -> Counted {
         let anchor = self.models.get(&self.model).and_then(|known| known.anchor.as_ref());
         let fitting = anchor.filter(|anchor| {
             prompt.generation == self.generation
@@ -236,7 +236,7 @@ impl Accounting {
     pub fn answered(
         &mut self,
         model: &ModelName,
-        prompt: &Prompt,
+        prompt: &RequestSize,
         usage: &Usage,
         stop: StopReason,
     ) -> Trust {
@@ -260,7 +260,12 @@ impl Accounting {
     }
 
     /// A provider counted a request, asked to do so. In provider tokens, without any output.
-    pub fn counted(&mut self, model: &ModelName, prompt: &Prompt, counted_tokens: u64) -> Trust {
+    pub fn counted(
+        &mut self,
+        model: &ModelName,
+        prompt: &RequestSize,
+        counted_tokens: u64,
+    ) -> Trust {
         let estimate_tokens = prompt.estimate_tokens();
         if counted_tokens == 0 || estimate_tokens == 0 {
             return Trust::Ignored;
@@ -284,7 +289,7 @@ impl Accounting {
     }
 }
 
-fn estimate(parts: &[Part]) -> u64 {
+fn estimate(parts: &[SizePart]) -> u64 {
     parts.iter().fold(0, |sum, part| sum.saturating_add(part.estimate_tokens))
 }
 

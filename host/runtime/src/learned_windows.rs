@@ -1,19 +1,19 @@
-//! What refusals teach of windows to all sessions of guests: more than one of them must say it, or a code.
+//! What refusals teach of windows to all sessions of clients: more than one of them must say it, or a code.
 //!
 //! A refusal is known by its text, and a text may quote what a client wrote. So a session believes its own
-//! refusals and no others ([`Accounting::learned_window`](super::accounting::Accounting::learned_window)),
+//! refusals and no others ([`Accounting::learned_window`](ctxhost_context::accounting::Accounting::learned_window)),
 //! until there is more than words.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::model_name::ModelName;
 use ctxhost_config::{GatewaySettings, WindowHints};
+use ctxhost_context::model_name::ModelName;
 use ctxhost_dialects::ProviderError;
 
 /// What was learned of windows.
 #[derive(Debug)]
-pub(super) struct GuestWindows {
+pub(super) struct LearnedWindows {
     min_tokens: u64,
     min_share: f64,
     most_models: usize,
@@ -37,19 +37,14 @@ struct Model {
     answered_tokens: u64,
 }
 
-impl GuestWindows {
-    pub(super) fn new(settings: &GatewaySettings) -> GuestWindows {
-        GuestWindows {
+impl LearnedWindows {
+    pub(super) fn new(settings: &GatewaySettings) -> LearnedWindows {
+        LearnedWindows {
             min_tokens: settings.learned_min_tokens,
             min_share: settings.learned_min_share,
             most_models: settings.learned_models,
             models: Mutex::default(),
         }
-    }
-
-    /// The smallest window that is believed at all, in provider tokens.
-    pub(super) fn least_tokens(&self) -> u64 {
-        self.min_tokens
     }
 
     /// What counts for all sessions of a model.
@@ -158,8 +153,8 @@ mod tests {
 
     const CODE: &str = "context_length_exceeded";
 
-    fn windows() -> GuestWindows {
-        GuestWindows::new(&GatewaySettings { learned_models: 3, ..GatewaySettings::default() })
+    fn windows() -> LearnedWindows {
+        LearnedWindows::new(&GatewaySettings { learned_models: 3, ..GatewaySettings::default() })
     }
 
     fn model() -> ModelName {
@@ -167,7 +162,12 @@ mod tests {
     }
 
     /// What is known after sessions were told a limit, of a model that is thought to have 200,000.
-    fn after(windows: &GuestWindows, told: &[(&str, u64)], code: &str, words: &str) -> Option<u64> {
+    fn after(
+        windows: &LearnedWindows,
+        told: &[(&str, u64)],
+        code: &str,
+        words: &str,
+    ) -> Option<u64> {
         for (session, limit) in told {
             let message = format!("maximum context length is {limit} tokens{words}");
             let body = serde_json::json!({"error": {"message": message, "code": code}}).to_string();
@@ -179,12 +179,12 @@ mod tests {
         named(windows)
     }
 
-    fn named(windows: &GuestWindows) -> Option<u64> {
+    fn named(windows: &LearnedWindows) -> Option<u64> {
         windows.hints(&model()).limit_tokens
     }
 
     /// A refusal that names no limit.
-    fn refuse(windows: &GuestWindows, code: &str, refused_tokens: u64) {
+    fn refuse(windows: &LearnedWindows, code: &str, refused_tokens: u64) {
         let message = "Your input exceeds the context window of this model.";
         let body = serde_json::json!({"error": {"message": message, "code": code}}).to_string();
         let refusal = refusal_of(Some(400), &body);

@@ -12,12 +12,12 @@ fn account() -> Accounting {
     Accounting::new(AccountingSettings::default(), model("m"), 100_000)
 }
 
-fn part(number: u64, estimate_tokens: u64) -> Part {
-    Part::new(&number.to_string(), estimate_tokens)
+fn part(number: u64, estimate_tokens: u64) -> SizePart {
+    SizePart::new(&number.to_string(), estimate_tokens)
 }
 
 /// So many parts of a thousand estimated tokens each.
-fn parts(count: u64) -> Vec<Part> {
+fn parts(count: u64) -> Vec<SizePart> {
     (0..count).map(|number| part(number, 1_000)).collect()
 }
 
@@ -28,7 +28,7 @@ fn usage(input: u64, cache_read: u64, cache_write: u64) -> Usage {
 #[test]
 fn an_unknown_model_is_estimated_with_a_margin() {
     let account = account();
-    let size = account.count(&account.prompt(parts(10)));
+    let size = account.count(&account.size(parts(10)));
     assert_eq!(size, Counted::estimated(10_000));
     assert_eq!((account.expected(size), account.upper(size)), (10_000, 12_000));
 }
@@ -36,10 +36,10 @@ fn an_unknown_model_is_estimated_with_a_margin() {
 #[test]
 fn what_the_provider_counted_is_not_estimated_again() {
     let mut account = account();
-    let sent = account.prompt(parts(10));
+    let sent = account.size(parts(10));
     let said = usage(1_000, 9_000, 3_000);
     assert_eq!(account.answered(&model("m"), &sent, &said, StopReason::Stop), Trust::Anchored);
-    let next = account.count(&account.prompt(parts(12)));
+    let next = account.count(&account.size(parts(12)));
     assert_eq!(next, Counted { counted_tokens: 13_000, estimated_tokens: 2_000 });
     assert_eq!(account.upper(next), 13_000 + 2_600);
     // The very same request is known to the token.
@@ -49,61 +49,61 @@ fn what_the_provider_counted_is_not_estimated_again() {
 #[test]
 fn a_request_that_begins_otherwise_is_estimated_whole() {
     let mut account = account();
-    let sent = account.prompt(parts(10));
+    let sent = account.size(parts(10));
     account.answered(&model("m"), &sent, &usage(10_000, 0, 0), StopReason::Stop);
     let mut changed = parts(12);
     changed[3] = part(99, 5);
     let shorter = parts(9);
     for prompt in [changed, shorter] {
         let estimate = estimate(&prompt);
-        assert_eq!(account.count(&account.prompt(prompt)), Counted::estimated(estimate));
+        assert_eq!(account.count(&account.size(prompt)), Counted::estimated(estimate));
     }
 }
 
 #[test]
 fn system_and_tools_count() {
     let account = account();
-    let with = [Part::of_text("be good"), Part::of_text("[{}]"), part(1, 10)];
-    assert_eq!(account.prompt(with).estimate_tokens(), 2 + 1 + 10);
+    let with = [SizePart::of_text("be good"), SizePart::of_text("[{}]"), part(1, 10)];
+    assert_eq!(account.size(with).estimate_tokens(), 2 + 1 + 10);
 }
 
 #[test]
 fn no_count_from_before_a_compaction_is_trusted() {
     let mut account = account();
-    let before = account.prompt(parts(10));
+    let before = account.size(parts(10));
     account.answered(&model("m"), &before, &usage(10_000, 0, 0), StopReason::Stop);
-    let in_flight = account.prompt(parts(11));
+    let in_flight = account.size(parts(11));
     account.compacted();
     // The same words again, by chance: the count is not used all the same.
-    assert_eq!(account.count(&account.prompt(parts(10))), Counted::estimated(10_000));
+    assert_eq!(account.count(&account.size(parts(10))), Counted::estimated(10_000));
     let late = account.answered(&model("m"), &in_flight, &usage(11_000, 0, 0), StopReason::Stop);
     assert_eq!(late, Trust::LearnedOnly);
-    assert_eq!(account.count(&account.prompt(parts(11))), Counted::estimated(11_000));
-    let after = account.prompt(parts(2));
+    assert_eq!(account.count(&account.size(parts(11))), Counted::estimated(11_000));
+    let after = account.size(parts(2));
     account.answered(&model("m"), &after, &usage(2_500, 0, 0), StopReason::Stop);
-    assert_eq!(account.count(&account.prompt(parts(3))).counted_tokens, 2_500);
+    assert_eq!(account.count(&account.size(parts(3))).counted_tokens, 2_500);
 }
 
 #[test]
 fn each_model_has_its_window_its_factor_and_its_count() {
     let mut account = account();
     for _ in 0..5 {
-        let sent = account.prompt(parts(10));
+        let sent = account.size(parts(10));
         account.answered(&model("m"), &sent, &usage(20_000, 0, 0), StopReason::Stop);
     }
     account.use_model(model("n"), 8_000);
     assert_eq!(account.window_tokens(), 8_000);
-    let size = account.count(&account.prompt(parts(10)));
+    let size = account.count(&account.size(parts(10)));
     assert_eq!((size, account.upper(size)), (Counted::estimated(10_000), 12_000));
     account.use_model(model("m"), 100_000);
-    assert_eq!(account.count(&account.prompt(parts(10))).counted_tokens, 20_000);
+    assert_eq!(account.count(&account.size(parts(10))).counted_tokens, 20_000);
     assert_eq!(account.upper(Counted::estimated(1_000)), 2_000);
 }
 
 #[test]
 fn counts_that_say_nothing_change_nothing() {
     let mut account = account();
-    let sent = account.prompt(parts(10));
+    let sent = account.size(parts(10));
     let ask = |account: &mut Accounting, said: Usage, stop| {
         account.answered(&model("m"), &sent, &said, stop)
     };
@@ -120,7 +120,7 @@ fn counts_that_say_nothing_change_nothing() {
 fn limits_follow_the_upper_quantile_and_targets_the_median() {
     let mut account = account();
     for tenths in [10, 10, 10, 10, 10, 11, 11, 12, 15, 30] {
-        let sent = account.prompt(parts(10));
+        let sent = account.size(parts(10));
         account.answered(&model("m"), &sent, &usage(tenths * 1_000, 0, 0), StopReason::Stop);
     }
     assert_eq!((account.usual_factor(), account.limit_factor()), (1.0, 1.5));
@@ -130,7 +130,7 @@ fn limits_follow_the_upper_quantile_and_targets_the_median() {
 fn old_counts_are_forgotten_small_requests_and_wild_counts_teach_little() {
     let mut account = account();
     let tell = |account: &mut Accounting, count: u64, counted: u64| {
-        let sent = account.prompt((0..count).map(|number| part(number, 100)));
+        let sent = account.size((0..count).map(|number| part(number, 100)));
         account.counted(&model("m"), &sent, counted)
     };
     assert_eq!(tell(&mut account, 4, 1_600), Trust::Anchored, "counted, and too small to learn");
@@ -177,12 +177,12 @@ proptest! {
     fn the_laws_of_sizes(events in proptest::collection::vec(event(), 1..40), ask in 0_u64..u64::MAX / 2) {
         let settings = AccountingSettings::default();
         let mut account = account();
-        let mut sent: Vec<Part> = Vec::new();
+        let mut sent: Vec<SizePart> = Vec::new();
         for (number, event) in events.into_iter().enumerate() {
             match event {
                 Event::Turn { tokens, hundredths, split } => {
                     sent.push(part(number as u64, tokens));
-                    let prompt = account.prompt(sent.clone());
+                    let prompt = account.size(sent.clone());
                     let size = account.count(&prompt);
                     prop_assert!(account.expected(size) <= account.upper(size));
                     let counted = (prompt.estimate_tokens() * hundredths).div_ceil(100);
@@ -202,7 +202,7 @@ proptest! {
                 Event::Compaction => {
                     account.compacted();
                     let estimate = estimate(&sent);
-                    prop_assert_eq!(account.count(&account.prompt(sent.clone())), Counted::estimated(estimate));
+                    prop_assert_eq!(account.count(&account.size(sent.clone())), Counted::estimated(estimate));
                     sent.truncate(1);
                 }
                 Event::OtherModel(id) => account.use_model(model(&id.to_string()), 1_000),
@@ -220,7 +220,7 @@ proptest! {
     fn a_steady_provider_is_learned(hundredths in 30_u64..390, turns in 3_usize..40) {
         let mut account = account();
         for turn in 0..turns {
-            let prompt = account.prompt((0..=turn as u64).map(|number| part(number, 10_000)));
+            let prompt = account.size((0..=turn as u64).map(|number| part(number, 10_000)));
             let counted = prompt.estimate_tokens() * hundredths / 100;
             account.counted(&model("m"), &prompt, counted);
         }

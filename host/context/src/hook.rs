@@ -4,7 +4,7 @@ use std::fmt::Debug;
 
 use ctxhost_engine_api::{Plan, Role, SessionRef, Transcript, Trigger};
 
-use super::compaction::CompactionOutcome;
+use crate::compact::CompactionOutcome;
 
 /// Subscribes to compactions. Both calls have a default, so that a hook may do one thing only.
 pub trait CompactionHook: Send + Sync + Debug {
@@ -53,10 +53,10 @@ pub enum HookDecision {
 }
 
 /// The name under which a supplied summary is recorded.
-pub(super) const HOOK: &str = "hook";
+pub(crate) const HOOK: &str = "hook";
 
 /// The newest half of the budget stays as it is; the supplied text stands for the rest.
-pub(super) fn plan_of(summary: String, coming: &ComingCompaction<'_>) -> Plan {
+pub(crate) fn plan_of(summary: String, coming: &ComingCompaction<'_>) -> Plan {
     let cut = coming.view.tail_within(coming.budget_tokens / 2);
     let mut plan = Plan::default();
     plan.insert(Role::User, summary, 0..cut).keep(cut..coming.view.len() as u64);

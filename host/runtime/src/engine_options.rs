@@ -1,40 +1,24 @@
-//! What requests and compactions run with: a model's budget, the law, the engines' limits.
+//! What the engines of a run are opened with.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use ctxhost_engine_api::ModelRef;
-
-use super::hook::CompactionHook;
-use super::request::Shaper;
 use ctxhost_config::Config;
-use ctxhost_engine::ActiveEngine;
 use ctxhost_engine::{
-    Clock, EngineSpec, EngineStores, Environment, FailureBook, OnEngineError, SessionView,
-    SlotError, Timeouts,
+    ActiveEngine, Clock, EngineSpec, EngineStores, Environment, FailureBook, OnEngineError,
+    SessionView, SlotError, Timeouts,
 };
-use ctxhost_law::LawSettings;
-use ctxhost_media::MediaHome;
 use ctxhost_provider::{
     Completer, CompleterSettings, ConnectError, ModelCompleter, Prefixes, connect,
 };
-use ctxhost_survival::Gate;
 
-/// What a run needs beside a session and an engine.
+/// What the engines of a run are opened with.
 #[derive(Clone, Debug)]
-pub struct Setup {
-    /// What a request must fit into, in tokens as entries count them.
-    pub budget_tokens: u64,
-    /// What is held free for the answer, in provider tokens.
-    pub reserve_tokens: u64,
-    /// The model, with its window.
-    pub model: ModelRef,
-    /// The numbers of the law.
-    pub law: LawSettings,
+pub struct EngineOptions {
     /// What to do when the engine fails.
     pub on_error: OnEngineError,
-    /// Whether a run ends where the engine does not even open, whatever `on_error` says of later
-    /// failures: somebody asked for this very engine.
+    /// Whether a run ends where the engine does not even open, whatever `on_error` says of later failures: the user
+    /// asked for this very engine.
     pub must_open: bool,
     /// The engine that serves where the asked one cannot.
     pub legacy: EngineSpec,
@@ -42,32 +26,35 @@ pub struct Setup {
     pub timeouts: Timeouts,
     /// The model for summaries; `None` for the offline summariser.
     pub completer: Option<Arc<dyn Completer>>,
-    /// Where sessions put away large results.
-    pub media: MediaHome,
     /// The folder below which engines keep what they store; `None` forgets it with the process.
     pub store_folder: Option<PathBuf>,
-    /// The least that a compaction has to keep.
-    pub gate: Gate,
     /// Where engines keep what they store, instead of that folder.
     pub stores: Option<Arc<dyn EngineStores>>,
     /// What engines did to hosts of this machine; `None` remembers nothing beyond the run.
     pub failures: Option<Arc<FailureBook>>,
-    /// Who wants to know of compactions, in the order they are asked.
-    pub hooks: Vec<Arc<dyn CompactionHook>>,
 }
 
-/// The book of failures below a state folder, with the rules of a config.
-pub fn failure_book(config: &Config, state: &Path) -> FailureBook {
-    FailureBook::below(state, config.plugins.quarantine_rules(), Clock::default())
-}
+impl EngineOptions {
+    /// As a config says, with this engine as the fallback; nothing is stored on a disk.
+    pub fn new(config: &Config, legacy: EngineSpec) -> EngineOptions {
+        EngineOptions {
+            on_error: config.plugins.on_engine_error,
+            must_open: false,
+            legacy,
+            timeouts: config.timeouts.clone(),
+            completer: None,
+            store_folder: None,
+            stores: None,
+            failures: None,
+        }
+    }
 
-impl Setup {
-    /// Opens an engine, or several in a row, in a slot of its own.
+    /// Opens an engine, or a chain of several.
     ///
     /// # Errors
     ///
     /// [`SlotError`].
-    pub fn open_slot(
+    pub fn open(
         &self,
         engines: &(impl AsRef<[EngineSpec]> + ?Sized),
         clock: &Clock,
@@ -95,7 +82,7 @@ impl Setup {
         ActiveEngine::open_successor(engines.as_ref(), &self.legacy, self.on_error, &environment)
     }
 
-    /// What the engines of a slot share.
+    /// What the engines share.
     pub(super) fn environment(&self, clock: &Clock, sessions: Arc<dyn SessionView>) -> Environment {
         let mut environment = Environment::new(self.timeouts.clone(), clock.clone());
         environment.sessions = Some(sessions);
@@ -106,27 +93,17 @@ impl Setup {
         environment
     }
 
-    /// Somebody swaps an engine in: its failures hold it no longer.
+    /// Lifts the quarantine of an engine that the user swaps in.
     pub fn excuse(&self, id: &str) {
         if let Some(Err(error)) = self.failures.as_ref().map(|book| book.excuse(id)) {
             tracing::warn!(engine = id, %error, "still in quarantine: its record cannot be struck out");
         }
     }
+}
 
-    /// Shapes requests with a slot.
-    pub fn shaper<'a>(&'a self, slot: &'a ActiveEngine) -> Shaper<'a> {
-        Shaper {
-            slot,
-            law: &self.law,
-            budget_tokens: self.budget_tokens,
-            reserve_tokens: self.reserve_tokens,
-            // What was recorded asked for no answer, so the budget is all that there is.
-            spare_tokens: 0,
-            model: &self.model,
-            gate: &self.gate,
-            hooks: &self.hooks,
-        }
-    }
+/// The book of failures below a state folder, with the rules of a config.
+pub fn failure_book(config: &Config, state: &Path) -> FailureBook {
+    FailureBook::below(state, config.plugins.quarantine_rules(), Clock::default())
 }
 
 /// The model for summaries, on the current tokio runtime; `None` where the config names none. It may go

@@ -1,0 +1,410 @@
+//! One compaction: asked for, checked against the invariants, applied only if it made progress.
+
+use std::time::Duration;
+
+use ctxhost_engine_api::{
+    Action, CompactRequest, Compaction, ModelRef, Plan, Role, Transcript, Trigger,
+};
+use serde_json::json;
+
+use crate::context::Context;
+use crate::error::ContextError;
+use crate::hook::{self, ComingCompaction, HookDecision};
+use crate::prepare::MAX_COMPACTIONS;
+use crate::settings::ContextSettings;
+use crate::target::{Budget, Target};
+use ctxhost_engine::{Served, SlotError};
+use ctxhost_law::{self as law, Lawful, progress};
+use ctxhost_session::NewCompaction;
+use ctxhost_survival::{self as survival, Shares};
+
+/// What became of a compaction.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It was applied: the live transcript is smaller now.
+    Applied,
+    /// It was not applied: the session is as it was.
+    Rejected {
+        /// Why.
+        reason: String,
+    },
+    /// It was not tried: the breaker is open or the hour's budget is spent.
+    NotTried {
+        /// Why.
+        reason: String,
+    },
+}
+
+impl Verdict {
+    /// Whether another attempt at the same pressure makes sense.
+    pub fn allows_another(&self) -> bool {
+        !matches!(self, Verdict::NotTried { .. })
+    }
+}
+
+/// A compaction that was tried.
+#[derive(Clone, Debug)]
+pub struct CompactionOutcome {
+    /// Why it was wanted.
+    pub trigger: Trigger,
+    /// Who made it.
+    pub engine: String,
+    /// What became of it.
+    pub verdict: Verdict,
+    /// Size of the live transcript before, in tokens without margin.
+    pub before_tokens: u64,
+    /// Size after; the same as before where it was not applied.
+    pub after_tokens: u64,
+    /// Ids, roles, sizes and texts of the entries that are no longer there word for word.
+    pub folded: Vec<FoldedEntry>,
+    /// What stands for them.
+    pub summary: String,
+    /// What the engine said of it: who wrote the summary, and what did not go as it should.
+    pub said: String,
+    /// How much of what was said is still said; `None` where there was nothing to hold against it.
+    pub survival: Option<Shares>,
+    /// Why it was not the configured engine that made it.
+    pub fallback: Option<String>,
+    /// Whether it had been worked out ahead, so that nobody waited for the engine.
+    pub ahead: bool,
+    /// Time inside engines.
+    pub took: Duration,
+}
+
+impl CompactionOutcome {
+    /// The outcome before anything has happened.
+    fn begun(engine: String, view: &Transcript, trigger: Trigger) -> Self {
+        CompactionOutcome {
+            trigger,
+            engine,
+            verdict: Verdict::Applied,
+            before_tokens: view.total_tokens(),
+            after_tokens: view.total_tokens(),
+            folded: Vec::new(),
+            summary: String::new(),
+            said: String::new(),
+            survival: None,
+            fallback: None,
+            ahead: false,
+            took: Duration::ZERO,
+        }
+    }
+}
+
+/// An entry that a compaction folded away.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FoldedEntry {
+    /// Its id in the session.
+    pub id: String,
+    /// Who spoke.
+    pub role: Role,
+    /// Its size.
+    pub tokens: u64,
+    /// The beginning of its text.
+    pub excerpt: String,
+}
+
+/// Characters of a folded entry's text that an outcome keeps for display.
+const EXCERPT_CHARS: usize = 80;
+
+/// Why and for what a compaction is wanted.
+#[derive(Clone, Copy)]
+pub(crate) struct CompactionRequest<'a> {
+    pub(crate) model: &'a ModelRef,
+    pub(crate) budget: Budget,
+    pub(crate) trigger: Trigger,
+    /// 1 for the first try at this pressure.
+    pub(crate) attempt: u32,
+    /// What a person asked the summary to look after.
+    pub(crate) focus: Option<&'a str>,
+}
+
+impl Context {
+    /// Compacts in up to three tries that grow bolder, until one is applied or no more makes sense. The last outcome
+    /// says how it ended; where none was applied, the session is as it was. `focus` is what the summary should look
+    /// after.
+    ///
+    /// # Errors
+    ///
+    /// [`ContextError`].
+    pub async fn compact(
+        &mut self,
+        target: &Target,
+        focus: Option<&str>,
+    ) -> Result<Vec<CompactionOutcome>, ContextError> {
+        let budget = self.budget(target);
+        let model = self.model_ref(target);
+        let mut outcomes = Vec::new();
+        for attempt in 1..=MAX_COMPACTIONS {
+            self.ingest().await?;
+            let trigger = target.trigger;
+            let request = CompactionRequest { model: &model, budget, trigger, attempt, focus };
+            let outcome = self.compact_once(request).await?;
+            let ended = !matches!(outcome.verdict, Verdict::Rejected { .. });
+            outcomes.push(outcome);
+            if ended {
+                break;
+            }
+        }
+        Ok(outcomes)
+    }
+
+    /// Tries one compaction. Whatever goes wrong, the session is as it was.
+    pub(crate) async fn compact_once(
+        &mut self,
+        request: CompactionRequest<'_>,
+    ) -> Result<CompactionOutcome, ContextError> {
+        let outcome = self.try_compaction(request).await?;
+        self.settings.hooks.iter().for_each(|hook| hook.after(&outcome));
+        Ok(outcome)
+    }
+
+    async fn try_compaction(
+        &mut self,
+        request: CompactionRequest<'_>,
+    ) -> Result<CompactionOutcome, ContextError> {
+        let CompactionRequest { budget, trigger, attempt, .. } = request;
+        let (view, now_ms) = (self.view(), self.settings.clock.now_ms());
+        let engine = self.engine.effective().id;
+        let mut outcome = CompactionOutcome::begun(engine, &view, trigger);
+        // A person who asks may try the same sizes again, and so do bolder attempts at one pressure.
+        let is_first = attempt <= 1 && trigger != Trigger::Manual;
+        let short =
+            is_first.then(|| self.limits.is_short(outcome.before_tokens, budget.tokens)).flatten();
+        if let Some(reason) = self.limits.is_open(now_ms).or(short) {
+            outcome.verdict = Verdict::NotTried { reason: reason.to_string() };
+            return Ok(outcome);
+        }
+        let session = self.session.session();
+        let intent = session.intend_compaction(&view, &outcome.engine, trigger.name());
+        let served = match self.ask_compaction(&view, request).await {
+            Ok(Asked::Served { served, ahead }) => {
+                outcome.ahead = ahead;
+                served
+            }
+            Ok(Asked::CalledOff { reason }) => {
+                outcome.verdict = Verdict::NotTried { reason };
+                return Ok(outcome);
+            }
+            Err(SlotError::Engine { id, error, .. }) => {
+                outcome.engine = id;
+                outcome.verdict = Verdict::Rejected { reason: error.message };
+                self.limits.record_failure(now_ms);
+                return Ok(outcome);
+            }
+            Err(other) => return Err(other.into()),
+        };
+        outcome.engine.clone_from(&served.engine);
+        outcome.fallback.clone_from(&served.fallback);
+        outcome.took = served.took;
+        let checked = self.settings.check(&view, &served, budget).and_then(|lawful| {
+            let (survival, passes) = self.settings.weigh(&view, &lawful);
+            outcome.survival = Some(survival);
+            passes.map(|()| lawful).map_err(Rejection::from)
+        });
+        match checked {
+            Ok(lawful) => {
+                intent.fulfilled();
+                self.apply(&lawful, &served, &mut outcome, now_ms)?;
+                self.limits.record_success();
+            }
+            Err(Rejection { reason, made_room }) => {
+                outcome.verdict = Verdict::Rejected { reason };
+                if made_room {
+                    let (before_tokens, law) = (outcome.before_tokens, &self.settings.law);
+                    self.limits.record_shortfall(before_tokens, budget.tokens, law);
+                } else {
+                    self.limits.record_failure(now_ms);
+                }
+            }
+        }
+        Ok(outcome)
+    }
+
+    /// Asks the hooks and, where none of them decides, the engine.
+    async fn ask_compaction(
+        &mut self,
+        view: &Transcript,
+        request: CompactionRequest<'_>,
+    ) -> Result<Asked, SlotError> {
+        let settings = self.settings.clone();
+        let CompactionRequest { budget, trigger, attempt, .. } = request;
+        let coming = ComingCompaction {
+            session: self.session.reference(),
+            view,
+            trigger,
+            attempt,
+            before_tokens: view.total_tokens(),
+            budget_tokens: budget.tokens,
+        };
+        for hook in &settings.hooks {
+            match hook.before(&coming) {
+                HookDecision::Proceed => {}
+                HookDecision::Cancel { reason } => {
+                    let reason = format!("a hook called it off: {reason}");
+                    return Ok(Asked::CalledOff { reason });
+                }
+                HookDecision::Supply { summary } => {
+                    let plan = Compaction::Plan(hook::plan_of(summary, &coming));
+                    let served = Box::new(Served::by(hook::HOOK, plan));
+                    return Ok(Asked::Served { served, ahead: false });
+                }
+            }
+        }
+        if request.focus.is_none()
+            && let Some(served) = self.take_precomputed(view, budget)
+        {
+            return Ok(Asked::Served { served: Box::new(served), ahead: true });
+        }
+        let call = self.compact_request(view, request);
+        let served = Box::new(self.engine.compact(view, call).await?);
+        Ok(Asked::Served { served, ahead: false })
+    }
+
+    /// What an engine is asked.
+    pub(crate) fn compact_request(
+        &mut self,
+        view: &Transcript,
+        request: CompactionRequest<'_>,
+    ) -> CompactRequest {
+        let CompactionRequest { model, budget, trigger, attempt, focus } = request;
+        let settings = &self.settings;
+        self.session.find_anchors();
+        CompactRequest {
+            session: self.session.reference().clone(),
+            budget: self.session.anchors().compaction_budget(budget.tokens, &settings.law),
+            reserve_tokens: budget.reserve_tokens,
+            current_tokens: view.total_tokens(),
+            trigger,
+            force: trigger == Trigger::Manual,
+            custom_instructions: focus.map(str::to_owned),
+            model: model.clone(),
+            attempt,
+            now_ms: settings.clock.now_ms(),
+            ..CompactRequest::default()
+        }
+    }
+
+    fn apply(
+        &mut self,
+        lawful: &Lawful,
+        served: &Served<Compaction>,
+        outcome: &mut CompactionOutcome,
+        now_ms: i64,
+    ) -> Result<(), ContextError> {
+        let view = self.view();
+        self.session.compact(NewCompaction {
+            plan: &lawful.plan,
+            view: &view,
+            tokens_before: outcome.before_tokens,
+            tokens_after: lawful.tokens,
+            engine: served.engine.clone(),
+            engine_version: served.version.clone(),
+            trigger: outcome.trigger.name().into(),
+            timestamp_ms: Some(now_ms),
+            extra_details: json!({ "survival": outcome.survival }),
+        })?;
+        // Sizes that were counted before say nothing any more.
+        self.forget_counts();
+        outcome.after_tokens = lawful.tokens;
+        outcome.folded = folded(&view, &lawful.plan);
+        outcome.summary = inserted_text(&lawful.plan);
+        if let Compaction::Plan(plan) = &served.value {
+            outcome.said = said(plan);
+        }
+        Ok(())
+    }
+}
+
+/// What came of asking.
+enum Asked {
+    /// A hook or an engine answered; `ahead` where the engine did before it was needed.
+    Served { served: Box<Served<Compaction>>, ahead: bool },
+    /// A hook called it off.
+    CalledOff { reason: String },
+}
+
+/// Why an answer is not applied.
+pub(crate) struct Rejection {
+    pub(crate) reason: String,
+    /// Whether it freed room, although not enough.
+    made_room: bool,
+}
+
+impl From<String> for Rejection {
+    fn from(reason: String) -> Rejection {
+        Rejection { reason, made_room: false }
+    }
+}
+
+impl ContextSettings {
+    /// Checks an answer against every invariant; the reason where it does not pass.
+    pub(crate) fn check(
+        &self,
+        view: &Transcript,
+        served: &Served<Compaction>,
+        budget: Budget,
+    ) -> Result<Lawful, Rejection> {
+        let plan = match &served.value {
+            Compaction::Plan(plan) => plan.clone(),
+            Compaction::Delegate => {
+                return Err("the bundled engine delegated to itself".to_owned().into());
+            }
+            Compaction::Nothing { reason } => {
+                return Err(format!("nothing to compact: {reason}").into());
+            }
+        };
+        let lawful = law::enforce(view, plan, budget.tokens, &self.law)
+            .map_err(|violation| violation.to_string())?;
+        let before_tokens = view.total_tokens();
+        progress::judge(before_tokens, lawful.tokens, budget.tokens, &self.law).map_err(
+            |stuck| Rejection { reason: stuck.to_string(), made_room: stuck.made_room(&self.law) },
+        )?;
+        Ok(lawful)
+    }
+
+    /// Counts what a plan keeps of what was said and compares that with the gate; the reason where it does not pass.
+    pub(crate) fn weigh(&self, view: &Transcript, lawful: &Lawful) -> (Shares, Result<(), String>) {
+        let survival = survival::survey(view, &lawful.items(view));
+        let passes = self.gate.judge(&survival).map_err(|breach| breach.to_string());
+        (survival.shares, passes)
+    }
+}
+
+/// The entries of the gaps between what the plan keeps.
+fn folded(view: &Transcript, plan: &Plan) -> Vec<FoldedEntry> {
+    let mut entries = Vec::new();
+    let mut next = 0;
+    let kept = plan.ops.iter().filter_map(|op| match &op.action {
+        Action::Keep(_) | Action::ReplaceText { .. } | Action::ReplaceRaw { .. } => {
+            Some(op.action.range())
+        }
+        _ => None,
+    });
+    let end = view.len() as u64;
+    for range in kept.chain(std::iter::once(end..end)) {
+        entries.extend(view.range(next..range.start).map(|entry| FoldedEntry {
+            id: entry.id().into(),
+            role: entry.role(),
+            tokens: entry.tokens(),
+            excerpt: entry.text().chars().take(EXCERPT_CHARS).collect(),
+        }));
+        next = range.end;
+    }
+    entries
+}
+
+/// The notes of what was put in, then those of the whole plan.
+fn said(plan: &Plan) -> String {
+    let inserted = plan.ops.iter().filter(|op| matches!(op.action, Action::Insert { .. }));
+    let notes = inserted.filter_map(|op| op.note.as_ref()).chain(&plan.extras.notes);
+    notes.map(|note| note.detail.as_str()).collect::<Vec<_>>().join("; ")
+}
+
+fn inserted_text(plan: &Plan) -> String {
+    let texts = plan.ops.iter().filter_map(|op| match &op.action {
+        Action::Insert { text, .. } => Some(text.as_str()),
+        _ => None,
+    });
+    texts.collect::<Vec<_>>().join("\n\n")
+}

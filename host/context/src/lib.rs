@@ -1,0 +1,46 @@
+//! Keeps one conversation inside the window of a model.
+//!
+//! ```text
+//!  append ─► prepare ─► (the model answers) ─► record_usage ─► append ... end_turn
+//!              │  ▲              └─ too large ─► overflow ─► prepare
+//!              ▼  │ does not fit
+//!            engine.ingest ─► engine.assemble ─► invariants ─► Prompt
+//!                                   └─ compact ─► invariants, progress ─► session
+//! ```
+//!
+//! [`Context`] is a session, the active engine and a budget. Agent, gateway, replay, manual compaction and an embedding
+//! program call the same methods.
+
+#![cfg_attr(
+    test,
+    allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)
+)]
+
+pub mod accounting;
+pub mod hook;
+pub mod model_name;
+pub mod overflow;
+
+mod compact;
+mod context;
+mod error;
+mod ingest;
+mod live_session;
+mod policy;
+mod precompute;
+mod prepare;
+mod prompt;
+mod settings;
+mod target;
+
+pub use compact::{CompactionOutcome, FoldedEntry, Verdict};
+pub use context::{Context, SentRequest};
+pub use error::ContextError;
+pub use ingest::EngineProgress;
+pub use live_session::{Amendment, BackTo, LiveSession};
+pub use policy::CompactionPolicy;
+pub use precompute::PrecomputeJob;
+pub use prepare::{LAST_RUNG, MAX_COMPACTIONS, trimmed};
+pub use prompt::Prompt;
+pub use settings::ContextSettings;
+pub use target::{Budget, Target};

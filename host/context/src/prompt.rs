@@ -1,0 +1,38 @@
+//! A prompt: a plan that obeys the invariants, and how it came to be.
+
+use std::time::Duration;
+
+use ctxhost_engine_api::{Item, Note, Transcript};
+
+use crate::compact::CompactionOutcome;
+use ctxhost_law::Lawful;
+
+/// A plan that obeys the invariants, and how it came to be.
+#[derive(Debug)]
+pub struct Prompt {
+    /// The transcript it was made from.
+    pub view: Transcript,
+    /// The plan after repairs.
+    pub lawful: Lawful,
+    /// The engine that made it.
+    pub engine: String,
+    /// Why it was not the configured engine.
+    pub fallback: Option<String>,
+    /// The compactions that were tried for it.
+    pub compactions: Vec<CompactionOutcome>,
+    /// What it had to fit, as entries count: more than the budget where the answer's reserve was used.
+    pub budget_tokens: u64,
+    /// What the engine did that no operation of the plan shows.
+    pub notes: Vec<Note>,
+    /// Plans that the invariants refused on the way.
+    pub refused: u64,
+    /// Time inside engines.
+    pub took: Duration,
+}
+
+impl Prompt {
+    /// The items that the model sees.
+    pub fn items(&self) -> Vec<Item<'_>> {
+        self.lawful.items(&self.view)
+    }
+}

@@ -1,0 +1,513 @@
+//! One session in the hands of one driver: its context, its lock, and who is told what happens in it.
+//!
+//! ```text
+//!  lock_session ─► append ─► prepare ─► write_out ─► (dropped; the model is asked) ─► record_answer | overflow ─► ...
+//! ```
+//!
+//! A turn of this runtime and a host that asks the model itself hold the same guard, so canaries, shadows, events
+//! and accounting are the same for both.
+
+use std::mem;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use tokio::runtime::Handle;
+use tokio::sync::OwnedMutexGuard;
+
+use super::agent::{HeldSession, OpenSession, Runtime, SessionId, Shared};
+use super::canary::figures::TurnFigures;
+use super::event::What;
+use super::lane::LaneGuard;
+use super::swap::CanaryWatch;
+use super::turn::TurnError;
+use ctxhost_config::WindowHints;
+use ctxhost_context::model_name::ModelName;
+use ctxhost_context::overflow::Overflow;
+use ctxhost_context::{
+    Amendment, CompactionOutcome, CompactionPolicy, Context, Prompt, SentRequest, Target, Verdict,
+};
+use ctxhost_dialects::ProviderError;
+use ctxhost_dialects::message::{StopReason, Usage};
+use ctxhost_engine_api::{AssembleRequest, Transcript};
+use ctxhost_history::{self as history, Until};
+use ctxhost_provider::truncation::SilentTruncation;
+use ctxhost_session::{RecordBody, Session, SessionError, SyncPolicy};
+
+/// A client sends again what the disk had not got, so nobody waits for it.
+const OF_CLIENTS: SyncPolicy = SyncPolicy::Os;
+
+/// The right to work in one session. Dropping it lets the next one in.
+pub struct SessionGuard {
+    shared: Arc<Shared>,
+    held: Arc<HeldSession>,
+    lane: LaneGuard,
+    open: OwnedMutexGuard<OpenSession>,
+    /// Who wants to know how it goes, because a canary is on.
+    watch: Option<CanaryWatch>,
+    figures: TurnFigures,
+}
+
+impl Runtime {
+    /// Waits until a session is free. No model need be configured for it.
+    ///
+    /// # Errors
+    ///
+    /// [`TurnError::NoSession`], or where another machine cannot be waited for.
+    pub fn lock_session<'a>(
+        &'a self,
+        session: &'a SessionId,
+    ) -> BoxFuture<'a, Result<SessionGuard, TurnError>> {
+        Box::pin(async move {
+            let shared = self.shared();
+            let held = shared.session(session)?;
+            let lane = shared.enter(session, &held).await?;
+            Ok(SessionGuard::new(shared, &held, lane).await)
+        })
+    }
+
+    /// Takes over a session of a client who has all of it and sends it again, so that no append need be waited for.
+    /// One in memory is put on a disk by [`SessionGuard::keep_in`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Runtime::adopt_session`].
+    pub fn attach_session(&self, session: Session) -> Result<SessionId, TurnError> {
+        let mut session = session.with_sync(OF_CLIENTS);
+        session.write_behind();
+        Ok(self.shared().take_in_synced(session, None)?)
+    }
+
+    /// Does something in the background; [`Runtime::finish`] waits for it. A program whose threads have ended does no
+    /// more.
+    pub fn in_background(&self, work: impl Future<Output = ()> + Send + 'static) {
+        if let Ok(threads) = Handle::try_current() {
+            self.shared().background.spawn_on(work, &threads);
+        }
+    }
+
+    /// Now, in milliseconds since 1970, by the clock of this runtime.
+    pub fn now_ms(&self) -> i64 {
+        self.shared().clock().now_ms()
+    }
+
+    /// What refusals and the provider have taught of a model's window, for all sessions of clients.
+    pub fn window_hints(&self, provider: &str, model: &str) -> WindowHints {
+        self.shared().learned_windows.hints(&ModelName::new(provider, model))
+    }
+
+    /// A provider states the window of a model, in provider tokens.
+    pub fn state_window(&self, provider: &str, model: &str, tokens: u64) {
+        self.shared().learned_windows.state(&ModelName::new(provider, model), tokens);
+    }
+
+    /// When the host may compact on the way to a prompt of a client; `mid_turn` says that tools have run already. A
+    /// client cannot be asked to compact by hand.
+    pub fn policy_for_client(&self, mid_turn: bool) -> CompactionPolicy {
+        match CompactionPolicy::for_request(&self.shared().compaction, mid_turn) {
+            CompactionPolicy::Never => CompactionPolicy::WhenNeeded,
+            policy => policy,
+        }
+    }
+}
+
+impl SessionGuard {
+    /// The guard of a session whose lane is held.
+    pub(crate) async fn new(
+        shared: &Arc<Shared>,
+        held: &Arc<HeldSession>,
+        lane: LaneGuard,
+    ) -> SessionGuard {
+        let mut open = held.open.clone().lock_owned().await;
+        let (engine, watch) = shared.slots.engine_for(&open.family);
+        open.context.use_engine(engine);
+        let (shared, held) = (shared.clone(), held.clone());
+        SessionGuard { shared, held, lane, open, watch, figures: TurnFigures::default() }
+    }
+
+    /// The conversation and what is known of it.
+    pub fn context(&self) -> &Context {
+        &self.open.context
+    }
+
+    /// The id of the session.
+    pub fn session_id(&self) -> &str {
+        self.lane.session_id()
+    }
+
+    /// Appends records that come at the end of the session, all now; answers their ids. They are in the file once
+    /// [`write_out`](Self::write_out) or a compaction has written them.
+    ///
+    /// # Errors
+    ///
+    /// Where the session cannot be written any more; none of them is in it then.
+    pub fn append(
+        &mut self,
+        bodies: impl IntoIterator<Item = RecordBody>,
+    ) -> Result<Vec<String>, SessionError> {
+        let before = self.view().len() as u64;
+        let ids = self.open.context.append(bodies)?;
+        self.shared.known.grew_from(self.open.context.session(), before);
+        Ok(ids)
+    }
+
+    /// The same behind an amendment: one write for both. Answers the ids of the records behind it.
+    ///
+    /// # Errors
+    ///
+    /// As [`append`](Self::append).
+    pub fn amend(
+        &mut self,
+        amendment: Amendment,
+        bodies: Vec<RecordBody>,
+    ) -> Result<Vec<String>, SessionError> {
+        let now_ms = self.shared.clock().now_ms();
+        let ids = self.open.context.session_mut().amend(amendment, bodies, now_ms)?;
+        self.shared.known.opened(self.open.context.session().session());
+        Ok(ids)
+    }
+
+    /// What the model could see now.
+    pub fn view(&self) -> Transcript {
+        self.open.context.view()
+    }
+
+    /// Writes what was appended; nobody need wait for it before the model is asked.
+    ///
+    /// # Errors
+    ///
+    /// Where the session cannot be written. It can be used again only when it is opened again.
+    pub fn write_out(&mut self) -> Result<(), SessionError> {
+        self.open.context.session_mut().write_out()
+    }
+
+    /// Closes the session. Whoever waits for it is told that it is not open.
+    pub fn close(self) {
+        self.shared.close(self.lane.session_id());
+    }
+
+    /// Moves a session that is in memory into a file, which must not be there yet.
+    ///
+    /// # Errors
+    ///
+    /// Whatever the disk answers; the session stays in memory then.
+    pub fn keep_in(&mut self, path: &Path) -> Result<(), SessionError> {
+        let live = self.open.context.session_mut();
+        live.keep_in(path, OF_CLIENTS)?;
+        self.shared.known.opened(live.session());
+        let images = self.shared.images_of(live.session());
+        live.use_images(images);
+        Ok(())
+    }
+
+    /// A session of its own, in memory, of all up to a moment. It names `parent` as the file it comes from.
+    ///
+    /// # Errors
+    ///
+    /// [`TurnError::History`] where there is no such moment.
+    pub fn fork(&self, until: &Until, parent: &Path) -> Result<Session, TurnError> {
+        let parent = parent.display().to_string();
+        let now_ms = self.shared.clock().now_ms();
+        Ok(history::fork(self.open.context.session().session(), until, &parent, now_ms)?)
+    }
+
+    /// Goes on with what another session has learned of models.
+    pub fn inherit(&mut self, accounting: ctxhost_context::accounting::Accounting) {
+        self.open.context.inherit(accounting);
+    }
+
+    /// Prepares the next prompt and tells everybody who wants to know of it.
+    ///
+    /// # Errors
+    ///
+    /// [`TurnError`]; the session is as it was, except for compactions that were applied.
+    pub fn prepare<'a>(
+        &'a mut self,
+        target: &'a Target,
+    ) -> BoxFuture<'a, Result<Prompt, TurnError>> {
+        Box::pin(async move {
+            // Other sessions go on meanwhile: a compaction on the way may wait for a summary.
+            let preparing = self.open.context.prepare(target);
+            let prompt = self.lane.during_model_call(preparing).await;
+            if let Ok(prompt) = &prompt {
+                self.show_shadows(target, prompt);
+                self.measure_prompt(prompt);
+                self.compacted(&prompt.compactions);
+                let model = target.model.to_string();
+                self.tell(What::assembled(prompt, prompt.budget_tokens, model));
+                self.shared.known.touched(self.session_id(), self.shared.clock().now_ms());
+            }
+            self.report();
+            Ok(prompt?)
+        })
+    }
+
+    /// Compacts because somebody asked for it. The last outcome says how it ended.
+    ///
+    /// # Errors
+    ///
+    /// [`TurnError`]; the session is as it was.
+    pub fn compact<'a>(
+        &'a mut self,
+        target: &'a Target,
+        focus: Option<&'a str>,
+    ) -> BoxFuture<'a, Result<Vec<CompactionOutcome>, TurnError>> {
+        Box::pin(async move {
+            // A summary is a model call too, and may take as long.
+            let compacting = self.open.context.compact(target, focus);
+            let outcomes = self.lane.during_model_call(compacting).await;
+            if let Ok(outcomes) = &outcomes {
+                self.compacted(outcomes);
+            }
+            self.report();
+            Ok(outcomes?)
+        })
+    }
+
+    /// Learns from what the provider counted for a request, and says so where it has not read all of that.
+    pub(crate) fn record_usage(
+        &mut self,
+        target: &Target,
+        sent: &SentRequest,
+        usage: &Usage,
+        stop: StopReason,
+    ) -> Option<SilentTruncation> {
+        let truncation = self.open.context.record_usage(target, sent, usage, stop);
+        if let Some(truncation) = &truncation {
+            self.tell(What::SilentTruncation { message: truncation.to_string() });
+        }
+        truncation
+    }
+
+    /// A client's request was answered: it had `sent_tokens` of the conversation, as entries count.
+    pub fn record_answer(&mut self, target: &Target, sent_tokens: u64, usage: &Usage) {
+        let sent = self.open.context.sent(target, sent_tokens);
+        self.record_usage(target, &sent, usage, StopReason::Stop);
+        self.shared.learned_windows.answered(&target.model, usage.prompt_tokens());
+        self.tell(What::Answered { usage: *usage });
+        self.report();
+    }
+
+    /// A client's request that had `sent_tokens` of the conversation was refused as too large. Makes `target` smaller;
+    /// `None` where the refusal is not believed.
+    pub fn overflow(
+        &mut self,
+        target: &mut Target,
+        sent_tokens: u64,
+        failure: &ProviderError,
+    ) -> Option<Overflow> {
+        let sent = self.open.context.sent(target, sent_tokens);
+        if !self.open.context.is_plausible_overflow(target, &sent, failure) {
+            return None;
+        }
+        let overflow = self.open.context.overflow(target, &sent, failure);
+        if !failure.is_ceiling {
+            let (session, windows) = (self.lane.session_id(), &self.shared.learned_windows);
+            let thought = (&target.model, target.window_tokens);
+            windows.refused(thought, session, failure, overflow.refused_tokens);
+        }
+        self.tell(What::recovering(failure, "made smaller"));
+        self.report();
+        Some(overflow)
+    }
+
+    /// A client's turn has ended: it began with the record `first_id` and the next one with `next_id`. The engine is
+    /// told.
+    ///
+    /// # Errors
+    ///
+    /// [`TurnError`] of the engine.
+    pub fn end_turn<'a>(
+        &'a mut self,
+        target: &'a Target,
+        first_id: &'a str,
+        next_id: &'a str,
+    ) -> BoxFuture<'a, Result<(), TurnError>> {
+        Box::pin(async move {
+            let ended = self.open.context.end_turn(target, first_id, Some(next_id)).await;
+            if ended.is_ok() {
+                self.tell(What::TurnEnded);
+            }
+            self.measure_turn(ended.is_err());
+            Ok(ended?)
+        })
+    }
+
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
+    pub(crate) fn lane(&self) -> &LaneGuard {
+        &self.lane
+    }
+
+    pub(crate) fn open(&mut self) -> &mut OpenSession {
+        &mut self.open
+    }
+
+    pub(crate) fn session(&self) -> &OpenSession {
+        &self.open
+    }
+
+    /// Gives the session back and keeps its lane.
+    pub(crate) fn into_lane(self) -> (Arc<HeldSession>, LaneGuard) {
+        (self.held, self.lane)
+    }
+
+    /// Tells whoever listens.
+    pub(crate) fn tell(&self, what: What) {
+        self.shared.tell(self.lane.session_id(), what);
+    }
+
+    /// A turn that outlives the time its engine had to finish goes on with the one that serves now.
+    pub(crate) fn renew_engine(&mut self) {
+        if !self.open.context.engine().is_retired() {
+            return;
+        }
+        self.report();
+        let (engine, watch) = self.shared.slots.engine_for(&self.open.family);
+        tracing::warn!(engine = engine.configured(), "a long turn goes on with another engine");
+        self.open.context.use_engine(engine);
+        self.watch = watch;
+    }
+
+    /// The turn is over.
+    pub(crate) fn measure_turn(&mut self, failed: bool) {
+        self.figures.turns += 1;
+        self.figures.failed_turns += u64::from(failed);
+        self.report();
+    }
+
+    /// Reports how the engine did so far, where a canary is on.
+    pub(crate) fn report(&mut self) {
+        let figures = mem::take(&mut self.figures);
+        let Some(watch) = &self.watch else { return };
+        let session = self.lane.session_id().to_owned();
+        let figures = TurnFigures { session, at_ms: self.shared.clock().now_ms(), ..figures };
+        self.shared.slots.measured(watch, self.open.context.engine(), figures);
+    }
+
+    fn measure_prompt(&mut self, prompt: &Prompt) {
+        let compacting: Duration = prompt.compactions.iter().map(|outcome| outcome.took).sum();
+        let took = prompt.took.saturating_sub(compacting);
+        self.figures.engine_us.push(u64::try_from(took.as_micros()).unwrap_or(u64::MAX));
+        self.figures.repairs += prompt.lawful.repairs.len() as u64;
+        self.figures.fallbacks += u64::from(prompt.fallback.is_some());
+    }
+
+    /// Compactions were tried.
+    fn compacted(&mut self, outcomes: &[CompactionOutcome]) {
+        for outcome in outcomes {
+            match outcome.verdict {
+                Verdict::Applied => {
+                    self.figures.compactions += 1;
+                    if let Some(survival) = &outcome.survival {
+                        self.figures.survival.add(survival);
+                    }
+                    self.shared.prefixes.forget(self.lane.session_id());
+                }
+                Verdict::Rejected { .. } => self.figures.rejected += 1,
+                Verdict::NotTried { .. } => {}
+            }
+            self.tell(What::Compaction(outcome.clone().into()));
+        }
+    }
+
+    /// Lets engines in the shadow see what the active one was asked. Nobody waits for them.
+    fn show_shadows(&mut self, target: &Target, prompt: &Prompt) {
+        let shared = self.shared.clone();
+        let Some(shadows) = &shared.shadows else { return };
+        let context = &mut self.open.context;
+        let budget = context.budget(target);
+        let request = AssembleRequest {
+            session: context.session().reference().clone(),
+            budget: budget.tokens,
+            reserve_tokens: budget.reserve_tokens,
+            prompt: context.session().prompt(),
+            model: context.model_ref(target),
+            available_tools: target.tools.clone(),
+            now_ms: shared.clock().now_ms(),
+            ..AssembleRequest::default()
+        };
+        shadows.show(request, prompt);
+    }
+}
+
+impl std::fmt::Debug for SessionGuard {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SessionGuard")
+            .field("session", &self.lane.session_id())
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::RuntimeBuilder;
+    use crate::testing::puppet::{heard, puppet};
+    use ctxhost_config::Config;
+    use ctxhost_session::Header;
+
+    #[tokio::test]
+    async fn nobody_waits_for_the_disk_where_all_is_sent_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let builder = RuntimeBuilder::of(&Config::default()).store_folder(folder.path().join("e"));
+        let runtime = builder.build().await.unwrap();
+        let path = folder.path().join("s.jsonl");
+        let policy = async |id: &SessionId| {
+            let guard = runtime.lock_session(id).await.unwrap();
+            guard.context().session().session().sync_policy()
+        };
+        let id = runtime.attach_session(Session::in_memory(Header::new(None, "/", 1))).unwrap();
+        assert_eq!(policy(&id).await, None);
+        runtime.lock_session(&id).await.unwrap().keep_in(&path).unwrap();
+        assert_eq!(policy(&id).await, Some(SyncPolicy::Os));
+        runtime.close_session(&id).await;
+        let id = runtime.attach_session(Session::open(&path).unwrap()).unwrap();
+        assert_eq!(policy(&id).await, Some(SyncPolicy::Os));
+        // Others' words come once, and last.
+        runtime.close_session(&id).await;
+        let id = runtime.adopt_session(Session::open(&path).unwrap()).unwrap();
+        assert_eq!(policy(&id).await, Some(SyncPolicy::Always));
+    }
+
+    #[tokio::test]
+    async fn the_engine_hears_what_a_turn_was_counted_as() {
+        let folder = tempfile::tempdir().unwrap();
+        let builder = RuntimeBuilder::of(&Config::default()).store_folder(folder.path());
+        let builder = builder.engine_spec(puppet::<0>("counted", ""));
+        let runtime = builder.build().await.unwrap();
+        let id = runtime.attach_session(Session::in_memory(Header::new(None, "/", 1))).unwrap();
+        let mut guard = runtime.lock_session(&id).await.unwrap();
+        let model = ModelName::new("anthropic", "claude");
+        let target = Target { model, window_tokens: 64_000, ..Target::default() };
+        let person = || RecordBody::message(r#"{"role":"user","content":"word"}"#).unwrap();
+        let tool = r#"{"role":"toolResult","toolCallId":"c","toolName":"t","content":"done"}"#;
+        let ids = guard.append([person()]).unwrap();
+        let mut first = ids[0].clone();
+        let mut next_turn = async |guard: &mut SessionGuard, rest: &[&str]| {
+            let rest = rest.iter().map(|message| RecordBody::message(message).unwrap());
+            let ids = guard.append(rest.chain([person()])).unwrap();
+            let next = ids.last().unwrap().clone();
+            guard.end_turn(&target, &first, &next).await.unwrap();
+            first = next;
+        };
+        let usage = |input: u64| Usage { input, cache_read: 7, ..Usage::default() };
+        guard.record_answer(&target, 10, &usage(100));
+        guard.record_answer(&target, 10, &usage(250));
+        next_turn(
+            &mut guard,
+            &[r#"{"role":"assistant","content":[{"type":"text","text":"yes"}]}"#],
+        )
+        .await;
+        next_turn(&mut guard, &[]).await;
+        guard.record_answer(&target, 10, &usage(300));
+        next_turn(&mut guard, &[tool]).await;
+        let told = heard("counted").into_iter().filter(|line| line.contains(" after "));
+        let told: Vec<String> = told.map(|line| line.split(':').next().unwrap().into()).collect();
+        // That of the last request, not of another turn, nor of a request before the last one.
+        assert_eq!(told, ["first after 0..2 of 257", "first after 2..3", "first after 3..5"]);
+    }
+}
