@@ -3,6 +3,6 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    ctxhost::engine::worker_main();
-    ctxhost::cli::run()
+    ctxhost::worker_main();
+    ctxhost::run()
 }

@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use criterion::Criterion;
-use ctxhost::session::{RecordBody, Session, SyncPolicy};
+use ctxhost_session::{RecordBody, Session, SyncPolicy};
 
 const SESSIONS: usize = 64;
 /// Of each session in one round.

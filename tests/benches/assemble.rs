@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use criterion::Criterion;
-use ctxhost::engine::inspect;
+use ctxhost_engine::inspect;
 use ctxhost_engine_api::border::EngineHandle;
 use ctxhost_engine_api::testing::{Conversation, ScriptedHost, block_on};
 use ctxhost_engine_api::{AssembleRequest, ContextEngine, SessionRef, Transcript};

@@ -24,8 +24,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use ctxhost::config::Config;
-use ctxhost::gateway::{Gateway, GatewayOptions};
+use ctxhost_config::Config;
+use ctxhost_gateway::{Gateway, GatewayOptions};
 use tokio::runtime::{Builder, Runtime};
 use tokio_util::sync::CancellationToken;
 

@@ -8,8 +8,8 @@
 
 use std::time::{Duration, Instant};
 
-use ctxhost::config::Config;
-use ctxhost::gateway::{Gateway, GatewayOptions};
+use ctxhost_config::Config;
+use ctxhost_gateway::{Gateway, GatewayOptions};
 use ctxhost_tests::large::{SHAPES, Shape};
 use ctxhost_tests::many::provider;
 use tokio_util::sync::CancellationToken;

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use criterion::Criterion;
-use ctxhost::engine::{Clock, EngineInstance, EngineSpec, Environment, Isolation, Timeouts};
+use ctxhost_engine::{Clock, EngineInstance, EngineSpec, Environment, Isolation, Timeouts};
 use ctxhost_engine_api::testing::Conversation;
 use ctxhost_engine_api::{AssembleRequest, SessionRef};
 use ctxhost_tests::{bundled_library, bundled_library_release, ctxhost};

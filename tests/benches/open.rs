@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use ctxhost::session::{RecordBody, Session};
+use ctxhost_session::{RecordBody, Session};
 use ctxhost_tests::rules::Wire;
 use ctxhost_tests::scripted::{Model, ScriptedServer, Step, Steps};
 use ctxhost_tests::workplace::ConfigText;

@@ -27,10 +27,10 @@ pub use campaign::{Campaign, Tally};
 pub use child::{Orders, live};
 pub use inspect::Violation;
 
-use ctxhost::config::ConfigError;
-use ctxhost::runtime::inbox::InboxError;
-use ctxhost::runtime::{BuildError, TurnError};
-use ctxhost::session::SessionError;
+use ctxhost_config::ConfigError;
+use ctxhost_runtime::inbox::InboxError;
+use ctxhost_runtime::{BuildError, TurnError};
+use ctxhost_session::SessionError;
 
 /// Why the experiment itself could not go on.
 #[derive(Debug, thiserror::Error)]

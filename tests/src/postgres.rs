@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use ctxhost::store::{StoreKind, StoreSettings, migrate};
+use ctxhost_store::{StoreKind, StoreSettings, migrate};
 
 /// How long the server may take to come up on a busy machine.
 const MAX_START: Duration = Duration::from_secs(60);

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use ctxhost::context::{CompactionOutcome, Verdict};
-use ctxhost::dialects::Reason;
-use ctxhost::runtime::event::{Event, What};
-use ctxhost::runtime::{Reply, Runtime, RuntimeBuilder, SessionId, TurnError};
+use ctxhost_context::{CompactionOutcome, Verdict};
+use ctxhost_dialects::Reason;
+use ctxhost_runtime::event::{Event, What};
+use ctxhost_runtime::{Reply, Runtime, RuntimeBuilder, SessionId, TurnError};
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::TryRecvError;
 

@@ -4,12 +4,12 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use ctxhost::config::Config;
-use ctxhost::dialects::ChatMessage;
-use ctxhost::law::{LawSettings, audit, enforce};
-use ctxhost::runtime::RuntimeBuilder;
-use ctxhost::session::Session;
+use ctxhost_config::Config;
+use ctxhost_dialects::ChatMessage;
 use ctxhost_engine_api::Plan;
+use ctxhost_law::{LawSettings, audit, enforce};
+use ctxhost_runtime::RuntimeBuilder;
+use ctxhost_session::Session;
 use tempfile::TempDir;
 
 use crate::rules::Wire;
@@ -181,7 +181,7 @@ pub fn answers(session: &Session) -> Vec<String> {
 
 fn texts(message: &ChatMessage) -> String {
     let texts = message.content().iter().filter_map(|block| match block {
-        ctxhost::dialects::Content::Text { text, .. } => Some(text.clone()),
+        ctxhost_dialects::Content::Text { text, .. } => Some(text.clone()),
         _ => None,
     });
     texts.collect::<Vec<_>>().join("\n")

@@ -1,10 +1,8 @@
-//! A program with an agent in it, and an engine of its own that is linked in.
+//! A program that keeps a conversation inside a window, with an engine of its own that is linked in.
 
 use std::error::Error;
 
-use ctxhost::config::Config;
-use ctxhost::engine::EngineSpec;
-use ctxhost::runtime::{RuntimeBuilder, event::What};
+use ctxhost::{Config, EngineSpec, RecordBody, Session, Target, open_context};
 use ctxhost_engine_api::serde_json::{Value, json};
 use ctxhost_engine_api::{
     AssembleRequest, CompactRequest, Compaction, ContextEngine, Host, Info, Plan, Result,
@@ -21,36 +19,30 @@ impl ContextEngine for Newest {
         Ok(Newest)
     }
 
-    async fn assemble(&self, said: Transcript, request: AssembleRequest) -> Result<Plan> {
+    async fn assemble(&self, transcript: Transcript, request: AssembleRequest) -> Result<Plan> {
         let mut plan = Plan::default();
-        plan.keep(said.tail_within(request.budget)..said.len() as u64);
+        plan.keep(transcript.tail_within(request.budget)..transcript.len() as u64);
         Ok(plan)
     }
 
-    async fn compact(&self, _said: Transcript, _request: CompactRequest) -> Result<Compaction> {
+    async fn compact(&self, _: Transcript, _: CompactRequest) -> Result<Compaction> {
         Ok(Compaction::Delegate)
     }
 }
 
-#[tokio::main]
+#[tokio::main(flavor = "current_thread")]
 async fn main() -> std::result::Result<(), Box<dyn Error>> {
-    let words = std::env::args().nth(1).unwrap_or("What is in this folder?".into());
-    let config = Config::load("ctxhost.toml")?;
+    let session = Session::create("embed.jsonl".as_ref(), "/", None)?;
     let engine = EngineSpec::linked::<Newest>(json!({}));
-    let runtime = RuntimeBuilder::of(&config).engine_spec(engine).build().await?;
-
-    let mut events = runtime.subscribe();
-    tokio::spawn(async move {
-        while let Ok(event) = events.recv().await {
-            if let What::Text(text) = event.what {
-                print!("{text}");
-            }
-        }
-    });
-
-    let session = runtime.create_session("embed.jsonl".as_ref(), ".".as_ref())?;
-    let reply = runtime.send(&session, &words).await?;
-    runtime.finish().await;
-    println!("\n[{} shaped {} requests]", reply.engine, reply.requests);
+    let mut context = open_context(&Config::default(), &engine, session)?;
+    let target = Target { window_tokens: 8_000, ..Target::default() };
+    for number in 1..=500 {
+        let message =
+            json!({ "role": "user", "content": format!("Remember the number {number}.") });
+        context.append([RecordBody::message(&message.to_string())?])?;
+    }
+    let prompt = context.prepare(&target).await?;
+    let (kept, all) = (prompt.items().len(), prompt.view.len());
+    println!("{} keeps {kept} of {all} messages: {} tokens", prompt.engine, prompt.lawful.tokens);
     Ok(())
 }

@@ -13,7 +13,7 @@ use super::render::phrase::counted;
 use super::render::survival;
 use super::setup;
 use super::window::parse_tokens;
-use ctxhost_context::{CompactionOutcome, Verdict};
+use ctxhost_context::{CompactionOutcome, KnownSessions, Verdict};
 use ctxhost_engine::{OnEngineError, state_folder};
 use ctxhost_runtime::compact_session;
 use ctxhost_runtime::engine_options::failure_book;
@@ -72,9 +72,9 @@ impl Compact {
                 // Who names an engine wants that one or none in their session.
                 options.engines.on_error = OnEngineError::Fail;
             }
-            let (media, focus) = (media_home(), self.focus.as_deref());
-            let compaction =
-                compact_session(session, &specs, &options, &media, focus, now_ms()).await;
+            options.context.sessions = Arc::new(KnownSessions::new(media_home()));
+            let focus = self.focus.as_deref();
+            let compaction = compact_session(session, &specs, &options, focus, now_ms()).await;
             compaction.map_err(|error| setup::broken_off(&config, &name, &window, error))
         })?;
         let Some(last) = outcomes.last() else { return Ok(ExitCode::FAILURE) };

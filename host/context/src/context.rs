@@ -58,12 +58,14 @@ impl Context {
         engine: Arc<ActiveEngine>,
         settings: Arc<ContextSettings>,
     ) -> Context {
+        let mut session = LiveSession::new(session);
+        session.make_known(&settings.sessions);
         Context {
             limits: CompactionLimits::new(&settings.law),
             accounting: Accounting::new(settings.accounting.clone(), ModelName::default(), 0),
             settings,
             engine,
-            session: LiveSession::new(session),
+            session,
             progress: EngineProgress::default(),
             precomputed: Precomputed::default(),
             is_trim_reported: false,

@@ -1,10 +1,12 @@
 //! A session on disk beside its live transcript.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use ctxhost_engine_api::transcript::log::TranscriptLog;
 use ctxhost_engine_api::{SessionRef, Transcript};
 
+use crate::known_session::{KnownHandle, KnownSessions};
 use ctxhost_dialects::ChatMessage;
 use ctxhost_history::{self as history, HistoryError, Undone};
 use ctxhost_law::Anchors;
@@ -24,6 +26,8 @@ pub struct LiveSession {
     anchors: Anchors,
     reference: SessionRef,
     images: Images,
+    /// What engines may ask about it, where any may.
+    known: Option<KnownHandle>,
 }
 
 /// What is taken back or replaced of a conversation before more is said in it.
@@ -57,13 +61,19 @@ impl LiveSession {
         let reference = SessionRef { id: session.header().id().to_owned(), key: String::new() };
         let log = session.live(0);
         let (anchors, images) = (Anchors::default(), Images::default());
-        LiveSession { session, log, branch: 0, anchors, reference, images }
+        LiveSession { session, log, branch: 0, anchors, reference, images, known: None }
     }
 
-    /// The same session, whose images are stored there.
-    #[must_use]
-    pub fn with_images(self, images: Images) -> Self {
-        LiveSession { images, ..self }
+    /// Engines may ask about it from here on.
+    pub(crate) fn make_known(&mut self, sessions: &Arc<KnownSessions>) {
+        self.known = Some(sessions.add(&self.session));
+    }
+
+    /// A request began: the provider's cache is warm.
+    pub(crate) fn touched(&self, now_ms: i64) {
+        if let Some(handle) = &self.known {
+            handle.known.touched(now_ms);
+        }
     }
 
     /// Moves a session in memory into a file, which must not be there yet, and its new images there. What is
@@ -75,6 +85,7 @@ impl LiveSession {
     pub fn keep_in(&mut self, path: &Path, sync: SyncPolicy) -> Result<(), SessionError> {
         self.session.keep_in(path, sync)?;
         self.session.write_behind();
+        self.replaced();
         Ok(())
     }
 
@@ -155,9 +166,7 @@ impl LiveSession {
     /// Whatever the session's file answers; nothing is appended then.
     pub fn append_record(&mut self, record: &Record) -> Result<(), SessionError> {
         let id = self.session.adopt(record)?;
-        if let Some(entry) = self.session.entry(&id) {
-            self.log.append(entry);
-        }
+        self.extend([&id]);
         Ok(())
     }
 
@@ -184,9 +193,7 @@ impl LiveSession {
     pub fn append(&mut self, body: RecordBody, now_ms: i64) -> Result<String, SessionError> {
         let body = body.with_message(|message| self.images.put_away(message))?;
         let id = self.session.append_at(body, now_ms)?;
-        if let Some(entry) = self.session.entry(&id) {
-            self.log.append(entry);
-        }
+        self.extend([&id]);
         Ok(id)
     }
 
@@ -204,11 +211,7 @@ impl LiveSession {
         let bodies = bodies.into_iter().map(put_away);
         let bodies = bodies.collect::<Result<Vec<RecordBody>, SessionError>>()?;
         let ids = self.session.append_all(bodies, now_ms)?;
-        for id in &ids {
-            if let Some(entry) = self.session.entry(id) {
-                self.log.append(entry);
-            }
-        }
+        self.extend(&ids);
         Ok(ids)
     }
 
@@ -243,6 +246,7 @@ impl LiveSession {
         self.log = self.session.live(self.log.epoch() + 1);
         // An edit leaves the history that the engine knows; another branch does not.
         self.branch += u64::from(amendment.back_to.is_some());
+        self.replaced();
         Ok(ids.split_off(edits))
     }
 
@@ -290,5 +294,27 @@ impl LiveSession {
     fn replace_transcript(&mut self) {
         self.log = self.session.live(self.log.epoch() + 1);
         self.branch += 1;
+        self.replaced();
+    }
+
+    /// Takes in records that were appended to the session.
+    fn extend<'a>(&mut self, ids: impl IntoIterator<Item = &'a String>) {
+        let before = self.log.len() as u64;
+        for id in ids {
+            if let Some(entry) = self.session.entry(id) {
+                self.log.append(entry);
+            }
+        }
+        if let Some(handle) = &self.known {
+            let view = self.log.snapshot();
+            handle.known.grew(view.range(before..view.len() as u64));
+        }
+    }
+
+    /// What was said is another history by now, or stands in another file.
+    fn replaced(&self) {
+        if let Some(handle) = &self.known {
+            handle.known.replaced_by(&self.session);
+        }
     }
 }

@@ -35,6 +35,12 @@ impl Context {
     ///
     /// [`ContextError`]; the session is as it was, except for compactions that were applied.
     pub async fn prepare(&mut self, target: &Target) -> Result<Prompt, ContextError> {
+        let prompt = self.prepare_prompt(target).await?;
+        self.session.touched(self.settings.clock.now_ms());
+        Ok(prompt)
+    }
+
+    async fn prepare_prompt(&mut self, target: &Target) -> Result<Prompt, ContextError> {
         let budget = self.budget(target);
         let model = self.model_ref(target);
         let request = PromptRequest { target, model: &model, budget };

@@ -3,9 +3,11 @@
 use std::sync::Arc;
 
 use crate::hook::CompactionHook;
+use crate::known_session::KnownSessions;
 use ctxhost_config::{AccountingSettings, BudgetSettings, Config};
 use ctxhost_engine::Clock;
 use ctxhost_law::LawSettings;
+use ctxhost_media::MediaHome;
 use ctxhost_survival::Gate;
 
 /// What all contexts of a host share.
@@ -23,6 +25,8 @@ pub struct ContextSettings {
     pub precompute_share: f64,
     /// Who wants to know of compactions, in the order they are asked.
     pub hooks: Vec<Arc<dyn CompactionHook>>,
+    /// What engines may ask about sessions: give it to them when they are opened.
+    pub sessions: Arc<KnownSessions>,
     /// The time that engines are given and sessions are stamped with.
     pub clock: Clock,
 }
@@ -37,6 +41,7 @@ impl ContextSettings {
             accounting: config.accounting.clone(),
             precompute_share: config.compaction.precompute_share,
             hooks: Vec::new(),
+            sessions: Arc::new(KnownSessions::new(MediaHome::default())),
             clock: Clock::default(),
         }
     }

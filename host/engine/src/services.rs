@@ -213,11 +213,18 @@ impl HostServices for Services {
     }
 }
 
-impl Drop for Services {
-    fn drop(&mut self) {
-        let left_out = self.log.left_out();
+impl Services {
+    /// Logs how many lines of the engine's log were left out, where it is not logged yet.
+    pub(crate) fn log_left_out(&self) {
+        let left_out = self.log.take_left_out();
         if left_out > 0 {
             tracing::warn!(engine = self.id, "{left_out} lines of its log were left out");
         }
+    }
+}
+
+impl Drop for Services {
+    fn drop(&mut self) {
+        self.log_left_out();
     }
 }

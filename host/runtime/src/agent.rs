@@ -32,7 +32,6 @@ use tokio_util::task::TaskTracker;
 use super::engine_options::EngineOptions;
 use super::event::{Event, What};
 use super::failover::Failover;
-use super::known_session::KnownSessions;
 use super::lane::Lanes;
 use super::learned_windows::LearnedWindows;
 use super::listeners::{Listener, Listeners};
@@ -99,7 +98,6 @@ pub(super) struct Shared {
     pub(super) context: Arc<ContextSettings>,
     pub(super) toolbox: Toolbox,
     pub(super) lanes: Lanes,
-    pub(super) known: Arc<KnownSessions>,
     pub(super) prefixes: Arc<LivePrefixes>,
     pub(super) listeners: Listeners,
     failover: Mutex<Failover>,

@@ -27,11 +27,11 @@ pub mod subagent;
 
 pub mod engine_options;
 pub mod filling;
-mod known_session;
 mod learned_windows;
 mod listeners;
 mod live_prefix;
 mod offline;
+mod open_context;
 pub mod originals;
 mod session_guard;
 
@@ -52,6 +52,7 @@ pub use agent::{BuildError, Occupancy, Runtime, RuntimeBuilder, SessionId};
 pub use engine_options::EngineOptions;
 pub use listeners::Listener;
 pub use offline::{OfflineOptions, compact_session};
+pub use open_context::{engines_of_slot, open_context};
 pub use session_guard::SessionGuard;
 pub use swap::{SwapError, Swapped};
 pub use turn::{Reply, TurnError};

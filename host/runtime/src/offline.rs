@@ -5,12 +5,10 @@ use std::sync::Arc;
 use futures_util::future::LocalBoxFuture;
 
 use super::engine_options::EngineOptions;
-use super::known_session::KnownSession;
 use ctxhost_config::Config;
 use ctxhost_context::{CompactionOutcome, Context, ContextError, ContextSettings, Target};
 use ctxhost_engine::{Clock, EngineSpec};
 use ctxhost_engine_api::Trigger;
-use ctxhost_media::MediaHome;
 use ctxhost_session::Session;
 
 /// What a run on a session file needs beside the session and an engine.
@@ -42,9 +40,9 @@ impl OfflineOptions {
         session: Session,
         engines: &[EngineSpec],
         clock: Clock,
-        known: Arc<KnownSession>,
     ) -> Result<Context, ContextError> {
-        let engine = self.engines.open(engines, &clock, known)?;
+        let sessions = self.context.sessions.clone();
+        let engine = self.engines.open(engines, &clock, sessions)?;
         let settings = ContextSettings { clock, ..self.context.clone() };
         Ok(Context::new(session, Arc::new(engine), Arc::new(settings)))
     }
@@ -63,17 +61,15 @@ pub fn compact_session<'a>(
     mut session: Session,
     engines: &'a (impl AsRef<[EngineSpec]> + ?Sized),
     options: &'a OfflineOptions,
-    media: &'a MediaHome,
     focus: Option<&'a str>,
     now_ms: i64,
 ) -> LocalBoxFuture<'a, Result<Vec<CompactionOutcome>, ContextError>> {
     let engines = engines.as_ref();
     Box::pin(async move {
         session.recover_compaction();
-        let known = Arc::new(KnownSession::of(&session, media));
         let clock = Clock::recorded();
         clock.set(now_ms);
-        let mut context = options.open(session, engines, clock, known)?;
+        let mut context = options.open(session, engines, clock)?;
         let target = Target { trigger: Trigger::Manual, ..options.target.clone() };
         context.compact(&target, focus).await
     })

@@ -9,15 +9,12 @@ mod observer;
 mod prefix;
 pub mod report;
 
-use std::sync::Arc;
-
 use futures_util::future::LocalBoxFuture;
 
 use ctxhost_engine_api::{Kind, Role};
 
 use self::observer::Observer;
 use self::report::{EngineFacts, Run};
-use super::known_session::KnownSession;
 use super::offline::OfflineOptions;
 use ctxhost_context::ContextError;
 use ctxhost_engine::{ActiveEngine, Clock, EngineSpec};
@@ -57,9 +54,8 @@ fn replay_through<'a>(
     Box::pin(async move {
         let clock = Clock::recorded();
         clock.set(recorded.branch().first().map_or(0, |record| record.timestamp_ms()));
-        let known = Arc::new(KnownSession::default());
         let session = Session::in_memory(recorded.header().clone());
-        let mut context = options.open(session, engines, clock.clone(), known.clone())?;
+        let mut context = options.open(session, engines, clock.clone())?;
         let branch: Vec<&Record> =
             recorded.branch().into_iter().filter(|r| is_history(r)).collect();
         let total = branch.iter().filter(|record| is_answer(record)).count() as u64;
@@ -74,14 +70,12 @@ fn replay_through<'a>(
             if is_answer(record) {
                 let prompt = context.prepare(&options.target).await?;
                 observer.request(&prompt);
-                known.touched(now_ms);
                 on_progress(Progress { requests: observer.requests(), total });
                 answered = Some(prompt);
             }
             context.session_mut().append_record(record)?;
             let view = context.view();
             if let Some(entry) = view.last().filter(|entry| entry.id() == record.id()) {
-                known.grew([entry]);
                 observer.grew(&entry, answered.as_ref());
             }
         }

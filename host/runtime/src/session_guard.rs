@@ -146,10 +146,7 @@ impl SessionGuard {
         &mut self,
         bodies: impl IntoIterator<Item = RecordBody>,
     ) -> Result<Vec<String>, SessionError> {
-        let before = self.view().len() as u64;
-        let ids = self.open.context.append(bodies)?;
-        self.shared.known.grew_from(self.open.context.session(), before);
-        Ok(ids)
+        self.open.context.append(bodies)
     }
 
     /// The same behind an amendment: one write for both. Answers the ids of the records behind it.
@@ -163,9 +160,7 @@ impl SessionGuard {
         bodies: Vec<RecordBody>,
     ) -> Result<Vec<String>, SessionError> {
         let now_ms = self.shared.clock().now_ms();
-        let ids = self.open.context.session_mut().amend(amendment, bodies, now_ms)?;
-        self.shared.known.opened(self.open.context.session().session());
-        Ok(ids)
+        self.open.context.session_mut().amend(amendment, bodies, now_ms)
     }
 
     /// What the model could see now.
@@ -195,7 +190,6 @@ impl SessionGuard {
     pub fn keep_in(&mut self, path: &Path) -> Result<(), SessionError> {
         let live = self.open.context.session_mut();
         live.keep_in(path, OF_CLIENTS)?;
-        self.shared.known.opened(live.session());
         let images = self.shared.images_of(live.session());
         live.use_images(images);
         Ok(())
@@ -236,7 +230,6 @@ impl SessionGuard {
                 self.compacted(&prompt.compactions);
                 let model = target.model.to_string();
                 self.tell(What::assembled(prompt, prompt.budget_tokens, model));
-                self.shared.known.touched(self.session_id(), self.shared.clock().now_ms());
             }
             self.report();
             Ok(prompt?)

@@ -183,7 +183,7 @@ impl Shared {
         engines: Vec<EngineSpec>,
         options: EngineOptions,
     ) -> Result<ActiveEngine, SwapError> {
-        let (clock, known) = (self.clock().clone(), self.known.clone());
+        let (clock, known) = (self.clock().clone(), self.context.sessions.clone());
         let files: Vec<u64> = engines.iter().filter_map(file_bytes).collect();
         let opening =
             tokio::task::spawn_blocking(move || options.open_successor(&engines, &clock, known));

@@ -131,9 +131,7 @@ impl Turn {
     /// Appends a message that is said now.
     fn append(&mut self, message: &ChatMessage) -> Result<(), SessionError> {
         let now_ms = self.shared.clock().now_ms();
-        let live = self.guard.open().context.session_mut();
-        live.append_message(message, now_ms)?;
-        self.shared.known.grew(live);
+        self.guard.open().context.session_mut().append_message(message, now_ms)?;
         Ok(())
     }
 
@@ -145,7 +143,6 @@ impl Turn {
             let id = live.append(body, now_ms)?;
             // The letter goes once this returns.
             live.sync()?;
-            self.shared.known.grew(live);
             if self.first_id.is_empty() {
                 self.first_id = id;
             }

@@ -9,9 +9,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use clap::Parser;
-use ctxhost::config::Config;
-use ctxhost::runtime::RuntimeBuilder;
-use ctxhost::store::{PostgresStore, StoreKind, StoreSettings};
+use ctxhost_config::Config;
+use ctxhost_runtime::RuntimeBuilder;
+use ctxhost_store::{PostgresStore, StoreKind, StoreSettings};
 
 /// A host that talks to itself.
 #[derive(Debug, Parser)]

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::CrashtestError;
 use super::supervisor::{ChildCommand, Supervisor};
-use ctxhost::session::{Record, RecordKind, Session, UNDO};
+use ctxhost_session::{Record, RecordKind, Session, UNDO};
 
 /// Sessions that one worker takes in turn.
 const SESSIONS_OF_WORKER: usize = 3;

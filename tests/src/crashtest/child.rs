@@ -10,12 +10,12 @@ use super::model::{EchoModel, Look, PROVIDER};
 use super::promise::{Promise, Promises, hash};
 use super::speech::text_of;
 use super::{CrashtestError, cannot};
-use ctxhost::config::Config;
-use ctxhost::context::LiveSession;
-use ctxhost::dialects::ChatMessage;
-use ctxhost::runtime::inbox::Inbox;
-use ctxhost::runtime::{Runtime, RuntimeBuilder, SessionId};
-use ctxhost::session::Session;
+use ctxhost_config::Config;
+use ctxhost_context::LiveSession;
+use ctxhost_dialects::ChatMessage;
+use ctxhost_runtime::inbox::Inbox;
+use ctxhost_runtime::{Runtime, RuntimeBuilder, SessionId};
+use ctxhost_session::Session;
 
 /// The window of the model: small, so that sessions are compacted every few turns.
 const WINDOW_TOKENS: u64 = 16_000;

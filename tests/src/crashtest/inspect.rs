@@ -9,8 +9,8 @@ use serde_json::Value;
 
 use super::promise::{Promise, hash};
 use super::speech::{mark, number_of, text_of};
-use ctxhost::law::{self as law, LawSettings};
-use ctxhost::session::{Record, RecordKind, Session};
+use ctxhost_law::{self as law, LawSettings};
+use ctxhost_session::{Record, RecordKind, Session};
 
 /// What is wrong with a session.
 #[derive(Clone, Debug, PartialEq, Eq)]

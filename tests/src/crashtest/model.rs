@@ -10,12 +10,12 @@ use serde_json::{Value, json};
 use super::kill::Points;
 use super::promise::{Promise, Promises};
 use super::speech::{number_of, text_of};
-use ctxhost::dialects::message::{StopReason, ToolCall};
-use ctxhost::dialects::{
+use ctxhost_dialects::message::{StopReason, ToolCall};
+use ctxhost_dialects::{
     AssistantMessage, ChatMessage, Content, ModelRequest, ProviderError, StreamPart,
 };
-use ctxhost::provider::Client;
-use ctxhost::tool::{CallContext, Tool, ToolOutput};
+use ctxhost_provider::Client;
+use ctxhost_tool::{CallContext, Tool, ToolOutput};
 
 /// The provider of the model, in its own words.
 pub(super) const PROVIDER: &str = "crashtest";

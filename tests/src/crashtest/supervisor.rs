@@ -13,7 +13,7 @@ use super::inspect::{Known, Violation, whole_lines};
 use super::kill::Way;
 use super::promise::Promise;
 use super::{CrashtestError, cannot};
-use ctxhost::session::{Recovered, Session, pending_file};
+use ctxhost_session::{Recovered, Session, pending_file};
 
 /// A session that is longer begins anew, so that opening it costs no more than killing its writer.
 const LONGEST_SESSION_BYTES: u64 = 1_000_000;

@@ -3,15 +3,14 @@
 use std::fs;
 use std::path::Path;
 
-use ctxhost::config::Config;
-use ctxhost::context::{Budget, CompactionOutcome, Target, Verdict};
-use ctxhost::engine::{EngineSpec, OnEngineError};
-use ctxhost::media::MediaHome;
-use ctxhost::runtime::replay::replay;
-use ctxhost::runtime::{OfflineOptions, compact_session};
-use ctxhost::session::{RecordBody, Session};
-use ctxhost::survival::{Gate, Share};
+use ctxhost_config::Config;
+use ctxhost_context::{Budget, CompactionOutcome, Target, Verdict};
+use ctxhost_engine::{EngineSpec, OnEngineError};
 use ctxhost_engine_api::*;
+use ctxhost_runtime::replay::replay;
+use ctxhost_runtime::{OfflineOptions, compact_session};
+use ctxhost_session::{RecordBody, Session};
+use ctxhost_survival::{Gate, Share};
 use ctxhost_tests::recorded_session;
 use serde_json::{Value, json};
 
@@ -73,8 +72,8 @@ fn session(path: &Path) -> Session {
 fn compact(path: &Path, tells_at: u64, rules: &[&str]) -> Vec<CompactionOutcome> {
     let engine = EngineSpec::linked::<Forgetful>(json!({ "tells_at": tells_at }));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let (session, options, media) = (session(path), options(rules), MediaHome::default());
-    runtime.block_on(compact_session(session, &engine, &options, &media, None, 2)).unwrap()
+    let (session, options) = (session(path), options(rules));
+    runtime.block_on(compact_session(session, &engine, &options, None, 2)).unwrap()
 }
 
 const REASON: &str = "it keeps 0 of 1 paths (0.00) and the gate wants 0.95; lost: src/cart.rs";

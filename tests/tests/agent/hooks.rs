@@ -2,14 +2,14 @@
 
 use std::sync::{Arc, Mutex};
 
-use ctxhost::config::Config;
-use ctxhost::context::hook::{ComingCompaction, CompactionHook, HookDecision};
-use ctxhost::context::{Budget, CompactionOutcome, Target, Verdict};
-use ctxhost::engine::{EngineSpec, OnEngineError};
-use ctxhost::runtime::OfflineOptions;
-use ctxhost::runtime::replay::replay;
-use ctxhost::runtime::replay::report::Run;
-use ctxhost::session::Session;
+use ctxhost_config::Config;
+use ctxhost_context::hook::{ComingCompaction, CompactionHook, HookDecision};
+use ctxhost_context::{Budget, CompactionOutcome, Target, Verdict};
+use ctxhost_engine::{EngineSpec, OnEngineError};
+use ctxhost_runtime::OfflineOptions;
+use ctxhost_runtime::replay::replay;
+use ctxhost_runtime::replay::report::Run;
+use ctxhost_session::Session;
 use ctxhost_tests::recorded_session;
 use serde_json::json;
 

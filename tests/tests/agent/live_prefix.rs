@@ -1,6 +1,6 @@
 //! Summaries behind the live conversation: what the provider has in its cache is sent again as it was.
 
-use ctxhost::context::Verdict;
+use ctxhost_context::Verdict;
 use ctxhost_tests::rules::Wire;
 use ctxhost_tests::scripted::{Answered, Fault, Model, ScriptedServer, Seen};
 use ctxhost_tests::stage::Stage;

@@ -6,8 +6,8 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use ctxhost::tool::mcp::{McpWire, Values};
-use ctxhost::tool::{
+use ctxhost_tool::mcp::{McpWire, Values};
+use ctxhost_tool::{
     CallContext, McpServer, McpSettings, ToolBlock, ToolOutput, ToolSettings, Toolbox,
 };
 use serde_json::{Value, json};

@@ -6,10 +6,10 @@
 use std::collections::HashSet;
 use std::time::Instant;
 
-use ctxhost::context::{CompactionOutcome, Verdict};
-use ctxhost::dialects::ChatMessage;
-use ctxhost::engine::Clock;
-use ctxhost::runtime::event::What;
+use ctxhost_context::{CompactionOutcome, Verdict};
+use ctxhost_dialects::ChatMessage;
+use ctxhost_engine::Clock;
+use ctxhost_runtime::event::What;
 use ctxhost_tests::rules::Wire;
 use ctxhost_tests::scripted::{Answered, Model, ScriptedServer, Wanderer};
 use ctxhost_tests::stage::{Stage, compactions};

@@ -5,7 +5,7 @@ use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Output, Stdio};
 
-use ctxhost::config::Config;
+use ctxhost_config::Config;
 use ctxhost_tests::rules::Wire;
 use ctxhost_tests::scripted::{Answered, Fault, Model, ScriptedServer, Step, Steps};
 use ctxhost_tests::workplace::{ConfigText, Workplace, answers, words};

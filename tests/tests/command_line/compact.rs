@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
 use std::time::Duration;
 
-use ctxhost::session::{RecordBody, Session};
+use ctxhost_session::{RecordBody, Session};
 use ctxhost_tests::{ctxhost, recorded_session, shared_fixtures};
 use serde_json::json;
 use tempfile::TempDir;

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use ctxhost::session::Session;
+use ctxhost_session::Session;
 use ctxhost_tests::{ctxhost, recorded_session};
 use serde_json::Value;
 use tempfile::TempDir;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use ctxhost::config::Config;
+use ctxhost_config::Config;
 use ctxhost_engine_boundary::Settings as Boundary;
 use ctxhost_engine_head_tail::settings::Settings as HeadTail;
 use ctxhost_engine_legacy::settings::Settings as Legacy;
@@ -88,7 +88,7 @@ fn every_setting_of_the_others_stands_there_with_its_default() {
 
 #[test]
 fn no_bundled_engine_is_forgotten() {
-    for id in ctxhost::engine::BUNDLED {
+    for id in ctxhost_engine::BUNDLED {
         assert!(example().entry(id).is_some(), "{EXAMPLE} lacks [plugins.entries.{id}.config]");
     }
 }

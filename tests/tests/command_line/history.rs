@@ -7,7 +7,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
-use ctxhost::session::Session;
+use ctxhost_session::Session;
 use ctxhost_tests::workplace::lawful_session;
 use ctxhost_tests::{ctxhost, recorded_session};
 use serde_json::Value;

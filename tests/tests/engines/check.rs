@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use ctxhost::check::{Failure, Group, Report, ReportError};
+use ctxhost_check::{Failure, Group, Report, ReportError};
 use ctxhost_tests::{broken_library, bundled_library, ctxhost, keep_ends_library};
 use tempfile::TempDir;
 

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use ctxhost::engine::{bundled, inspect};
+use ctxhost_engine::{bundled, inspect};
 use ctxhost_engine_api::border::EngineDoor;
 use ctxhost_engine_api::testing::{ContractOptions, contract};
 use ctxhost_tests::native::native_library;

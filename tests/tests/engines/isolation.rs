@@ -12,7 +12,7 @@ mod used_up;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use ctxhost::engine::{Clock, EngineInstance, EngineSpec, Environment, Isolation, Timeouts};
+use ctxhost_engine::{Clock, EngineInstance, EngineSpec, Environment, Isolation, Timeouts};
 use ctxhost_engine_api::testing::Conversation;
 use ctxhost_engine_api::{AssembleRequest, Plan, Result, SessionRef, Transcript};
 use ctxhost_tests::{chaos_library, ctxhost};

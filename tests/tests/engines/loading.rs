@@ -5,12 +5,12 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
-use ctxhost::config::Config;
-use ctxhost::engine::{
+use ctxhost_config::Config;
+use ctxhost_engine::{
     ActiveEngine, Clock, EngineInstance, EngineSpec, Environment, OnEngineError, OpenError,
     SlotError, Timeouts,
 };
-use ctxhost::runtime::roster::Roster;
+use ctxhost_runtime::roster::Roster;
 use ctxhost_tests::{chaos_library, root};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -188,7 +188,7 @@ fn other_bytes_than_the_pinned_ones() {
     spec.sha256 = Some("0".repeat(64));
     let error = EngineInstance::open(&spec, &environment()).expect_err("wrong hash").to_string();
     assert!(error.contains("does not match the pinned 000000000000; not loaded"), "{error}");
-    spec.sha256 = Some(ctxhost::engine::inspect(&path).unwrap().sha256.to_uppercase());
+    spec.sha256 = Some(ctxhost_engine::inspect(&path).unwrap().sha256.to_uppercase());
     EngineInstance::open(&spec, &environment()).unwrap();
 }
 
@@ -214,7 +214,7 @@ fn a_newer_build_of_the_same_path_is_really_loaded() {
     let first = EngineInstance::open(&spec, &environment()).unwrap();
     // The linker would answer the old image for the same path; the private copy prevents it.
     fs::write(&path, patched("version=0.1.0", "version=0.1.9")).unwrap();
-    assert_eq!(ctxhost::engine::inspect(&path).unwrap().meta.version, "0.1.9");
+    assert_eq!(ctxhost_engine::inspect(&path).unwrap().meta.version, "0.1.9");
     let second = EngineInstance::open(&spec, &environment()).unwrap();
     assert_eq!((first.id(), second.id()), ("chaos", "chaos"));
 }

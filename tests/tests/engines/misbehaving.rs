@@ -3,13 +3,13 @@
 
 use std::time::{Duration, Instant};
 
-use ctxhost::config::Config;
-use ctxhost::context::{Budget, ContextError, Target};
-use ctxhost::engine::{EngineSpec, OnEngineError, Timeouts};
-use ctxhost::runtime::OfflineOptions;
-use ctxhost::runtime::replay::replay;
-use ctxhost::runtime::replay::report::Run;
-use ctxhost::session::Session;
+use ctxhost_config::Config;
+use ctxhost_context::{Budget, ContextError, Target};
+use ctxhost_engine::{EngineSpec, OnEngineError, Timeouts};
+use ctxhost_runtime::OfflineOptions;
+use ctxhost_runtime::replay::replay;
+use ctxhost_runtime::replay::report::Run;
+use ctxhost_session::Session;
 use ctxhost_tests::{chaos_library, recorded_session};
 use serde_json::json;
 

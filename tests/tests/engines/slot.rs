@@ -3,7 +3,7 @@
 mod crash;
 mod swapping;
 
-use ctxhost::engine::{
+use ctxhost_engine::{
     ActiveEngine, Clock, EngineSpec, Environment, OnEngineError, SlotError, Timeouts,
 };
 use ctxhost_engine_api::testing::Conversation;

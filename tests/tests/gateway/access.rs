@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 
 use axum::body::Body;
 use axum::http::Response;
-use ctxhost::config::Config;
-use ctxhost::gateway::{Gateway, GatewayOptions};
+use ctxhost_config::Config;
+use ctxhost_gateway::{Gateway, GatewayOptions};
 use secrecy::SecretString;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;

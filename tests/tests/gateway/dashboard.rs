@@ -5,11 +5,11 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use ctxhost::config::TelemetrySettings;
-use ctxhost::context::{CompactionOutcome, FoldedEntry, Verdict};
-use ctxhost::gateway::watch::Watch;
-use ctxhost::runtime::event::{Event, What};
+use ctxhost_config::TelemetrySettings;
+use ctxhost_context::{CompactionOutcome, FoldedEntry, Verdict};
 use ctxhost_engine_api::{Role, Trigger};
+use ctxhost_gateway::watch::Watch;
+use ctxhost_runtime::event::{Event, What};
 
 /// Names under which a browser that can run without a screen is installed.
 const BROWSERS: [&str; 4] = ["chromium", "chromium-browser", "google-chrome", "chrome"];

@@ -1,8 +1,8 @@
 //! Requests that are too large: what the upstream refuses is asked again in a smaller form, and the
 //! client does not notice.
 
-use ctxhost::dialects::Reason;
-use ctxhost::dialects::failure::{Classifier, refusal_of};
+use ctxhost_dialects::Reason;
+use ctxhost_dialects::failure::{Classifier, refusal_of};
 use ctxhost_tests::rules::Wire;
 use ctxhost_tests::scripted::{Answered, Model, OverflowForm, ScriptedServer, Step, Steps};
 use serde_json::{Value, json};

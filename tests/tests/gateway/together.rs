@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use ctxhost::session::Session;
+use ctxhost_session::Session;
 use ctxhost_tests::rules::Wire;
 use ctxhost_tests::scripted::{Model, ScriptedServer, Step, Steps};
 

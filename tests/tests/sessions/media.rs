@@ -4,9 +4,9 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use ctxhost::engine::Clock;
-use ctxhost::media::{BlobFolder, hash};
-use ctxhost::session::Session;
+use ctxhost_engine::Clock;
+use ctxhost_media::{BlobFolder, hash};
+use ctxhost_session::Session;
 use ctxhost_tests::ctxhost;
 use ctxhost_tests::rules::Wire;
 use ctxhost_tests::scripted::{Model, ScriptedServer, Step, Steps};

@@ -80,9 +80,10 @@ impl LogQuota {
         Verdict::Written { left_out_before }
     }
 
-    /// Lines left out since somebody was told.
-    pub(crate) fn left_out(&self) -> u64 {
-        self.minute.lock().unwrap_or_else(PoisonError::into_inner).left_out
+    /// Lines left out since this was asked last, or since a line after them was written.
+    pub(crate) fn take_left_out(&self) -> u64 {
+        let mut minute = self.minute.lock().unwrap_or_else(PoisonError::into_inner);
+        std::mem::take(&mut minute.left_out)
     }
 }
 
@@ -105,10 +106,9 @@ mod tests {
         assert_eq!(quota.judge_at(10, now), written);
         assert_eq!(quota.judge_at(10, now), Verdict::FirstLeftOut);
         assert_eq!(quota.judge_at(10, now), Verdict::LeftOut);
-        assert_eq!(quota.left_out(), 2);
         let later = now + WINDOW;
         assert_eq!(quota.judge_at(10, later), Verdict::Written { left_out_before: 2 });
-        assert_eq!(quota.left_out(), 0);
+        assert_eq!(quota.take_left_out(), 0);
     }
 
     #[test]
@@ -120,6 +120,7 @@ mod tests {
         assert_eq!(quota.judge_at(2048, now), Verdict::LeftOut);
         // Nothing that was left out is forgotten where the next minute begins with another such line.
         assert_eq!(quota.judge_at(2048, now + WINDOW), Verdict::LeftOut);
-        assert_eq!(quota.left_out(), 3);
+        assert_eq!(quota.take_left_out(), 3);
+        assert_eq!(quota.take_left_out(), 0, "they are told once");
     }
 }

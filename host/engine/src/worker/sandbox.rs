@@ -328,6 +328,8 @@ impl Sandbox {
 impl Drop for Sandbox {
     fn drop(&mut self) {
         self.close();
+        // Threads that still hold the services may outlive the last line of this process.
+        self.start.services.log_left_out();
     }
 }
 

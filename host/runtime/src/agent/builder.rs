@@ -17,7 +17,6 @@ pub use self::error::BuildError;
 use super::{Runtime, Shared};
 use crate::engine_options::{EngineOptions, summariser};
 use crate::failover::Failover;
-use crate::known_session::KnownSessions;
 use crate::lane::Lanes;
 use crate::learned_windows::LearnedWindows;
 use crate::listeners::Listeners;
@@ -27,9 +26,9 @@ use crate::subagent::Running;
 use crate::swap::{Followed, Slots, Wanted, engines_of, legacy_of};
 use crate::workspace::WorkspaceRules;
 use ctxhost_config::Config;
-use ctxhost_context::ContextSettings;
 use ctxhost_context::hook::CompactionHook;
 use ctxhost_context::model_name::ModelName;
+use ctxhost_context::{ContextSettings, KnownSessions};
 use ctxhost_engine::store::MemoryStores;
 use ctxhost_engine::{Clock, EngineSpec, EngineStores, FailureBook, state_folder};
 use ctxhost_media::MediaHome;
@@ -240,11 +239,11 @@ impl RuntimeBuilder {
             let windows = self.windows(&chain, &clients).await;
             let prefixes = Arc::new(LivePrefixes::default());
             let options = self.engine_options(&prefixes)?;
-            let known = Arc::new(KnownSessions::new(self.media.clone()));
+            let sessions = Arc::new(KnownSessions::new(self.media.clone()));
             let rules = self.workspace_rules();
             let engines = self.engines(rules.as_ref())?;
-            let slot = options.open(&engines, &self.clock, known.clone())?;
-            let shadows = self.shadows(&options, &known, rules.as_ref())?;
+            let slot = options.open(&engines, &self.clock, sessions.clone())?;
+            let shadows = self.shadows(&options, &sessions, rules.as_ref())?;
             let (listeners, background) = (Listeners::new(), TaskTracker::new());
             let closing = CancellationToken::new();
             // What the slot names need not be there where the program has named another engine.
@@ -255,6 +254,7 @@ impl RuntimeBuilder {
             let followed = self.followed.as_ref().map(|(path, state)| Followed::new(path, state));
             let context = ContextSettings {
                 hooks: self.hooks.clone(),
+                sessions,
                 clock: self.clock.clone(),
                 ..ContextSettings::from_config(config)
             };
@@ -269,7 +269,6 @@ impl RuntimeBuilder {
                 context: Arc::new(context),
                 toolbox,
                 lanes: Lanes::new(config.agent.concurrent_turns),
-                known,
                 prefixes,
                 listeners,
                 failover: Mutex::new(Failover::new(config.failover.clone(), chain)),

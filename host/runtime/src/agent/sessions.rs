@@ -224,7 +224,6 @@ impl Shared {
         if open.context.session_mut().refresh()? {
             let session = open.context.session().session();
             open.children = open.children.renewed(session);
-            self.known.opened(session);
             self.prefixes.forget(session.header().id());
         }
         held.inbox.catch_up(open.context.session().session())?;
@@ -239,7 +238,6 @@ impl Shared {
     /// Closes a session that nobody is at work in.
     pub(crate) fn close(&self, id: &str) {
         self.sessions().retain(|session, _| session.as_str() != id);
-        self.known.closed(id);
         self.prefixes.forget(id);
     }
 
@@ -262,7 +260,6 @@ impl Shared {
         let id = SessionId(session.header().id().into());
         let inbox = Inbox::open(&session)?;
         let shared_lane = session.shared_lane();
-        self.known.opened(&session);
         let images = self.images_of(&session);
         let cwd = session.header().cwd();
         let recall = |notes: &Notes| notes.recall(cwd, self.settings.notes_chars);

@@ -1,7 +1,7 @@
 //! Refusals that no repetition mends: another model answers where there is one.
 
-use ctxhost::runtime::TurnError;
-use ctxhost::runtime::event::What;
+use ctxhost_runtime::TurnError;
+use ctxhost_runtime::event::What;
 use ctxhost_tests::rules::Wire;
 use ctxhost_tests::scripted::{Fault, Model, ScriptedServer, Step, Steps};
 use ctxhost_tests::stage::Stage;

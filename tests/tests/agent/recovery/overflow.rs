@@ -1,8 +1,8 @@
 //! Requests that are too large, in every provider's own words: made smaller, at most three times.
 
-use ctxhost::context::{CompactionOutcome, Verdict};
-use ctxhost::dialects::Reason;
-use ctxhost::runtime::TurnError;
+use ctxhost_context::{CompactionOutcome, Verdict};
+use ctxhost_dialects::Reason;
+use ctxhost_runtime::TurnError;
 use ctxhost_tests::rules::Wire;
 use ctxhost_tests::scripted::{Answered, Fault, Model, OverflowForm};
 use ctxhost_tests::stage::Stage;

@@ -1,6 +1,6 @@
 //! Requests that a provider finds wrong: asked once more without thinking, or for a shorter answer.
 
-use ctxhost::dialects::Reason;
+use ctxhost_dialects::Reason;
 use ctxhost_tests::rules::Wire;
 use ctxhost_tests::scripted::{Answered, Model, ScriptedServer, Step, Steps};
 use ctxhost_tests::stage::Stage;

@@ -2,9 +2,9 @@
 
 use std::time::Instant;
 
-use ctxhost::dialects::Reason;
-use ctxhost::runtime::TurnError;
-use ctxhost::runtime::event::What;
+use ctxhost_dialects::Reason;
+use ctxhost_runtime::TurnError;
+use ctxhost_runtime::event::What;
 use ctxhost_tests::rules::Wire;
 use ctxhost_tests::scripted::{Fault, Model, ScriptedServer, Seen};
 use ctxhost_tests::stage::Stage;

@@ -1,6 +1,6 @@
 //! Ollama forgets the beginning of what does not fit and says nothing: it is noticed, named and mended.
 
-use ctxhost::runtime::event::What;
+use ctxhost_runtime::event::What;
 use ctxhost_tests::rules::Wire;
 use ctxhost_tests::scripted::{Answered, Model, OverflowForm};
 use ctxhost_tests::stage::Stage;

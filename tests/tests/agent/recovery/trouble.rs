@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use ctxhost::dialects::Reason;
+use ctxhost_dialects::Reason;
 use ctxhost_tests::rules::Wire;
 use ctxhost_tests::scripted::{Fault, Model};
 use ctxhost_tests::stage::Stage;

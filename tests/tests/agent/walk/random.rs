@@ -1,6 +1,6 @@
 //! Random conversations with random faults: every turn ends, nothing is lost, no request breaks a rule.
 
-use ctxhost::runtime::event::What;
+use ctxhost_runtime::event::What;
 use ctxhost_tests::rules::Wire;
 use ctxhost_tests::scripted::{Fault, Faults, Model, OverflowForm, ScriptedServer, Wanderer};
 use ctxhost_tests::stage::Stage;

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use ctxhost::engine::EngineSpec;
+use ctxhost_engine::EngineSpec;
 use ctxhost_tests::rules::Wire;
 use ctxhost_tests::scripted::{Ask, Fault, Faults, Model, ScriptedServer, Speaker, Step, Wanderer};
 use ctxhost_tests::stage::Stage;

@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::time::Duration;
 
-use ctxhost::dialects::ChatMessage;
-use ctxhost::session::Session;
+use ctxhost_dialects::ChatMessage;
+use ctxhost_session::Session;
 use ctxhost_tests::rules::Wire;
 use ctxhost_tests::scripted::{Ask, Fault, Model, ScriptedServer, Speaker, Step};
 use ctxhost_tests::stage::Stage;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use ctxhost::engine::inspect;
+use ctxhost_engine::inspect;
 use ctxhost_tests::root;
 
 /// The folders of the released minors, oldest first.

@@ -1,6 +1,6 @@
 //! What an engine in a worker sees of the machine: next to nothing.
 
-use ctxhost::engine::{EngineInstance, EngineSpec, Isolation, OpenError, inspect};
+use ctxhost_engine::{EngineInstance, EngineSpec, Isolation, OpenError, inspect};
 use ctxhost_engine_api::serde_json::Value;
 use ctxhost_tests::chaos_library;
 use rustix::io::{FdFlags, fcntl_setfd};

@@ -5,7 +5,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ctxhost::engine::{
+use ctxhost_engine::{
     Clock, EngineInstance, EngineSpec, FailureBook, Isolation, OpenError, QuarantineRules,
 };
 use ctxhost_engine_api::ErrorKind;

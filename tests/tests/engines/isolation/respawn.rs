@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use ctxhost::engine::store::{EngineStore, Kept, MemoryStore, StoreError};
-use ctxhost::engine::{
+use ctxhost_engine::store::{EngineStore, Kept, MemoryStore, StoreError};
+use ctxhost_engine::{
     ActiveEngine, EngineInstance, EngineSpec, EngineStores, Environment, Isolation, OnEngineError,
 };
 use ctxhost_engine_api::*;

@@ -1,6 +1,6 @@
 //! An engine in a worker answers as it does in this process, whatever it is asked.
 
-use ctxhost::engine::{
+use ctxhost_engine::{
     ActiveEngine, Clock, EngineInstance, EngineSpec, Environment, Isolation, Timeouts,
 };
 use ctxhost_engine_api::testing::generate::{GeneratedTranscript, transcripts};

@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::sync::Arc;
 
-use ctxhost::engine::{EngineInstance, EngineSpec, Isolation};
+use ctxhost_engine::{EngineInstance, EngineSpec, Isolation};
 use ctxhost_engine_api::serde_json::{Value, json};
 use ctxhost_tests::native::native_library;
 use ctxhost_tests::root;

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use ctxhost::engine::Isolation;
+use ctxhost_engine::Isolation;
 use ctxhost_engine_api::ErrorKind;
 use ctxhost_tests::{chaos_library, ctxhost};
 

@@ -4,12 +4,12 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ctxhost::config::Config;
-use ctxhost::engine::{Isolation, inspect};
-use ctxhost::runtime::roster::Roster;
+use ctxhost_config::Config;
+use ctxhost_engine::{Isolation, inspect};
 use ctxhost_engine_api::border::{Door, EngineDoor, EngineHandle};
 use ctxhost_engine_api::testing::{Conversation, ScriptedHost, block_on};
 use ctxhost_engine_api::*;
+use ctxhost_runtime::roster::Roster;
 use ctxhost_tests::bundled_library;
 use ctxhost_tests::native::native_library;
 use serde_json::json;

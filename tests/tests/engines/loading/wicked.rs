@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ctxhost::engine::{EngineInstance, EngineSpec};
+use ctxhost_engine::{EngineInstance, EngineSpec};
 use ctxhost_engine_api::border::EngineHandle;
 use ctxhost_engine_api::testing::{Conversation, ScriptedHost, block_on, block_on_within};
 use ctxhost_engine_api::*;

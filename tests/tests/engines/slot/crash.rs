@@ -7,13 +7,13 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ctxhost::engine::{
+use ctxhost_engine::{
     ActiveEngine, Clock, EngineSpec, Environment, FailureBook, OnEngineError, QuarantineRules,
     Timeouts,
 };
-use ctxhost::law::LawSettings;
-use ctxhost::runtime::shadow::ledger::Ledger;
-use ctxhost::runtime::shadow::{Shadows, Surroundings};
+use ctxhost_law::LawSettings;
+use ctxhost_runtime::shadow::ledger::Ledger;
+use ctxhost_runtime::shadow::{Shadows, Surroundings};
 use ctxhost_tests::chaos_library;
 use ctxhost_tests::native::native_library;
 use nix::sys::signal::{Signal, kill};

@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use ctxhost::config::{Config, set_slot};
-use ctxhost::engine::EngineSpec;
-use ctxhost::runtime::event::What;
-use ctxhost::runtime::{Runtime, RuntimeBuilder};
+use ctxhost_config::{Config, set_slot};
+use ctxhost_engine::EngineSpec;
+use ctxhost_runtime::event::What;
+use ctxhost_runtime::{Runtime, RuntimeBuilder};
 use ctxhost_tests::rules::Wire;
 use ctxhost_tests::scripted::{Ask, Model, ScriptedServer, Speaker, Step};
 use ctxhost_tests::workplace::{ConfigText, Workplace};

@@ -2,7 +2,7 @@
 
 use axum::body::Bytes;
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
-use ctxhost::gateway::exchange::{Door, Incoming};
+use ctxhost_gateway::exchange::{Door, Incoming};
 use ctxhost_tests::rules::Wire;
 use serde_json::{Value, json};
 

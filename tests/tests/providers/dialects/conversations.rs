@@ -1,7 +1,7 @@
 //! Conversations of several models in five dialects: lawful in their pairs, unruly in all else.
 
-use ctxhost::dialects::message::{StopReason, ToolCall, ToolResultMessage, UserMessage};
-use ctxhost::dialects::{AssistantMessage, ChatMessage, Content};
+use ctxhost_dialects::message::{StopReason, ToolCall, ToolResultMessage, UserMessage};
+use ctxhost_dialects::{AssistantMessage, ChatMessage, Content};
 use ctxhost_tests::rules::Wire;
 use proptest::collection::vec;
 use proptest::prelude::*;

@@ -3,9 +3,9 @@
 use std::collections::HashSet;
 
 use axum::http::{HeaderMap, HeaderName};
-use ctxhost::dialects::cross_model::for_model;
-use ctxhost::dialects::openai_chat::{Compat, CompatSettings, OpenAiChat};
-use ctxhost::dialects::{
+use ctxhost_dialects::cross_model::for_model;
+use ctxhost_dialects::openai_chat::{Compat, CompatSettings, OpenAiChat};
+use ctxhost_dialects::{
     Anthropic, AssistantMessage, ChatMessage, Content, ContextEditing, Dialect, Gemini,
     ModelRequest, Ollama, OpenAiResponses, ThinkingLevel,
 };

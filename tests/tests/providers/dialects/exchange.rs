@@ -3,11 +3,11 @@
 use std::path::Path;
 
 use axum::body::Bytes;
-use ctxhost::config::Config;
-use ctxhost::dialects::{ProviderError, Reason};
-use ctxhost::gateway::exchange::{Answer, Door, Exchange, Forward, Incoming, Taken, Window};
-use ctxhost::runtime::{Runtime, RuntimeBuilder};
+use ctxhost_config::Config;
+use ctxhost_dialects::{ProviderError, Reason};
 use ctxhost_engine_api::transcript::tokens;
+use ctxhost_gateway::exchange::{Answer, Door, Exchange, Forward, Incoming, Taken, Window};
+use ctxhost_runtime::{Runtime, RuntimeBuilder};
 use ctxhost_tests::rules::{self, Wire};
 use proptest::prelude::*;
 use serde_json::{Value, json};

@@ -4,18 +4,18 @@ use std::collections::HashMap;
 use std::ops::Range;
 
 use axum::http::{HeaderMap, HeaderName};
-use ctxhost::context::LiveSession;
-use ctxhost::dialects::ChatMessage;
-use ctxhost::dialects::inbound::{
+use ctxhost_context::LiveSession;
+use ctxhost_dialects::ChatMessage;
+use ctxhost_dialects::inbound::{
     Body, EntryLocation, InboundDialect, ParseContext, ParsedEntry, Unit, Written, render,
 };
-use ctxhost::dialects::{
+use ctxhost_dialects::{
     AnthropicInbound, GeminiInbound, OpenAiChatInbound, OpenAiResponsesInbound,
 };
-use ctxhost::law::{self, LawSettings, Lawful};
-use ctxhost::session::{Header, Session};
 use ctxhost_engine_api::testing::generate::{GeneratedTranscript, plans_of};
 use ctxhost_engine_api::{Plan, Role, Transcript};
+use ctxhost_law::{self as law, LawSettings, Lawful};
+use ctxhost_session::{Header, Session};
 use ctxhost_tests::rules::{self, Broken, Wire};
 use proptest::prelude::*;
 use serde_json::Value;

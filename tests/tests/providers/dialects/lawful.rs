@@ -1,13 +1,13 @@
 //! Any conversation that the law let through is written by the rules of chat completions.
 
 use axum::http::HeaderMap;
-use ctxhost::dialects::cross_model::for_model;
-use ctxhost::dialects::message::{ToolResultMessage, UserMessage};
-use ctxhost::dialects::openai_chat::{self, Compat, CompatSettings, OpenAiChat};
-use ctxhost::dialects::{AssistantMessage, ChatMessage, Content, Dialect, ModelRequest};
-use ctxhost::law::{LawSettings, enforce};
+use ctxhost_dialects::cross_model::for_model;
+use ctxhost_dialects::message::{ToolResultMessage, UserMessage};
+use ctxhost_dialects::openai_chat::{self, Compat, CompatSettings, OpenAiChat};
+use ctxhost_dialects::{AssistantMessage, ChatMessage, Content, Dialect, ModelRequest};
 use ctxhost_engine_api::testing::generate::{plans_of, transcripts};
 use ctxhost_engine_api::{Item, Plan, Role, Transcript};
+use ctxhost_law::{LawSettings, enforce};
 use ctxhost_tests::rules::{self, Broken, Wire};
 use proptest::prelude::*;
 

@@ -2,8 +2,8 @@
 
 use axum::body::Bytes;
 use axum::http::HeaderMap;
-use ctxhost::gateway::exchange::{Door, Forward, Incoming, Taken};
 use ctxhost_engine_api::transcript::tokens;
+use ctxhost_gateway::exchange::{Door, Forward, Incoming, Taken};
 use ctxhost_tests::rules::Wire;
 use serde_json::{Value, json};
 

@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use ctxhost::dialects::message::Usage;
-use ctxhost::gateway::exchange::Taken;
-use ctxhost::session::{RecordBody, Session};
+use ctxhost_dialects::message::Usage;
+use ctxhost_gateway::exchange::Taken;
+use ctxhost_session::{RecordBody, Session};
 use ctxhost_tests::rules::Wire;
 use serde_json::{Value, json};
 

@@ -3,11 +3,11 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use ctxhost::context::LiveSession;
-use ctxhost::engine::store::{EngineStore, FileStore};
-use ctxhost::session::{Header, NewCompaction, RecordBody, Session, SessionError};
-use ctxhost::store::{FileSessions, PostgresStore, SessionStore, copy_sessions};
+use ctxhost_context::LiveSession;
+use ctxhost_engine::store::{EngineStore, FileStore};
 use ctxhost_engine_api::{Plan, Transcript};
+use ctxhost_session::{Header, NewCompaction, RecordBody, Session, SessionError};
+use ctxhost_store::{FileSessions, PostgresStore, SessionStore, copy_sessions};
 use ctxhost_tests::postgres::PostgresServer;
 use ctxhost_tests::recorded_session;
 use serde_json::json;
@@ -194,7 +194,7 @@ fn listing(store: &dyn SessionStore) {
     assert_eq!(ids(Some("/nowhere")), [""; 0]);
     let newest = &store.list(None).unwrap()[0];
     assert_eq!(newest.cwd, "/a");
-    let now_ms = ctxhost::engine::Clock::default().now_ms();
+    let now_ms = ctxhost_engine::Clock::default().now_ms();
     assert!((now_ms - newest.changed_ms).abs() < 60_000, "{newest:?}");
 }
 

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ctxhost::session::{Session, SessionError};
-use ctxhost::store::{PostgresStore, SessionStore, StoreSettings};
+use ctxhost_session::{Session, SessionError};
+use ctxhost_store::{PostgresStore, SessionStore, StoreSettings};
 use ctxhost_tests::cutter::Cutter;
 use ctxhost_tests::postgres::PostgresServer;
 

@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use ctxhost::session::{Session, SessionError};
-use ctxhost::store::{OpenError, PostgresStore, SessionStore, StoreSettings, migrate};
+use ctxhost_session::{Session, SessionError};
+use ctxhost_store::{OpenError, PostgresStore, SessionStore, StoreSettings, migrate};
 use ctxhost_tests::postgres::PostgresServer;
 
 use super::contract::{header, said};

@@ -3,8 +3,8 @@
 use std::fs;
 use std::path::Path;
 
-use ctxhost::session::Session;
-use ctxhost::store::{PostgresStore, SessionStore, StoreSettings};
+use ctxhost_session::Session;
+use ctxhost_store::{PostgresStore, SessionStore, StoreSettings};
 use ctxhost_tests::postgres::PostgresServer;
 use ctxhost_tests::rules::Wire;
 use ctxhost_tests::scripted::{Ask, Model, ScriptedServer, Step};

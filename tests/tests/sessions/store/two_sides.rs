@@ -8,9 +8,9 @@ use std::process::{Child, Command, Stdio};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use ctxhost::dialects::ChatMessage;
-use ctxhost::session::Session;
-use ctxhost::store::{PostgresStore, SessionStore, StoreSettings};
+use ctxhost_dialects::ChatMessage;
+use ctxhost_session::Session;
+use ctxhost_store::{PostgresStore, SessionStore, StoreSettings};
 use ctxhost_tests::postgres::PostgresServer;
 use ctxhost_tests::rules::Wire;
 use ctxhost_tests::scripted::{Model, ScriptedServer, Wanderer};
@@ -192,7 +192,7 @@ fn beginning(words: &str) -> String {
 
 fn text_of(message: &ChatMessage) -> String {
     let texts = message.content().iter().filter_map(|block| match block {
-        ctxhost::dialects::Content::Text { text, .. } => Some(text.clone()),
+        ctxhost_dialects::Content::Text { text, .. } => Some(text.clone()),
         _ => None,
     });
     texts.collect::<Vec<_>>().join("\n")
@@ -200,7 +200,7 @@ fn text_of(message: &ChatMessage) -> String {
 
 fn compactions(session: &Session) -> usize {
     let kinds = session.records().iter().map(|record| record.kind());
-    kinds.filter(|kind| **kind == ctxhost::session::RecordKind::Compaction).count()
+    kinds.filter(|kind| **kind == ctxhost_session::RecordKind::Compaction).count()
 }
 
 /// What stands in the database is a session file like any other.

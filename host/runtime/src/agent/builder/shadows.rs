@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use super::{BuildError, RuntimeBuilder};
 use crate::engine_options::EngineOptions;
-use crate::known_session::KnownSessions;
 use crate::shadow::ledger::{self, Ledger};
 use crate::shadow::{Shadows, Surroundings};
 use crate::swap::engines_of;
 use crate::workspace::WorkspaceRules;
 use ctxhost_config::ShadowSettings;
+use ctxhost_context::KnownSessions;
 use ctxhost_engine::state_folder;
 
 impl RuntimeBuilder {

@@ -3,14 +3,13 @@
 
 use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use ctxhost_engine_api::transcript::log::NewEntry;
 use ctxhost_engine_api::{
     Entry, HistoryEntry, HistoryPage, HistoryRequest, Kind, PromptCache, SessionRef,
 };
 
-use ctxhost_context::LiveSession;
 use ctxhost_engine::SessionView;
 use ctxhost_media::{Blobs, MediaHome};
 use ctxhost_session::{Session, SessionError};
@@ -24,7 +23,7 @@ const CACHE_TTL_MS: i64 = 300_000;
 
 /// One session, as engines may ask about it.
 #[derive(Default)]
-pub(super) struct KnownSession {
+pub(crate) struct KnownSession {
     known: Mutex<Known>,
     blobs: Option<Blobs>,
 }
@@ -76,7 +75,7 @@ impl Known {
 
 impl KnownSession {
     /// All that was ever said on the branch where a session stands, folded away or not.
-    pub(super) fn of(session: &Session, home: &MediaHome) -> KnownSession {
+    pub(crate) fn of(session: &Session, home: &MediaHome) -> KnownSession {
         let blobs = session.path().map(|path| home.of_session(path));
         let known = KnownSession { blobs, ..KnownSession::default() };
         match Unread::of(session) {
@@ -87,12 +86,22 @@ impl KnownSession {
     }
 
     /// A request began.
-    pub(super) fn touched(&self, now_ms: i64) {
+    pub(crate) fn touched(&self, now_ms: i64) {
         self.known().last_touch_ms = Some(now_ms);
     }
 
+    /// The session stands on another branch, or in another file.
+    pub(crate) fn replaced_by(&self, session: &Session) {
+        let (unread, entries) = match Unread::of(session) {
+            Some(unread) => (Some(unread), Vec::new()),
+            None => (None, said(session)),
+        };
+        let mut known = self.known();
+        (known.unread, known.entries) = (unread, entries);
+    }
+
     /// The session has more entries.
-    pub(super) fn grew<'a>(&self, entries: impl IntoIterator<Item = Entry<'a>>) {
+    pub(crate) fn grew<'a>(&self, entries: impl IntoIterator<Item = Entry<'a>>) {
         let entries = entries.into_iter().map(|entry| HistoryEntry {
             id: entry.id().into(),
             role: entry.role().name().into(),
@@ -146,56 +155,62 @@ fn remembered(entry: NewEntry) -> HistoryEntry {
     }
 }
 
-/// The sessions of a runtime, by id.
-pub(super) struct KnownSessions {
+/// The sessions that engines may ask about, by id: those of the contexts that live.
+pub struct KnownSessions {
     home: MediaHome,
-    sessions: Mutex<HashMap<String, Arc<KnownSession>>>,
+    sessions: Mutex<HashMap<String, Weak<KnownSession>>>,
 }
 
 impl KnownSessions {
-    /// None yet; each will put bytes away where its home says.
-    pub(super) fn new(home: MediaHome) -> KnownSessions {
+    /// None yet; each puts bytes away where its home says.
+    pub fn new(home: MediaHome) -> KnownSessions {
         KnownSessions { home, sessions: Mutex::default() }
     }
 
-    /// A session is opened.
-    pub(super) fn opened(&self, session: &Session) {
+    /// Adds a session as long as what is answered lives.
+    pub(crate) fn add(self: &Arc<Self>, session: &Session) -> KnownHandle {
         let known = Arc::new(KnownSession::of(session, &self.home));
-        self.sessions().insert(session.header().id().to_owned(), known);
-    }
-
-    /// A session is closed.
-    pub(super) fn closed(&self, id: &str) {
-        self.sessions().remove(id);
-    }
-
-    /// Something was said: the newest entry of the live transcript.
-    pub(super) fn grew(&self, live: &LiveSession) {
-        if let (Some(known), Some(entry)) = (self.get(&live.reference().id), live.view().last()) {
-            known.grew([entry]);
-        }
-    }
-
-    /// Something was said: the entries from this one on.
-    pub(super) fn grew_from(&self, live: &LiveSession, first: u64) {
-        let Some(known) = self.get(&live.reference().id) else { return };
-        let view = live.view();
-        known.grew(view.range(first..view.len() as u64));
-    }
-
-    /// A request began.
-    pub(super) fn touched(&self, id: &str, now_ms: i64) {
-        if let Some(known) = self.get(id) {
-            known.touched(now_ms);
-        }
+        let id = session.header().id().to_owned();
+        self.sessions().insert(id.clone(), Arc::downgrade(&known));
+        KnownHandle { known, id, sessions: self.clone() }
     }
 
     fn get(&self, id: &str) -> Option<Arc<KnownSession>> {
-        self.sessions().get(id).cloned()
+        self.sessions().get(id).and_then(Weak::upgrade)
     }
 
-    fn sessions(&self) -> MutexGuard<'_, HashMap<String, Arc<KnownSession>>> {
-        self.sessions.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    fn sessions(&self) -> MutexGuard<'_, HashMap<String, Weak<KnownSession>>> {
+        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl std::fmt::Debug for KnownSessions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("KnownSessions").field("open", &self.sessions().len()).finish()
+    }
+}
+
+/// One session among those that engines may ask about.
+pub(crate) struct KnownHandle {
+    pub(crate) known: Arc<KnownSession>,
+    id: String,
+    sessions: Arc<KnownSessions>,
+}
+
+impl Drop for KnownHandle {
+    fn drop(&mut self) {
+        let mut sessions = self.sessions.sessions();
+        // Another context may have been opened on the same session meanwhile.
+        let own = Arc::downgrade(&self.known);
+        if sessions.get(&self.id).is_some_and(|known| known.ptr_eq(&own)) {
+            sessions.remove(&self.id);
+        }
+    }
+}
+
+impl std::fmt::Debug for KnownHandle {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("KnownHandle").field(&self.id).finish()
     }
 }
 

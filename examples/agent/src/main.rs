@@ -1,0 +1,54 @@
+//! A program with an agent in it, and an engine of its own that is linked in.
+
+use std::error::Error;
+
+use ctxhost::{Config, EngineSpec, RuntimeBuilder, What};
+use ctxhost_engine_api::serde_json::{Value, json};
+use ctxhost_engine_api::{
+    AssembleRequest, CompactRequest, Compaction, ContextEngine, Host, Info, Plan, Result,
+    Transcript,
+};
+
+/// Shows the model the newest messages that fit, and leaves compactions to the bundled engine.
+struct Newest;
+
+impl ContextEngine for Newest {
+    const INFO: Info = Info::new("newest", "The newest that fit", "0.1.0");
+
+    fn create(_host: Host, _config: Value) -> Result<Self> {
+        Ok(Newest)
+    }
+
+    async fn assemble(&self, said: Transcript, request: AssembleRequest) -> Result<Plan> {
+        let mut plan = Plan::default();
+        plan.keep(said.tail_within(request.budget)..said.len() as u64);
+        Ok(plan)
+    }
+
+    async fn compact(&self, _said: Transcript, _request: CompactRequest) -> Result<Compaction> {
+        Ok(Compaction::Delegate)
+    }
+}
+
+#[tokio::main]
+async fn main() -> std::result::Result<(), Box<dyn Error>> {
+    let words = std::env::args().nth(1).unwrap_or("What is in this folder?".into());
+    let config = Config::load("ctxhost.toml")?;
+    let engine = EngineSpec::linked::<Newest>(json!({}));
+    let runtime = RuntimeBuilder::of(&config).engine_spec(engine).build().await?;
+
+    let mut events = runtime.subscribe();
+    tokio::spawn(async move {
+        while let Ok(event) = events.recv().await {
+            if let What::Text(text) = event.what {
+                print!("{text}");
+            }
+        }
+    });
+
+    let session = runtime.create_session("agent.jsonl".as_ref(), ".".as_ref())?;
+    let reply = runtime.send(&session, &words).await?;
+    runtime.finish().await;
+    println!("\n[{} shaped {} requests]", reply.engine, reply.requests);
+    Ok(())
+}
