@@ -1,6 +1,6 @@
 //! A plain HTTP client of a model. It sends what a context prepares, so its conversation never outgrows the window.
 //!
-//! `http-client http://127.0.0.1:11434/v1/chat/completions qwen3 8192 < questions.txt`
+//! `http-client http://127.0.0.1:11434/v1/chat/completions qwen3 32768 < questions.txt`
 
 use std::error::Error;
 use std::io::stdin;
@@ -13,6 +13,8 @@ use serde_json::{Value, json};
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn Error>> {
+    // reqwest is built here without cryptography of its own.
+    let _ = rustls::crypto::ring::default_provider().install_default();
     let mut arguments = std::env::args().skip(1);
     let mut next = || arguments.next().ok_or("usage: http-client URL MODEL WINDOW_TOKENS");
     let (url, model, window_tokens) = (next()?, next()?, next()?.parse()?);

@@ -44,12 +44,12 @@ fn a_context_keeps_what_its_engine_chose_inside_the_window() {
 #[test]
 fn a_plain_http_client_stays_inside_its_window() {
     let wire = Wire::OpenAiChat;
-    let answers = (0..30).map(|_| vec![Step::say("Nothing of the kind. ".repeat(80))]);
-    let server = ScriptedServer::start(wire, Model::new(6_000)).script(Steps::new(answers));
+    let answers = (0..30).map(|_| vec![Step::say("Nothing of the kind. ".repeat(400))]);
+    let server = ScriptedServer::start(wire, Model::new(20_000)).script(Steps::new(answers));
     let place = tempfile::tempdir().unwrap();
     let url = format!("{}/v1/chat/completions", server.url());
     let mut client = Command::new(product("http-client"))
-        .args([&url, "scripted", "6000"])
+        .args([&url, "scripted", "20000"])
         .current_dir(place.path())
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())

@@ -30,7 +30,7 @@ pub enum ProgramError {
     /// Nothing names one.
     #[error(
         "isolation = \"process\" needs the program `ctxhost`, which is neither beside this program nor in PATH; \
-         set plugins.worker.program or {VARIABLE}, or call ctxhost::engine::worker_main() first in main"
+         set plugins.worker.program or {VARIABLE}, or call ctxhost::worker_main() first in main"
     )]
     Nowhere,
 }
