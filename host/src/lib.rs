@@ -12,7 +12,7 @@
 pub use ctxhost_cli::run;
 pub use ctxhost_config::{Config, ConfigError};
 pub use ctxhost_context::hook::{ComingCompaction, CompactionHook, HookDecision};
-pub use ctxhost_context::model_name::ModelName;
+
 pub use ctxhost_context::overflow::Overflow;
 pub use ctxhost_context::{
     Amendment, BackTo, Budget, CompactionOutcome, CompactionPolicy, Context, ContextError,
@@ -24,6 +24,7 @@ pub use ctxhost_engine::{
     ActiveEngine, EngineSpec, Isolation, OnEngineError, SlotError, worker_main,
 };
 pub use ctxhost_gateway::{Gateway, GatewayError, GatewayOptions};
+pub use ctxhost_models::ModelName;
 pub use ctxhost_runtime::event::{Event, What};
 pub use ctxhost_runtime::{
     BuildError, EngineOptions, Reply, Runtime, RuntimeBuilder, SessionGuard, SessionId, TurnError,

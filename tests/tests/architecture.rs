@@ -8,12 +8,13 @@ use std::path::{Path, PathBuf};
 use ctxhost_tests::root;
 
 /// Crates of the host from the ground up. Crates on one floor do not know each other.
-const FLOORS: [&[&str]; 10] = [
+const FLOORS: [&[&str]; 11] = [
     &["dialects", "files"],
     &["session", "law", "media", "provider", "tool", "survival"],
     &["engine", "history"],
     &["store", "trust"],
     &["config"],
+    &["models"],
     &["context"],
     &["runtime"],
     &["check", "dev", "gateway", "scaffold"],

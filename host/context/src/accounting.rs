@@ -19,10 +19,10 @@ mod tests;
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use crate::model_name::ModelName;
 use ctxhost_config::{AccountingSettings, MAX_WINDOW_TOKENS};
 use ctxhost_dialects::message::{StopReason, Usage};
 use ctxhost_engine_api::transcript::tokens;
+use ctxhost_models::ModelName;
 use factor::Factor;
 
 /// A piece of a request: the system prompt, the tools, or one message.

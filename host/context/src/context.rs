@@ -11,7 +11,6 @@ use crate::accounting::{Accounting, Counted, LearnedWindow, RequestSize, SizePar
 use crate::error::ContextError;
 use crate::ingest::EngineProgress;
 use crate::live_session::LiveSession;
-use crate::model_name::ModelName;
 use crate::overflow::{self, Overflow, Refusal};
 use crate::precompute::Precomputed;
 use crate::settings::ContextSettings;
@@ -20,6 +19,7 @@ use ctxhost_dialects::ProviderError;
 use ctxhost_dialects::message::{StopReason, Usage};
 use ctxhost_engine::ActiveEngine;
 use ctxhost_law::progress::CompactionLimits;
+use ctxhost_models::ModelName;
 use ctxhost_provider::truncation::{Certainty, Counts, Sent, SilentTruncation};
 use ctxhost_session::{RecordBody, Session, SessionError};
 

@@ -18,7 +18,6 @@
 
 pub mod accounting;
 pub mod hook;
-pub mod model_name;
 pub mod overflow;
 
 mod compact;

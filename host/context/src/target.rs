@@ -2,8 +2,8 @@
 
 use ctxhost_engine_api::Trigger;
 
-use crate::model_name::ModelName;
 use crate::policy::CompactionPolicy;
+use ctxhost_models::ModelName;
 
 /// What a prompt is prepared for.
 #[derive(Clone, Debug, Default)]

@@ -16,6 +16,7 @@ mod desk;
 mod door;
 mod hearing;
 mod journey;
+mod long_window;
 mod marking;
 mod news;
 mod on_demand;
@@ -25,7 +26,6 @@ mod sealed;
 mod shaping;
 mod thinking;
 mod tidying;
-mod windows;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -41,10 +41,10 @@ use ctxhost_config::Config;
 use ctxhost_dialects::ProviderError;
 use ctxhost_dialects::message::Usage;
 use ctxhost_media::MediaError;
+use ctxhost_models::{ModelName, Window};
 use ctxhost_runtime::Runtime;
 
 pub use compressing::{Compressed, Uncompressed, Wish};
-pub use windows::Window;
 
 /// Which door a request came through.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -278,13 +278,13 @@ impl Exchange {
     /// `None` for a model that nobody knows.
     pub fn window(&self, provider: &str, model: &str) -> Option<Window> {
         let desk = self.desk.as_ref()?;
-        windows::known(&desk.runtime, &desk.config, provider, model)
+        desk.runtime.models().known_window(&ModelName::new(provider, model))
     }
 
     /// An upstream has stated the window of a model, in provider tokens.
     pub fn state_window(&self, provider: &str, model: &str, tokens: u64) {
         if let Some(desk) = &self.desk {
-            desk.runtime.state_window(provider, model, tokens);
+            desk.runtime.models().state(&ModelName::new(provider, model), tokens);
         }
     }
 }

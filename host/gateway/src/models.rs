@@ -9,13 +9,13 @@ use axum::http::{HeaderValue, Method, Response};
 use serde_json::{Map, Value, json};
 use tokio::sync::OwnedSemaphorePermit;
 
-use super::exchange::Window;
 use super::house::House;
 use super::limits::{self, Patience};
 use super::tap::Passing;
 use super::traffic;
 use super::upstream::{Envelope, Upstream};
 use ctxhost_dialects::DialectName;
+use ctxhost_models::Window;
 use ctxhost_provider::windows::stated_windows;
 
 /// The longest list that is read, in bytes.

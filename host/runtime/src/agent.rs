@@ -31,9 +31,7 @@ use tokio_util::task::TaskTracker;
 
 use super::engine_options::EngineOptions;
 use super::event::{Event, What};
-use super::failover::Failover;
 use super::lane::Lanes;
-use super::learned_windows::LearnedWindows;
 use super::listeners::{Listener, Listeners};
 use super::live_prefix::LivePrefixes;
 use super::memory::Notes;
@@ -44,13 +42,14 @@ use super::swap::{Followed, Slots};
 use super::turn::{self, Letter, Reply, Turn, TurnError};
 use super::workspace::WorkspaceRules;
 use ctxhost_config::{AgentSettings, CompactionSettings, SessionSettings};
-use ctxhost_context::model_name::ModelName;
 use ctxhost_context::{CompactionOutcome, ContextSettings};
 use ctxhost_dialects::Content;
 use ctxhost_dialects::message::UserMessage;
 use ctxhost_engine::{Clock, OnEngineError, QuarantineRecord};
 use ctxhost_history::{HistoryError, Undone};
 use ctxhost_media::MediaHome;
+use ctxhost_models::ModelRegistry;
+use ctxhost_models::failover::Failover;
 use ctxhost_provider::Client;
 use ctxhost_store::SessionStore;
 use ctxhost_tool::Toolbox;
@@ -90,10 +89,8 @@ pub(super) struct Shared {
     pub(super) session: SessionSettings,
     pub(super) compaction: CompactionSettings,
     pub(super) tool_timeout: Duration,
-    /// The windows of the models, in provider tokens.
-    windows: Mutex<HashMap<ModelName, u64>>,
-    /// What refusals taught of the models that clients ask.
-    pub(super) learned_windows: LearnedWindows,
+    /// The windows of models.
+    pub(super) models: Arc<ModelRegistry>,
     /// What contexts are made with.
     pub(super) context: Arc<ContextSettings>,
     pub(super) toolbox: Toolbox,
@@ -337,25 +334,6 @@ impl Shared {
 
     pub(super) fn failover(&self) -> MutexGuard<'_, Failover> {
         self.failover.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The windows of the models, in provider tokens: as configured, until a provider says otherwise.
-    pub(super) fn windows(&self) -> MutexGuard<'_, HashMap<ModelName, u64>> {
-        self.windows.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The window of a model, in provider tokens; 0 for an unknown one.
-    pub(super) fn window_tokens(&self, model: &ModelName) -> u64 {
-        self.windows().get(model).copied().unwrap_or_default()
-    }
-
-    /// A provider knows its window; the config may not. Only a smaller one is believed.
-    pub(super) fn learn_window(&self, model: &ModelName, tokens: u64) {
-        let mut windows = self.windows();
-        let known = windows.entry(model.clone()).or_default();
-        if (1..*known).contains(&tokens) {
-            *known = tokens;
-        }
     }
 
     /// Now, in milliseconds since 1970.

@@ -19,7 +19,6 @@ mod swap;
 mod turn;
 
 pub mod canary;
-pub mod failover;
 pub mod inbox;
 pub mod lane;
 
@@ -27,7 +26,6 @@ pub mod subagent;
 
 pub mod engine_options;
 pub mod filling;
-mod learned_windows;
 mod listeners;
 mod live_prefix;
 mod offline;

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use ctxhost_dialects::ModelRequest;
 use ctxhost_provider::Prefixes;
 
-use ctxhost_context::model_name::ModelName;
+use ctxhost_models::ModelName;
 
 /// The last answered request of each session.
 #[derive(Debug, Default)]

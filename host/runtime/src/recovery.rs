@@ -16,10 +16,10 @@
 use ctxhost_engine_api::Trigger;
 
 use super::event::What;
-use super::failover::{Decision, Stop};
 use super::turn::{Draft, MIN_OUTPUT_TOKENS, Turn, TurnError};
 use ctxhost_dialects::failure::{SilentOverflow, silent_overflow};
 use ctxhost_dialects::{AssistantMessage, ProviderError, Reason};
+use ctxhost_models::failover::{Decision, Stop};
 
 /// Recoveries from an overflow in one turn (DESIGN 2, overflow recovery).
 const MAX_OVERFLOWS: u32 = 3;
@@ -141,7 +141,7 @@ async fn after_overflow(
     let mut target = draft.target.clone();
     let overflow = turn.guard.open().context.overflow(&mut target, &draft.sent, &failure);
     if let Some(window) = overflow.learned.filter(|window| window.is_said) {
-        turn.shared.learn_window(&target.model, window.tokens);
+        turn.shared.models.learn_own_window(&target.model, window.tokens);
     }
     let pressure = &mut turn.pressure;
     pressure.max_output_tokens = overflow.max_output_tokens.or(pressure.max_output_tokens);

@@ -22,8 +22,6 @@ use super::event::What;
 use super::lane::LaneGuard;
 use super::swap::CanaryWatch;
 use super::turn::TurnError;
-use ctxhost_config::WindowHints;
-use ctxhost_context::model_name::ModelName;
 use ctxhost_context::overflow::Overflow;
 use ctxhost_context::{
     Amendment, CompactionOutcome, CompactionPolicy, Context, Prompt, SentRequest, Target, Verdict,
@@ -32,6 +30,7 @@ use ctxhost_dialects::ProviderError;
 use ctxhost_dialects::message::{StopReason, Usage};
 use ctxhost_engine_api::{AssembleRequest, Transcript};
 use ctxhost_history::{self as history, Until};
+use ctxhost_models::ModelRegistry;
 use ctxhost_provider::truncation::SilentTruncation;
 use ctxhost_session::{RecordBody, Session, SessionError, SyncPolicy};
 
@@ -92,14 +91,9 @@ impl Runtime {
         self.shared().clock().now_ms()
     }
 
-    /// What refusals and the provider have taught of a model's window, for all sessions of clients.
-    pub fn window_hints(&self, provider: &str, model: &str) -> WindowHints {
-        self.shared().learned_windows.hints(&ModelName::new(provider, model))
-    }
-
-    /// A provider states the window of a model, in provider tokens.
-    pub fn state_window(&self, provider: &str, model: &str, tokens: u64) {
-        self.shared().learned_windows.state(&ModelName::new(provider, model), tokens);
+    /// The windows of models.
+    pub fn models(&self) -> &ModelRegistry {
+        &self.shared().models
     }
 
     /// When the host may compact on the way to a prompt of a client; `mid_turn` says that tools have run already. A
@@ -277,7 +271,7 @@ impl SessionGuard {
     pub fn record_answer(&mut self, target: &Target, sent_tokens: u64, usage: &Usage) {
         let sent = self.open.context.sent(target, sent_tokens);
         self.record_usage(target, &sent, usage, StopReason::Stop);
-        self.shared.learned_windows.answered(&target.model, usage.prompt_tokens());
+        self.shared.models.answered(&target.model, usage.prompt_tokens());
         self.tell(What::Answered { usage: *usage });
         self.report();
     }
@@ -296,9 +290,9 @@ impl SessionGuard {
         }
         let overflow = self.open.context.overflow(target, &sent, failure);
         if !failure.is_ceiling {
-            let (session, windows) = (self.lane.session_id(), &self.shared.learned_windows);
+            let (session, models) = (self.lane.session_id(), &self.shared.models);
             let thought = (&target.model, target.window_tokens);
-            windows.refused(thought, session, failure, overflow.refused_tokens);
+            models.refused(thought, session, failure, overflow.refused_tokens);
         }
         self.tell(What::recovering(failure, "made smaller"));
         self.report();
@@ -441,6 +435,7 @@ mod tests {
     use crate::RuntimeBuilder;
     use crate::testing::puppet::{heard, puppet};
     use ctxhost_config::Config;
+    use ctxhost_models::ModelName;
     use ctxhost_session::Header;
 
     #[tokio::test]

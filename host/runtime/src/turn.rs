@@ -22,13 +22,13 @@ use ctxhost_engine_api::Trigger;
 
 use super::agent::Shared;
 use super::event::What;
-use super::failover::Walk;
 use super::inbox::Inbox;
 use super::recovery::{self, Pressure};
 use super::session_guard::SessionGuard;
 use ctxhost_context::LiveSession;
 use ctxhost_dialects::message::{StopReason, Usage};
 use ctxhost_dialects::{AssistantMessage, ChatMessage};
+use ctxhost_models::failover::Walk;
 use ctxhost_session::SessionError;
 
 pub(super) use draft::Draft;

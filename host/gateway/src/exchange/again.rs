@@ -7,11 +7,11 @@ use super::hearing::{Heard, Words};
 use super::journey::{Journey, forward};
 use super::refusal::{self, TooLarge};
 use super::shaping::Came;
-use super::windows::Window;
 use super::{Taken, Truth};
 use crate::thread::Asked;
 use ctxhost_context::Target;
 use ctxhost_dialects::{ProviderError, Reason};
+use ctxhost_models::Window;
 use ctxhost_runtime::{SessionGuard, TurnError};
 
 /// A request that could not be shaped once more.

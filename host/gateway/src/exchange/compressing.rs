@@ -14,10 +14,10 @@ use super::shaping::{Came, as_written, compaction, is_untouched, rendered};
 use super::thinking::Thinking;
 use super::{Incoming, Truth};
 use crate::thread::{Asked, BadSessionId, scope};
-use ctxhost_context::model_name::ModelName;
 use ctxhost_context::{CompactionOutcome, Prompt, Target, Verdict};
 use ctxhost_dialects::inbound::Body;
 use ctxhost_media::MediaError;
+use ctxhost_models::ModelName;
 use ctxhost_runtime::TurnError;
 use ctxhost_session::{RecordBody, SessionError};
 

@@ -16,9 +16,9 @@ use crate::originals::Originals;
 use crate::thread::{Asked, Counts, Digest, Scope, Threads, is_named, secret};
 use ctxhost_config::{Config, GatewaySettings};
 use ctxhost_context::ContextError;
-use ctxhost_context::model_name::ModelName;
 use ctxhost_dialects::inbound::Body;
 use ctxhost_engine::{OnEngineError, SlotError};
+use ctxhost_models::ModelName;
 use ctxhost_runtime::{Runtime, SessionId, TurnError};
 
 /// Where conversations are kept, below the state folder.

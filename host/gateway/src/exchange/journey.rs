@@ -5,18 +5,18 @@ use std::sync::Arc;
 use super::again::{Count, refused};
 use super::desk::Desk;
 use super::hearing::{HearError, Heard, Words};
+use super::long_window;
 use super::on_demand;
 use super::refusal;
 use super::shaping::{Came, Sent};
-use super::windows::{self, Window};
 use super::{Forward, Incoming, Taken, Ticket, Truth, passed};
 use crate::thread::{Asked, Pending, Thread, scope};
 use axum::body::Bytes;
 use ctxhost_context::accounting::LearnedWindow;
-use ctxhost_context::model_name::ModelName;
 use ctxhost_context::{CompactionPolicy, Context, ContextError, Target};
 use ctxhost_dialects::inbound::Body;
 use ctxhost_law::CannotFit;
+use ctxhost_models::{ModelName, Window};
 use ctxhost_runtime::{SessionGuard, TurnError};
 
 /// A request that is out.
@@ -162,9 +162,8 @@ impl Desk {
         only_fits: bool,
     ) -> (Target, Window) {
         let (provider, model) = (&*incoming.provider, incoming.door.model(body));
-        let model = windows::name(&model, &incoming.headers);
-        let window = windows::window(&self.runtime, &self.config, provider, &model);
-        let model = ModelName::new(provider, model);
+        let model = ModelName::new(provider, long_window::name(&model, &incoming.headers));
+        let window = self.runtime.models().window(&model);
         let mut window_tokens = window.tokens;
         let window = match guard.context().accounting().learned_window(&model) {
             Some(LearnedWindow { tokens, is_said }) if tokens < window.tokens => {

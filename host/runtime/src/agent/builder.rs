@@ -16,9 +16,7 @@ use tokio_util::task::TaskTracker;
 pub use self::error::BuildError;
 use super::{Runtime, Shared};
 use crate::engine_options::{EngineOptions, summariser};
-use crate::failover::Failover;
 use crate::lane::Lanes;
-use crate::learned_windows::LearnedWindows;
 use crate::listeners::Listeners;
 use crate::live_prefix::LivePrefixes;
 use crate::memory::{NOTES, Notes};
@@ -27,11 +25,12 @@ use crate::swap::{Followed, Slots, Wanted, engines_of, legacy_of};
 use crate::workspace::WorkspaceRules;
 use ctxhost_config::Config;
 use ctxhost_context::hook::CompactionHook;
-use ctxhost_context::model_name::ModelName;
 use ctxhost_context::{ContextSettings, KnownSessions};
 use ctxhost_engine::store::MemoryStores;
 use ctxhost_engine::{Clock, EngineSpec, EngineStores, FailureBook, state_folder};
 use ctxhost_media::MediaHome;
+use ctxhost_models::failover::Failover;
+use ctxhost_models::{ModelName, ModelRegistry};
 use ctxhost_provider::{Client, Completer, connect};
 use ctxhost_store::SessionStore;
 use ctxhost_tool::{Tool, Toolbox};
@@ -264,8 +263,7 @@ impl RuntimeBuilder {
                 session: config.session.clone(),
                 compaction: config.compaction.clone(),
                 tool_timeout: Duration::from_millis(config.tools.timeout_ms),
-                windows: Mutex::new(windows),
-                learned_windows: LearnedWindows::new(&config.gateway),
+                models: Arc::new(ModelRegistry::new(config, windows)),
                 context: Arc::new(context),
                 toolbox,
                 lanes: Lanes::new(config.agent.concurrent_turns),

@@ -17,8 +17,8 @@ use crate::agent::{OpenSession, SessionId, Shared};
 use crate::event::What;
 use crate::session_guard::SessionGuard;
 use crate::turn::TurnError;
-use ctxhost_context::model_name::ModelName;
 use ctxhost_engine::{ActiveEngine, SlotError};
+use ctxhost_models::ModelName;
 use ctxhost_session::{Header, Record, Session, SessionError};
 
 /// The least share of the budget that a child may be given: a tenth of most windows holds a task.

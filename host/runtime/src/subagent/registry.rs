@@ -7,7 +7,7 @@ use ctxhost_engine_api::ContextMode;
 use serde::{Deserialize, Serialize};
 
 use super::run::Running;
-use ctxhost_context::model_name::ModelName;
+use ctxhost_models::ModelName;
 use ctxhost_session::{Record, RecordBody, Session};
 
 /// The custom type of the records.

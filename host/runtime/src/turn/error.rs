@@ -1,10 +1,10 @@
 //! Why a turn ended without a final answer. The session is valid in every case.
 
-use crate::failover::AllModelsFailed;
 use crate::inbox::InboxError;
 use ctxhost_context::ContextError;
 use ctxhost_dialects::ProviderError;
 use ctxhost_history::HistoryError;
+use ctxhost_models::failover::AllModelsFailed;
 use ctxhost_session::SessionError;
 
 /// Why a turn ended without a final answer.

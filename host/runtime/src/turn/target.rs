@@ -31,7 +31,7 @@ impl Turn {
         let children = &self.guard.session().children;
         let listed = if tools.is_empty() { String::new() } else { json_of(tools) };
         Target {
-            window_tokens: self.shared.window_tokens(&model),
+            window_tokens: self.shared.models.own_window_tokens(&model),
             model,
             min_window_tokens: 1,
             overhead_tokens: tokens::estimate(&self.system_prompt()) + tokens::estimate(&listed),
@@ -67,7 +67,7 @@ impl Turn {
 
     /// The window of the model that answers now, in provider tokens.
     pub(crate) fn window_tokens(&self) -> u64 {
-        self.shared.window_tokens(self.walk.model())
+        self.shared.models.own_window_tokens(self.walk.model())
     }
 
     /// The target with the answer that a request asks for: what is wanted, what is held free, what the provider gives.
@@ -99,7 +99,7 @@ impl Turn {
         let (target, sent) = (&draft.target, &draft.sent);
         let truncation = self.guard.record_usage(target, sent, &reply.usage, reply.stop_reason);
         if let Some(truncation) = truncation {
-            self.shared.learn_window(&target.model, truncation.window_tokens);
+            self.shared.models.learn_own_window(&target.model, truncation.window_tokens);
         }
     }
 }

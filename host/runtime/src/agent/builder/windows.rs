@@ -8,7 +8,7 @@ use futures_util::future::join_all;
 
 use super::RuntimeBuilder;
 use ctxhost_config::{MAX_WINDOW_TOKENS, ModelWindow, WindowHints, WindowSource};
-use ctxhost_context::model_name::ModelName;
+use ctxhost_models::ModelName;
 use ctxhost_provider::Client;
 
 impl RuntimeBuilder {

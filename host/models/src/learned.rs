@@ -7,13 +7,13 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use crate::name::ModelName;
 use ctxhost_config::{GatewaySettings, WindowHints};
-use ctxhost_context::model_name::ModelName;
 use ctxhost_dialects::ProviderError;
 
 /// What was learned of windows.
 #[derive(Debug)]
-pub(super) struct LearnedWindows {
+pub(crate) struct LearnedWindows {
     min_tokens: u64,
     min_share: f64,
     most_models: usize,
@@ -38,7 +38,7 @@ struct Model {
 }
 
 impl LearnedWindows {
-    pub(super) fn new(settings: &GatewaySettings) -> LearnedWindows {
+    pub(crate) fn new(settings: &GatewaySettings) -> LearnedWindows {
         LearnedWindows {
             min_tokens: settings.learned_min_tokens,
             min_share: settings.learned_min_share,
@@ -48,7 +48,7 @@ impl LearnedWindows {
     }
 
     /// What counts for all sessions of a model.
-    pub(super) fn hints(&self, model: &ModelName) -> WindowHints {
+    pub(crate) fn hints(&self, model: &ModelName) -> WindowHints {
         let models = self.models();
         let Some(known) = models.get(model) else { return WindowHints::default() };
         WindowHints {
@@ -60,7 +60,7 @@ impl LearnedWindows {
     }
 
     /// The provider states the window of a model, in provider tokens.
-    pub(super) fn state(&self, model: &ModelName, tokens: u64) {
+    pub(crate) fn state(&self, model: &ModelName, tokens: u64) {
         if tokens >= self.min_tokens {
             self.note(model, |known| known.stated_tokens = Some(tokens));
         }
@@ -68,7 +68,7 @@ impl LearnedWindows {
 
     /// A session was told that a request of `refused_tokens` is too large; the model was thought to have
     /// `thought_tokens`. All in provider tokens.
-    pub(super) fn refused(
+    pub(crate) fn refused(
         &self,
         (model, thought_tokens): (&ModelName, u64),
         session: &str,
@@ -115,7 +115,7 @@ impl LearnedWindows {
     }
 
     /// A prompt of so many provider tokens was answered: no window is smaller.
-    pub(super) fn answered(&self, model: &ModelName, counted_tokens: u64) {
+    pub(crate) fn answered(&self, model: &ModelName, counted_tokens: u64) {
         self.note(model, |known| {
             known.answered_tokens = known.answered_tokens.max(counted_tokens);
             known.window_tokens = known.window_tokens.filter(|tokens| *tokens >= counted_tokens);

@@ -19,8 +19,8 @@ mod tests;
 
 use std::collections::HashMap;
 
+use crate::name::ModelName;
 use ctxhost_config::FailoverSettings;
-use ctxhost_context::model_name::ModelName;
 use ctxhost_dialects::{ProviderError, Reason};
 
 pub use attempt::{AllModelsFailed, Attempt, advice};

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use ctxhost_context::model_name::ModelName;
+use crate::name::ModelName;
 use ctxhost_dialects::{ProviderError, Reason};
 
 /// A model that gave no answer.
@@ -19,12 +19,12 @@ pub struct Attempt {
 }
 
 impl Attempt {
-    pub(super) fn failed(model: ModelName, error: &ProviderError) -> Attempt {
+    pub(crate) fn failed(model: ModelName, error: &ProviderError) -> Attempt {
         let message = error.message.trim().to_owned();
         Attempt { model, reason: error.reason, message, resting_ms: None }
     }
 
-    pub(super) fn resting(model: ModelName, reason: Reason, rest_ms: u64) -> Attempt {
+    pub(crate) fn resting(model: ModelName, reason: Reason, rest_ms: u64) -> Attempt {
         Attempt { model, reason, message: String::new(), resting_ms: Some(rest_ms) }
     }
 }

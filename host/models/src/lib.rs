@@ -1,0 +1,15 @@
+//! Models: their names and windows, and which is asked when one gives no answer.
+
+#![cfg_attr(
+    test,
+    allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)
+)]
+
+pub mod failover;
+
+mod learned;
+mod name;
+mod registry;
+
+pub use name::ModelName;
+pub use registry::{ModelRegistry, Window};
