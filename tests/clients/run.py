@@ -2,12 +2,13 @@
 """Unchanged clients of other people talk through the gateway to a provider with a small window.
 
     tests/clients/run.py --bin target/release [--turns 100] [--only openai_chat,claude,example]
+    tests/clients/run.py --install
     tests/clients/run.py --all [--only pi,qwen] [--gateway-only] [--count-answer] [--agents-know] [--window 48000]
                          [--json FILE] [--record FOLDER]
 
 Official SDKs and two agents are installed into target/clients. Where nobody can be reached who has them, that is said and
 they are left out; anything else that is wrong ends with 1. In the middle of each SDK's conversation the gateway is killed
-and started again.
+and started again. With --install, what a run without --all needs is installed, and nothing is run.
 
 With --all, the agents of agents.py run past three windows of a scripted model, without the gateway and with it, and a
 table tells what came of it (docs/gateway/clients.md). Three of them run without --all, too, with the gateway alone.
@@ -222,11 +223,20 @@ def run_all(arguments, wanted, with_direct, skipped):
     return is_good
 
 
+def install_all(wanted, skipped):
+    """Installs what a run of `wanted` needs, so that the run finds it."""
+    installed(install.sdks, skipped)
+    installed(install.agents, skipped)
+    for agent, *_ in installed_agents(wanted, skipped, forgives=False):
+        say(f"installed {agent.name}")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--bin", type=pathlib.Path, default=ROOT / "target" / "release")
     parser.add_argument("--turns", type=int, default=100)
     parser.add_argument("--only", default="")
+    parser.add_argument("--install", action="store_true", help="install what the run without --all needs, and run nothing")
     parser.add_argument("--all", action="store_true", help="run the agents of agents.py and print their table")
     parser.add_argument("--gateway-only", action="store_true", help="leave out the runs without the gateway")
     parser.add_argument("--count-answer", action="store_true", help="the model counts max_tokens into its window, as vLLM does")
@@ -242,6 +252,9 @@ def main():
     unknown = {*names} - {*known} - ({*SDKS, "example"} if not arguments.all else set())
     if unknown:
         parser.error(f"--only names {', '.join(sorted(unknown))}; it may name {', '.join(known)}, and without --all {', '.join(SDKS)}, example")
+    if arguments.install:
+        install_all(agents.GATE, [])
+        return
     if arguments.all:
         skipped = []
         is_good = run_all(arguments, names, not arguments.gateway_only, skipped)

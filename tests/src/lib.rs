@@ -26,6 +26,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Mutex, OnceLock};
 
+use memchr::memmem;
+
 /// The root of the workspace.
 pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the tests have a parent").into()
@@ -48,11 +50,12 @@ fn library_name(id: &str) -> String {
     format!("lib{}.so", id.replace('-', "_"))
 }
 
-/// The library of the example engine, built as its README says. Built at the first call.
+/// The library of the example engine. Built at the first call, of the dependencies that all fixtures share; the gate builds it
+/// alone and optimised, as its README says.
 pub fn keep_ends_library() -> PathBuf {
-    let folder = root().join("examples/keep-ends");
-    build(&folder, &["--release"], &folder.join("target"));
-    folder.join("target/release/libkeep_ends.so")
+    let target = fixtures_target();
+    build(&root().join("examples/keep-ends"), &[], &target);
+    target.join("debug/libkeep_ends.so")
 }
 
 /// The library of the engine that misbehaves as its config says. Built at the first call.
@@ -69,12 +72,7 @@ pub fn broken_library(kind: &str, folder: &Path) -> PathBuf {
     let target = fixtures_target();
     build(&root().join("tests/fixtures/broken"), &[], &target);
     let mut bytes = std::fs::read(target.join("debug/libbroken.so")).expect("it was built");
-    let places: Vec<usize> = bytes
-        .windows(MARKER.len())
-        .enumerate()
-        .filter(|(_, at)| *at == MARKER)
-        .map(|(at, _)| at)
-        .collect();
+    let places: Vec<usize> = memmem::find_iter(&bytes, MARKER).collect();
     assert_eq!(places.len(), 1, "the marker stands once in the library");
     let end = places[0] + MARKER.len();
     let name = bytes[places[0]..end].iter().position(|byte| *byte == b'=').expect("a marker") + 1;
@@ -86,6 +84,11 @@ pub fn broken_library(kind: &str, folder: &Path) -> PathBuf {
     std::fs::write(&path, bytes).expect("a library can be written");
     path
 }
+
+/// How cargo builds crates outside the workspace in debug, as variables of its environment. Their libraries are copied, hashed and
+/// searched in nearly every test of the loader, and tables for a debugger are nine tenths of each.
+pub const FIXTURE_PROFILE: [(&str, &str); 2] =
+    [("CARGO_PROFILE_DEV_DEBUG", "false"), ("CARGO_INCREMENTAL", "0")];
 
 /// Where crates outside the workspace are built: their dependencies are compiled once for all.
 pub fn fixtures_target() -> PathBuf {
@@ -155,6 +158,9 @@ pub fn build(folder: &Path, arguments: &[&str], target: &Path) {
     }
     let mut cargo = Command::new(env!("CARGO"));
     cargo.arg("build").arg("--quiet").args(arguments).arg("--target-dir").arg(target);
+    if folder != root() {
+        cargo.envs(FIXTURE_PROFILE);
+    }
     for (name, _) in std::env::vars_os().filter(|(name, _)| describes_the_test(name)) {
         cargo.env_remove(name);
     }

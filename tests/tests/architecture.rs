@@ -24,6 +24,14 @@ const FLOORS: [&[&str]; 11] = [
 
 /// The sources below a folder of the workspace, tests left out.
 fn sources(folder: &Path) -> Vec<(PathBuf, String)> {
+    let mut found = all_sources(folder);
+    found.retain(|(path, _)| !is_test(path));
+    assert!(!found.is_empty(), "{} holds no source", folder.display());
+    found
+}
+
+/// The sources below a folder of the workspace.
+fn all_sources(folder: &Path) -> Vec<(PathBuf, String)> {
     let mut found = Vec::new();
     let mut folders = vec![folder.to_owned()];
     while let Some(folder) = folders.pop() {
@@ -37,7 +45,6 @@ fn sources(folder: &Path) -> Vec<(PathBuf, String)> {
             }
         }
     }
-    found.retain(|(path, _)| !is_test(path));
     assert!(!found.is_empty(), "{} holds no source", folder.display());
     found
 }
@@ -181,6 +188,17 @@ fn every_room_says_what_it_is() {
             let opens =
                 text.trim_start().trim_start_matches("#![forbid(unsafe_code)]").trim_start();
             assert!(opens.starts_with("//!"), "{} opens without a sentence", path.display());
+        }
+    }
+}
+
+/// Cargo would not run a test there: `test = false` saves linking a program for each that runs nothing.
+#[test]
+fn targets_without_a_harness_hold_no_tests() {
+    let attribute = ["#[", "test]"].concat();
+    for folder in ["tests/src/bin", "host/src", "examples/embed/src"] {
+        for (path, text) in all_sources(&root().join(folder)) {
+            assert!(!text.contains(&attribute), "{} holds a test", path.display());
         }
     }
 }

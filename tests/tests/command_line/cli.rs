@@ -38,8 +38,7 @@ fn libraries_to_check(folder: &Path) {
 
 /// Other bytes where `text` stands: its last one is another.
 fn with_last(bytes: &[u8], text: &[u8], last: u8) -> Vec<u8> {
-    let windows = bytes.windows(text.len()).enumerate();
-    let places: Vec<usize> = windows.filter(|(_, at)| *at == text).map(|(at, _)| at).collect();
+    let places: Vec<usize> = memchr::memmem::find_iter(bytes, text).collect();
     assert!(!places.is_empty(), "the library says {}", String::from_utf8_lossy(text));
     let mut other = bytes.to_vec();
     places.into_iter().for_each(|at| other[at + text.len() - 1] = last);

@@ -12,6 +12,7 @@ use ctxhost_engine::{
 };
 use ctxhost_runtime::roster::Roster;
 use ctxhost_tests::{chaos_library, root};
+use memchr::memmem;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -45,16 +46,12 @@ fn chaos_bytes() -> Vec<u8> {
 fn patched(from: &str, to: &str) -> Vec<u8> {
     assert_eq!(from.len(), to.len());
     let mut bytes = chaos_bytes();
-    let places: Vec<usize> = memchr_all(&bytes, from.as_bytes());
+    let places: Vec<usize> = memmem::find_iter(&bytes, from).collect();
     assert!(!places.is_empty(), "{from:?} is not in the library");
     for place in places {
         bytes.splice(place..place + to.len(), to.bytes());
     }
     bytes
-}
-
-fn memchr_all(bytes: &[u8], needle: &[u8]) -> Vec<usize> {
-    bytes.windows(needle.len()).enumerate().filter(|(_, w)| *w == needle).map(|(i, _)| i).collect()
 }
 
 /// Opens the file as the engine `chaos` in both policies: with `fallback` the bundled engine serves and

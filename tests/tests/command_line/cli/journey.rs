@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{self, Receiver};
 use std::time::{Duration, Instant};
 
-use ctxhost_tests::{build, ctxhost, fixtures_target, root};
+use ctxhost_tests::{FIXTURE_PROFILE, build, ctxhost, fixtures_target, root};
 
 /// A step that has not come by now comes no more. A build on a busy machine takes a tenth of it.
 const PATIENCE: Duration = Duration::from_secs(300);
@@ -63,6 +63,7 @@ impl Author {
         let mut command = ctxhost();
         command.current_dir(folder).args(arguments);
         command.env("CARGO_TARGET_DIR", fixtures_target()).env("CARGO_NET_OFFLINE", "true");
+        command.envs(FIXTURE_PROFILE);
         command.env("CTXHOST_STATE_DIR", self.home.join("state"));
         command
     }
@@ -154,7 +155,7 @@ fn what_new_writes_passes_its_own_tests() {
     let author = Author::with_engine("keep-tests");
     let mut cargo = Command::new(env!("CARGO"));
     cargo.args(["test", "--offline", "--quiet", "--target-dir"]).arg(fixtures_target());
-    let tested = Said::of(cargo.current_dir(author.engine()));
+    let tested = Said::of(cargo.envs(FIXTURE_PROFILE).current_dir(author.engine()));
     assert_eq!(tested.code, Some(0), "{tested:?}");
     let passed = tested.out.matches("test result: ok. ").count();
     assert!(passed >= 3 && tested.out.contains("4 passed"), "{tested:?}");

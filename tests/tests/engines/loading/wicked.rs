@@ -42,7 +42,7 @@ fn another_machine() {
     let bytes = std::fs::read(&library).unwrap();
     let ours = format!("target={}-{}", std::env::consts::ARCH, std::env::consts::OS);
     let theirs = ours.replace(std::env::consts::ARCH, &"x".repeat(std::env::consts::ARCH.len()));
-    let at = super::memchr_all(&bytes, ours.as_bytes())[0];
+    let at = memchr::memmem::find(&bytes, ours.as_bytes()).unwrap();
     let mut patched = bytes;
     patched.splice(at..at + theirs.len(), theirs.bytes());
     super::refused_bytes(&patched, "was built for target xxxxxx");
