@@ -1,16 +1,13 @@
 //! One compaction: asked for, checked against the invariants, applied only if it made progress.
 
-use std::time::Duration;
-
-use ctxhost_engine_api::{
-    Action, CompactRequest, Compaction, ModelRef, Plan, Role, Transcript, Trigger,
-};
+use ctxhost_engine_api::{Action, CompactRequest, Compaction, ModelRef, Plan, Transcript, Trigger};
 use serde_json::json;
 
 use crate::context::Context;
 use crate::error::ContextError;
 use crate::hook::{self, ComingCompaction, HookDecision};
-use crate::prepare::MAX_COMPACTIONS;
+use crate::outcome::{CompactionOutcome, FoldedEntry, Verdict};
+use crate::precompute::PrecomputeJob;
 use crate::settings::ContextSettings;
 use crate::target::{Budget, Target};
 use ctxhost_engine::{Served, SlotError};
@@ -18,91 +15,8 @@ use ctxhost_law::{self as law, Lawful, progress};
 use ctxhost_session::NewCompaction;
 use ctxhost_survival::{self as survival, Shares};
 
-/// What became of a compaction.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    /// It was applied: the live transcript is smaller now.
-    Applied,
-    /// It was not applied: the session is as it was.
-    Rejected {
-        /// Why.
-        reason: String,
-    },
-    /// It was not tried: the breaker is open or the hour's budget is spent.
-    NotTried {
-        /// Why.
-        reason: String,
-    },
-}
-
-impl Verdict {
-    /// Whether another attempt at the same pressure makes sense.
-    pub fn allows_another(&self) -> bool {
-        !matches!(self, Verdict::NotTried { .. })
-    }
-}
-
-/// A compaction that was tried.
-#[derive(Clone, Debug)]
-pub struct CompactionOutcome {
-    /// Why it was wanted.
-    pub trigger: Trigger,
-    /// Who made it.
-    pub engine: String,
-    /// What became of it.
-    pub verdict: Verdict,
-    /// Size of the live transcript before, in tokens without margin.
-    pub before_tokens: u64,
-    /// Size after; the same as before where it was not applied.
-    pub after_tokens: u64,
-    /// Ids, roles, sizes and texts of the entries that are no longer there word for word.
-    pub folded: Vec<FoldedEntry>,
-    /// What stands for them.
-    pub summary: String,
-    /// What the engine said of it: who wrote the summary, and what did not go as it should.
-    pub said: String,
-    /// How much of what was said is still said; `None` where there was nothing to hold against it.
-    pub survival: Option<Shares>,
-    /// Why it was not the configured engine that made it.
-    pub fallback: Option<String>,
-    /// Whether it had been worked out ahead, so that nobody waited for the engine.
-    pub ahead: bool,
-    /// Time inside engines.
-    pub took: Duration,
-}
-
-impl CompactionOutcome {
-    /// The outcome before anything has happened.
-    fn begun(engine: String, view: &Transcript, trigger: Trigger) -> Self {
-        CompactionOutcome {
-            trigger,
-            engine,
-            verdict: Verdict::Applied,
-            before_tokens: view.total_tokens(),
-            after_tokens: view.total_tokens(),
-            folded: Vec::new(),
-            summary: String::new(),
-            said: String::new(),
-            survival: None,
-            fallback: None,
-            ahead: false,
-            took: Duration::ZERO,
-        }
-    }
-}
-
-/// An entry that a compaction folded away.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FoldedEntry {
-    /// Its id in the session.
-    pub id: String,
-    /// Who spoke.
-    pub role: Role,
-    /// Its size.
-    pub tokens: u64,
-    /// The beginning of its text.
-    pub excerpt: String,
-}
+/// How often one prompt, or one wish of a person, may ask for a compaction (DESIGN 2, overflow recovery).
+pub const MAX_COMPACTIONS: u32 = 3;
 
 /// Characters of a folded entry's text that an outcome keeps for display.
 const EXCERPT_CHARS: usize = 80;
@@ -252,7 +166,8 @@ impl Context {
             }
         }
         if request.focus.is_none()
-            && let Some(served) = self.take_precomputed(view, budget)
+            && let Some(served) = self.precomputed.take(view, &self.engine.serving())
+            && self.settings.check(view, &served, budget).is_ok()
         {
             return Ok(Asked::Served { served: Box::new(served), ahead: true });
         }
@@ -283,6 +198,59 @@ impl Context {
             now_ms: settings.clock.now_ms(),
             ..CompactRequest::default()
         }
+    }
+
+    /// What to work out now, if anything.
+    pub fn precompute(&mut self, target: &Target) -> Option<PrecomputeJob> {
+        let share = self.settings.precompute_share;
+        let now_ms = self.settings.clock.now_ms();
+        if share <= 0.0 || self.limits.is_open(now_ms).is_some() {
+            return None;
+        }
+        let (view, budget) = (self.view(), self.budget(target));
+        let is_full = view.total_tokens() as f64 > share * budget.tokens as f64;
+        if !is_full || !self.precomputed.wants(&view) {
+            return None;
+        }
+        let model = self.model_ref(target);
+        let request = CompactionRequest {
+            model: &model,
+            budget,
+            trigger: Trigger::Threshold,
+            attempt: 1,
+            focus: None,
+        };
+        // Every threshold lies ahead as yet.
+        let request = CompactRequest { force: true, ..self.compact_request(&view, request) };
+        Some(PrecomputeJob { view, engine: self.engine.clone(), budget, request })
+    }
+
+    /// Drops what was worked out where the transcript or the engine is another by now; answers of how many entries
+    /// it was.
+    pub fn drop_outdated(&mut self) -> Option<u64> {
+        self.precomputed.drop_outdated(&self.session.view(), &self.engine.serving())
+    }
+
+    /// Keeps the answer to a job that the invariants would let through now; the id of its engine.
+    ///
+    /// # Errors
+    ///
+    /// Why it is of no use; the engine is not asked again before the transcript has grown.
+    pub fn keep_precomputed(
+        &mut self,
+        job: &PrecomputeJob,
+        answer: Result<Served<Compaction>, SlotError>,
+    ) -> Result<String, String> {
+        let checked = answer.map_err(|error| error.to_string()).and_then(|served| {
+            let lawful = self.settings.check(&job.view, &served, job.budget);
+            let lawful = lawful.map_err(|rejection| rejection.reason)?;
+            self.settings.weigh(&job.view, &lawful).1?;
+            Ok(served)
+        });
+        let served = checked.inspect_err(|_| self.precomputed.decline(job))?;
+        let engine = served.engine.clone();
+        self.precomputed.keep(job, served);
+        Ok(engine)
     }
 
     fn apply(

@@ -13,6 +13,7 @@ use crate::ingest::EngineProgress;
 use crate::live_session::LiveSession;
 use crate::overflow::{self, Overflow, Refusal};
 use crate::precompute::Precomputed;
+use crate::sent_request::SentRequest;
 use crate::settings::ContextSettings;
 use crate::target::{Budget, Target};
 use ctxhost_dialects::ProviderError;
@@ -38,17 +39,6 @@ pub struct Context {
     counts: Counts,
     /// What was answered last in a turn that has not ended yet.
     last_answer: Option<LastAnswer>,
-}
-
-/// A request that was sent, as far as its size goes.
-#[derive(Clone, Debug)]
-pub struct SentRequest {
-    /// All of it.
-    pub size: RequestSize,
-    /// What its images are taken to cost.
-    pub image_tokens: u64,
-    /// What the conversation in it costs, as entries count.
-    pub conversation_tokens: u64,
 }
 
 impl Context {

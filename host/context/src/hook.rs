@@ -4,7 +4,7 @@ use std::fmt::Debug;
 
 use ctxhost_engine_api::{Plan, Role, SessionRef, Transcript, Trigger};
 
-use crate::compact::CompactionOutcome;
+use crate::outcome::CompactionOutcome;
 
 /// Subscribes to compactions. Both calls have a default, so that a hook may do one thing only.
 pub trait CompactionHook: Send + Sync + Debug {

@@ -5,7 +5,7 @@
 use ctxhost_engine_api::Trigger;
 
 use crate::accounting::LearnedWindow;
-use crate::context::SentRequest;
+use crate::sent_request::SentRequest;
 use crate::target::Target;
 use ctxhost_dialects::ProviderError;
 use ctxhost_dialects::failure::RequestLimit;

@@ -11,11 +11,9 @@
 
 use std::sync::Arc;
 
-use ctxhost_engine_api::{CompactRequest, Compaction, Transcript, Trigger};
+use ctxhost_engine_api::{CompactRequest, Compaction, Transcript};
 
-use crate::compact::CompactionRequest;
-use crate::context::Context;
-use crate::target::{Budget, Target};
+use crate::target::Budget;
 use ctxhost_engine::{ActiveEngine, Served, Serving, SlotError};
 
 /// An engine that had nothing to compact is asked again when the transcript is so many times as large.
@@ -27,6 +25,46 @@ pub(crate) struct Precomputed {
     compaction: Option<PrecomputedCompaction>,
     /// The epoch and the size for which nothing came of it.
     declined: Option<(u64, u64)>,
+}
+
+impl Precomputed {
+    /// Whether there is none yet, and the engine has not just declined to make one.
+    pub(crate) fn wants(&self, view: &Transcript) -> bool {
+        let is_declined = self.declined.is_some_and(|(epoch, tokens)| {
+            epoch == view.epoch() && (view.total_tokens() as f64) < tokens as f64 * GROWN
+        });
+        self.compaction.is_none() && !is_declined
+    }
+
+    /// Nothing came of a job.
+    pub(crate) fn decline(&mut self, job: &PrecomputeJob) {
+        self.declined = Some((job.view.epoch(), job.view.total_tokens()));
+    }
+
+    /// Keeps what came of a job.
+    pub(crate) fn keep(&mut self, job: &PrecomputeJob, served: Served<Compaction>) {
+        self.compaction = Some(PrecomputedCompaction {
+            served,
+            serving: job.engine.serving(),
+            epoch: job.view.epoch(),
+            entries: job.entries(),
+        });
+    }
+
+    /// Drops what does not hold any more; answers of how many entries it was.
+    pub(crate) fn drop_outdated(&mut self, view: &Transcript, serving: &Serving) -> Option<u64> {
+        self.compaction.take_if(|it| !it.holds(view, serving)).map(|it| it.entries)
+    }
+
+    /// Takes what was worked out, where it still holds; what does not is dropped.
+    pub(crate) fn take(
+        &mut self,
+        view: &Transcript,
+        serving: &Serving,
+    ) -> Option<Served<Compaction>> {
+        let compaction = self.compaction.take()?;
+        compaction.holds(view, serving).then(|| compaction.extended(view))
+    }
 }
 
 /// A compaction that waits until it is needed.
@@ -57,10 +95,10 @@ impl PrecomputedCompaction {
 /// A compaction to work out while the context is not needed.
 #[derive(Debug)]
 pub struct PrecomputeJob {
-    view: Transcript,
-    engine: Arc<ActiveEngine>,
-    budget: Budget,
-    request: CompactRequest,
+    pub(crate) view: Transcript,
+    pub(crate) engine: Arc<ActiveEngine>,
+    pub(crate) budget: Budget,
+    pub(crate) request: CompactRequest,
 }
 
 impl PrecomputeJob {
@@ -76,84 +114,5 @@ impl PrecomputeJob {
     /// [`SlotError`] of the engine.
     pub async fn run(&self) -> Result<Served<Compaction>, SlotError> {
         self.engine.compact(&self.view, self.request.clone()).await
-    }
-}
-
-impl Context {
-    /// What to work out now, if anything.
-    pub fn precompute(&mut self, target: &Target) -> Option<PrecomputeJob> {
-        let share = self.settings.precompute_share;
-        let now_ms = self.settings.clock.now_ms();
-        if share <= 0.0 || self.limits.is_open(now_ms).is_some() {
-            return None;
-        }
-        let (view, budget) = (self.view(), self.budget(target));
-        let is_full = view.total_tokens() as f64 > share * budget.tokens as f64;
-        let is_declined = self.precomputed.declined.is_some_and(|(epoch, tokens)| {
-            epoch == view.epoch() && (view.total_tokens() as f64) < tokens as f64 * GROWN
-        });
-        if !is_full || is_declined || self.precomputed.compaction.is_some() {
-            return None;
-        }
-        let model = self.model_ref(target);
-        let request = CompactionRequest {
-            model: &model,
-            budget,
-            trigger: Trigger::Threshold,
-            attempt: 1,
-            focus: None,
-        };
-        // Every threshold lies ahead as yet.
-        let request = CompactRequest { force: true, ..self.compact_request(&view, request) };
-        Some(PrecomputeJob { view, engine: self.engine.clone(), budget, request })
-    }
-
-    /// Drops what was worked out where the transcript or the engine is another by now; answers of how many entries
-    /// it was.
-    pub fn drop_outdated(&mut self) -> Option<u64> {
-        let (view, serving) = (self.view(), self.engine.serving());
-        let compaction = &mut self.precomputed.compaction;
-        compaction.take_if(|compaction| !compaction.holds(&view, &serving)).map(|it| it.entries)
-    }
-
-    /// Keeps the answer to a job that the invariants would let through now; the id of its engine.
-    ///
-    /// # Errors
-    ///
-    /// Why it is of no use; the engine is not asked again before the transcript has grown.
-    pub fn keep_precomputed(
-        &mut self,
-        job: &PrecomputeJob,
-        answer: Result<Served<Compaction>, SlotError>,
-    ) -> Result<String, String> {
-        let kept = answer.map_err(|error| error.to_string()).and_then(|served| {
-            let checked = self.settings.check(&job.view, &served, job.budget);
-            let lawful = checked.map_err(|rejection| rejection.reason)?;
-            self.settings.weigh(&job.view, &lawful).1?;
-            Ok(served)
-        });
-        let served = kept.inspect_err(|_| {
-            self.precomputed.declined = Some((job.view.epoch(), job.view.total_tokens()));
-        })?;
-        let engine = served.engine.clone();
-        self.precomputed.compaction = Some(PrecomputedCompaction {
-            served,
-            serving: job.engine.serving(),
-            epoch: job.view.epoch(),
-            entries: job.entries(),
-        });
-        Ok(engine)
-    }
-
-    /// Takes what was worked out, where it still holds; what does not is dropped.
-    pub(crate) fn take_precomputed(
-        &mut self,
-        view: &Transcript,
-        budget: Budget,
-    ) -> Option<Served<Compaction>> {
-        let compaction = self.precomputed.compaction.take()?;
-        let holds = compaction.holds(view, &self.engine.serving());
-        let served = holds.then(|| compaction.extended(view))?;
-        self.settings.check(view, &served, budget).is_ok().then_some(served)
     }
 }

@@ -4,18 +4,16 @@ use std::time::Duration;
 
 use ctxhost_engine_api::{AssembleRequest, EngineError, ModelRef, Plan, Transcript};
 
-use crate::compact::{CompactionOutcome, CompactionRequest, Verdict};
+use crate::compact::{CompactionRequest, MAX_COMPACTIONS};
 use crate::context::Context;
 use crate::error::ContextError;
+use crate::outcome::{CompactionOutcome, Verdict};
 use crate::policy::CompactionPolicy;
 use crate::prompt::Prompt;
 use crate::target::{Budget, Target};
 use ctxhost_engine::{AssembleContext, EngineContext, OnRefusal, Served, SlotError, grouped};
 use ctxhost_law::{self as law, CannotFit, LawSettings, Lawful, Repair};
 use ctxhost_survival as survival;
-
-/// How often one prompt may ask for a compaction before the emergency trim (DESIGN 2, overflow recovery).
-pub const MAX_COMPACTIONS: u32 = 3;
 
 /// The name under which the host's own emergency trim signs.
 pub const LAST_RUNG: &str = "last rung";
@@ -35,19 +33,25 @@ impl Context {
     ///
     /// [`ContextError`]; the session is as it was, except for compactions that were applied.
     pub async fn prepare(&mut self, target: &Target) -> Result<Prompt, ContextError> {
-        let prompt = self.prepare_prompt(target).await?;
-        self.session.touched(self.settings.clock.now_ms());
-        Ok(prompt)
-    }
-
-    async fn prepare_prompt(&mut self, target: &Target) -> Result<Prompt, ContextError> {
         let budget = self.budget(target);
         let model = self.model_ref(target);
         let request = PromptRequest { target, model: &model, budget };
         let mut work = Work { took: self.ingest().await?, ..Work::default() };
-        if let Some(prompt) = self.prepare_within(request, &mut work).await? {
-            return Ok(prompt);
-        }
+        let prompt = match self.prepare_within(request, &mut work).await? {
+            Some(prompt) => prompt,
+            None => self.prepare_tightly(request, work).await?,
+        };
+        self.session.touched(self.settings.clock.now_ms());
+        Ok(prompt)
+    }
+
+    /// Prepares a prompt where the budget holds none: with the answer's reserve, else by the emergency trim.
+    async fn prepare_tightly(
+        &mut self,
+        request: PromptRequest<'_>,
+        mut work: Work,
+    ) -> Result<Prompt, ContextError> {
+        let budget = request.budget;
         if budget.spare_tokens > 0 {
             let whole = PromptRequest { budget: budget.without_reserve(), ..request };
             if let Some(prompt) = self.prepare_within(whole, &mut work).await? {

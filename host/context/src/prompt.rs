@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use ctxhost_engine_api::{Item, Note, Transcript};
 
-use crate::compact::CompactionOutcome;
+use crate::outcome::CompactionOutcome;
 use ctxhost_law::Lawful;
 
 /// A plan that obeys the invariants, and how it came to be.
