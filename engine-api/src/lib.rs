@@ -103,6 +103,7 @@ mod error;
 mod host;
 mod plan;
 mod projection;
+pub mod settings;
 
 mod abi;
 #[cfg(feature = "testing")]

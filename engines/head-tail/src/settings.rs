@@ -3,98 +3,69 @@
 use ctxhost_engine_api::Result;
 use ctxhost_engine_api::serde_json::Value;
 use ctxhost_engine_kit::room::{Room, RoomSettings};
-use ctxhost_engine_kit::settings::{check_all, parse, refuse, share_of};
+use ctxhost_engine_kit::settings::{check_ranges, parse, refuse, share_of};
 use serde::{Deserialize, Serialize};
 
-/// What is up to the operator. Shares are between 0 and 1, numbers end in their unit.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Settings {
-    /// Share of the window at which the engine begins to work. Default 0.5: half of a window is free
-    /// for what comes next, and a summary is written while there is room to write it. The trigger is
-    /// never above the request's budget.
-    pub threshold_share: f64,
-    /// How many of the first messages stay until the first compaction is over, system messages not
-    /// counted. Default 3: the task and how it was taken up. Later they are history like any other.
-    pub head_messages: u64,
-    /// Share of the trigger that those messages may take. Default 0.1: a large file that was read
-    /// first would otherwise never leave.
-    pub head_share: f64,
-    /// Share of the trigger that the newest messages take, word for word. Default 0.2.
-    pub tail_share: f64,
-    /// How few messages the tail holds as long as everything else gives way. Default 8: a tail of one
-    /// long result says nothing of what was going on.
-    pub tail_messages: u64,
-    /// How many times its share the tail may take to end at a whole message or at the person's newest
-    /// request. Default 1.5.
-    pub tail_overrun: f64,
-    /// A longer old result becomes one line, in weighted characters. Default 200.
-    pub prune_result_chars: u64,
-    /// Longer arguments of an old call are shortened, in weighted characters. Default 500.
-    pub prune_arguments_chars: u64,
-    /// What of each text among them stays, in weighted characters. Default 200.
-    pub keep_argument_chars: u64,
-    /// Old results are pruned when they take this share of the trigger together. Default 0.1: each
-    /// batch moves what a provider has cached, so small ones cost more than they save.
-    pub prune_batch_share: f64,
-    /// Whether a model writes summaries where the host has one. Default true; false makes every
-    /// summary out of the conversation's own sentences.
-    pub use_model: bool,
-    /// The model that writes them, by name. Default empty: the host's choice.
-    pub model: String,
-    /// A summary takes this share of what it stands for. Default 0.2.
-    pub summary_share: f64,
-    /// But at least so many tokens. Default 2,000.
-    pub summary_min_tokens: u64,
-    /// And at most so many tokens. Default 12,000: a longer one is history again.
-    pub summary_max_tokens: u64,
-    /// And at most this share of the budget. Default 0.25: the host refuses requests that are mostly
-    /// an engine's own words.
-    pub summary_budget_share: f64,
-    /// What a summary repeats letter for letter.
-    pub room: RoomSettings,
-    /// One message in a prompt of the summariser, in weighted characters. Default 6,000: head and end
-    /// of anything longer.
-    pub prompt_message_chars: u64,
-    /// Share of the budget that a compaction ends below. Default 0.9: the host refuses results above
-    /// 0.95.
-    pub target_share: f64,
-    /// Whether a failed summary ends the compaction and keeps the history, instead of making the
-    /// summary without a model. Default false.
-    pub abort_on_summary_failure: bool,
-    /// How long no model is asked after a failed summary, and how long nothing is compacted after two
-    /// compactions that saved too little, in milliseconds. Default 600,000 (ten minutes).
-    pub cooldown_ms: u64,
-    /// A compaction that saves less than this share counts as one that did not help. Default 0.1.
-    pub min_saving_share: f64,
-}
-
-impl Default for Settings {
-    fn default() -> Self {
-        Settings {
-            threshold_share: 0.5,
-            head_messages: 3,
-            head_share: 0.1,
-            tail_share: 0.2,
-            tail_messages: 8,
-            tail_overrun: 1.5,
-            prune_result_chars: 200,
-            prune_arguments_chars: 500,
-            keep_argument_chars: 200,
-            prune_batch_share: 0.1,
-            use_model: true,
-            model: String::new(),
-            summary_share: 0.2,
-            summary_min_tokens: 2_000,
-            summary_max_tokens: 12_000,
-            summary_budget_share: 0.25,
-            room: RoomSettings::default(),
-            prompt_message_chars: 6_000,
-            target_share: 0.9,
-            abort_on_summary_failure: false,
-            cooldown_ms: 600_000,
-            min_saving_share: 0.1,
-        }
+ctxhost_engine_api::settings! {
+    /// What is up to the operator. Shares are between 0 and 1, numbers end in their unit.
+    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+    #[serde(default, deny_unknown_fields)]
+    pub struct Settings {
+        /// Share of the window at which the engine begins to work: half of a window is free for
+        /// what comes next, and a summary is written while there is room to write it. The trigger
+        /// is never above the request's budget.
+        pub threshold_share: f64 = 0.5, Share, "share";
+        /// How many of the first messages stay until the first compaction is over, system messages
+        /// not counted: the task and how it was taken up. Later they are history like any other.
+        pub head_messages: u64 = 3, Whole(0), "messages";
+        /// Share of the trigger that those messages may take: a large file that was read first
+        /// would otherwise never leave.
+        pub head_share: f64 = 0.1, Share, "share";
+        /// Share of the trigger that the newest messages take, word for word.
+        pub tail_share: f64 = 0.2, Share, "share";
+        /// How few messages the tail holds as long as everything else gives way: a tail of one long
+        /// result says nothing of what was going on.
+        pub tail_messages: u64 = 8, Whole(0), "messages";
+        /// How many times its share the tail may take to end at a whole message or at the person's
+        /// newest request.
+        pub tail_overrun: f64 = 1.5, Number(1.0, 3.0), "factor";
+        /// A longer old result becomes one line.
+        pub prune_result_chars: u64 = 200, Whole(0), "weighted characters";
+        /// Longer arguments of an old call are shortened.
+        pub prune_arguments_chars: u64 = 500, Whole(0), "weighted characters";
+        /// What of each text among them stays.
+        pub keep_argument_chars: u64 = 200, Whole(0), "weighted characters";
+        /// Old results are pruned when they take this share of the trigger together: each batch
+        /// moves what a provider has cached, so small ones cost more than they save.
+        pub prune_batch_share: f64 = 0.1, Share, "share";
+        /// Whether a model writes summaries where the host has one; false makes every summary out
+        /// of the conversation's own sentences.
+        pub use_model: bool = true, Flag;
+        /// The model that writes them, by name; empty for the host's choice.
+        pub model: String = String::new(), AnyText;
+        /// A summary takes this share of what it stands for.
+        pub summary_share: f64 = 0.2, Share, "share";
+        /// But at least so many tokens.
+        pub summary_min_tokens: u64 = 2_000, Whole(0), "tokens";
+        /// And at most so many tokens: a longer one is history again.
+        pub summary_max_tokens: u64 = 12_000, Whole(0), "tokens";
+        /// And at most this share of the budget: the host refuses requests that are mostly an
+        /// engine's own words.
+        pub summary_budget_share: f64 = 0.25, Share, "share";
+        /// What a summary repeats letter for letter.
+        pub room: RoomSettings = RoomSettings::default(), Table(RoomSettings::SETTINGS);
+        /// One message in a prompt of the summariser: head and end of anything longer.
+        pub prompt_message_chars: u64 = 6_000, Whole(0), "weighted characters";
+        /// Share of the budget that a compaction ends below: the host refuses results above 0.95.
+        pub target_share: f64 = 0.9, Share, "share";
+        /// Whether a failed summary ends the compaction and keeps the history, instead of making
+        /// the summary without a model.
+        pub abort_on_summary_failure: bool = false, Flag;
+        /// How long no model is asked after a failed summary, and how long nothing is compacted
+        /// after two compactions that saved too little.
+        pub cooldown_ms: u64 = 600_000, Whole(0), "ms";
+        /// A compaction that saves less than this share counts as one that did not help.
+        pub min_saving_share: f64 = 0.1, Share, "share";
     }
 }
 
@@ -112,21 +83,10 @@ impl Settings {
 
     fn check(&self) -> Result<()> {
         self.room.check()?;
-        let shares = [
-            ("threshold_share", self.threshold_share),
-            ("head_share", self.head_share),
-            ("tail_share", self.tail_share),
-            ("prune_batch_share", self.prune_batch_share),
-            ("summary_share", self.summary_share),
-            ("summary_budget_share", self.summary_budget_share),
-            ("target_share", self.target_share),
-            ("min_saving_share", self.min_saving_share),
-        ];
-        let is_share = |share: &f64| *share > 0.0 && *share <= 1.0;
-        check_all(shares, is_share, "set a share above 0, at most 1")?;
         if !(1.0..=3.0).contains(&self.tail_overrun) {
             return Err(refuse("tail_overrun", "must be from 1 to 3"));
         }
+        check_ranges(self, Self::SETTINGS)?;
         if self.summary_min_tokens > self.summary_max_tokens {
             return Err(refuse("summary_min_tokens", "must be at most summary_max_tokens"));
         }

@@ -2,7 +2,9 @@
 
 use std::fmt::Display;
 
+use ctxhost_engine_api::settings::{Allowed, Setting};
 use ctxhost_engine_api::{EngineError, Result};
+use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -33,19 +35,62 @@ pub fn refuse(key: &str, message: impl Display) -> EngineError {
     EngineError::config(key, format!("{key} {message}"))
 }
 
-/// Refuses the first of some settings that is not allowed; `rule` says in words what is.
+/// Refuses the first number that its definition does not allow, in tables of `table` too.
+///
+/// # Errors
+///
+/// As [`refuse`], with the range that it may be in.
+pub fn check_ranges(settings: &impl Serialize, table: &[Setting]) -> Result<()> {
+    check_numbers("", settings, table, range)
+}
+
+/// Refuses the first number that its definition does not allow. `rule` says in words what is allowed; settings for which
+/// it says nothing are left alone. `above` begins the keys: `room.`, or nothing.
 ///
 /// # Errors
 ///
 /// As [`refuse`].
-pub fn check_all<T: Display>(
-    settings: impl IntoIterator<Item = (&'static str, T)>,
-    is_allowed: impl Fn(&T) -> bool,
-    rule: &str,
+pub fn check_numbers(
+    above: &str,
+    settings: &impl Serialize,
+    table: &[Setting],
+    rule: fn(Allowed) -> Option<String>,
 ) -> Result<()> {
-    match settings.into_iter().find(|(_, value)| !is_allowed(value)) {
-        Some((key, value)) => Err(refuse(key, format_args!("is {value}; {rule}"))),
-        None => Ok(()),
+    // Settings come from JSON, so they have a form in it.
+    let values = serde_json::to_value(settings).unwrap_or_default();
+    check_table(above, &values, table, rule)
+}
+
+fn check_table(
+    above: &str,
+    values: &Value,
+    table: &[Setting],
+    rule: fn(Allowed) -> Option<String>,
+) -> Result<()> {
+    for setting in table {
+        let Some(value) = values.get(setting.name) else { continue };
+        let key = format!("{above}{}", setting.name);
+        if let Allowed::Table(inner) = setting.allowed {
+            check_table(&format!("{key}."), value, inner, rule)?;
+        }
+        let Some(number) = value.as_f64() else { continue };
+        if !setting.allowed.admits_number(number)
+            && let Some(rule) = rule(setting.allowed)
+        {
+            return Err(refuse(&key, format_args!("is {number}; {rule}")));
+        }
+    }
+    Ok(())
+}
+
+/// What a number may be, as advice.
+fn range(allowed: Allowed) -> Option<String> {
+    match allowed {
+        Allowed::Whole(least) => Some(format!("set {least} or more")),
+        Allowed::Between(least, most) => Some(format!("set {least} to {most}")),
+        Allowed::Number(least, most) => Some(format!("set {least:?} to {most:?}")),
+        Allowed::Share => Some("set a share above 0, at most 1".to_owned()),
+        _ => None,
     }
 }
 
@@ -92,18 +137,22 @@ mod tests {
 
     use super::*;
 
-    #[derive(Debug, Default, PartialEq, Deserialize)]
-    #[serde(default, deny_unknown_fields)]
-    struct Settings {
-        ratio: f64,
-        window: Window,
+    ctxhost_engine_api::settings! {
+        #[derive(Debug, PartialEq, Serialize, Deserialize)]
+        #[serde(default, deny_unknown_fields)]
+        struct Settings {
+            ratio: f64 = 0.5, Share;
+            window: Window = Window::default(), Table(Window::SETTINGS);
+        }
     }
 
-    #[derive(Debug, Default, PartialEq, Deserialize)]
-    #[serde(default, deny_unknown_fields)]
-    struct Window {
-        block_tokens: u64,
-        warn_tokens: u64,
+    ctxhost_engine_api::settings! {
+        #[derive(Debug, PartialEq, Serialize, Deserialize)]
+        #[serde(default, deny_unknown_fields)]
+        struct Window {
+            block_tokens: u64 = 1, Whole(1);
+            warn_share: f64 = 1.0, Share;
+        }
     }
 
     fn check(config: Value, key: &str, words: &str) {
@@ -128,10 +177,12 @@ mod tests {
 
     #[test]
     fn the_first_setting_that_is_not_allowed_is_refused() {
-        let shares = [("a_share", 0.5), ("b_share", 1.5)];
-        assert!(check_all(shares, |share: &f64| *share < 2.0, "set less").is_ok());
-        let error = check_all(shares, |share: &f64| *share <= 1.0, "set 0 to 1").unwrap_err();
-        assert_eq!(error.message, "b_share is 1.5; set 0 to 1");
+        let check = |settings: &Settings| check_ranges(settings, Settings::SETTINGS);
+        let window = Window { block_tokens: 1, warn_share: 1.5 };
+        assert!(check(&Settings::default()).is_ok());
+        let error = check(&Settings { window, ..Settings::default() }).unwrap_err();
+        assert_eq!(error.message, "window.warn_share is 1.5; set a share above 0, at most 1");
+        assert_eq!(error.detail["key"], "window.warn_share");
         assert_eq!(share_of(10, 0.25), 2);
     }
 

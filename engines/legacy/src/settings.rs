@@ -9,9 +9,10 @@ mod results;
 mod window;
 
 use ctxhost_engine_api::Result;
+use ctxhost_engine_api::settings::Allowed;
 use ctxhost_engine_kit::room::RoomSettings;
 pub(crate) use ctxhost_engine_kit::settings::share_of;
-use ctxhost_engine_kit::settings::{check_all, parse, refuse};
+use ctxhost_engine_kit::settings::{check_numbers, parse, refuse};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -26,20 +27,24 @@ pub use window::{WindowRule, WindowSettings};
 /// Weighted characters that make one token.
 pub(crate) const CHARS_PER_TOKEN: u64 = 4;
 
-/// The settings of the engine, one table for each layer.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Settings {
-    /// Layer 1: is the window large enough to work in.
-    pub window: WindowSettings,
-    /// Layer 2: how much of a tool's output the model sees.
-    pub tool_results: ToolResultSettings,
-    /// Layer 3: older history becomes a summary.
-    pub compaction: CompactionSettings,
-    /// What a compaction fills the room with that it leaves in use.
-    pub room: RoomSettings,
-    /// Layer 4: old tool output is cleared once the provider's cache has gone cold.
-    pub pruning: PruningSettings,
+ctxhost_engine_api::settings! {
+    /// The settings of the engine, one table for each layer.
+    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+    #[serde(default, deny_unknown_fields)]
+    pub struct Settings {
+        /// Layer 1: is the window large enough to work in.
+        pub window: WindowSettings = WindowSettings::default(), Table(WindowSettings::SETTINGS);
+        /// Layer 2: how much of a tool's output the model sees.
+        pub tool_results: ToolResultSettings = ToolResultSettings::default(),
+            Table(ToolResultSettings::SETTINGS);
+        /// Layer 3: older history becomes a summary.
+        pub compaction: CompactionSettings = CompactionSettings::default(),
+            Table(CompactionSettings::SETTINGS);
+        /// What a compaction fills the room with that it leaves in use.
+        pub room: RoomSettings = RoomSettings::default(), Table(RoomSettings::SETTINGS);
+        /// Layer 4: old tool output is cleared once the provider's cache has gone cold.
+        pub pruning: PruningSettings = PruningSettings::default(), Table(PruningSettings::SETTINGS);
+    }
 }
 
 impl Settings {
@@ -50,7 +55,10 @@ impl Settings {
     /// A config error that names the key.
     pub fn from_config(config: &Value) -> Result<Settings> {
         let settings: Settings = parse(config)?;
-        settings.check_shares()?;
+        check_numbers("", &settings, Self::SETTINGS, |allowed| match allowed {
+            Allowed::Share => Some("a share is above 0 and at most 1".to_owned()),
+            _ => None,
+        })?;
         settings.room.check()?;
         if settings.window.warn_tokens < settings.window.block_tokens {
             return Err(refuse("window.warn_tokens", "must not be below window.block_tokens"));
@@ -62,33 +70,6 @@ impl Settings {
             return Err(refuse("compaction.chunk_margin", "must be at least 1"));
         }
         Ok(settings)
-    }
-
-    fn check_shares(&self) -> Result<()> {
-        let Settings { window, tool_results, compaction, pruning, .. } = self;
-        let shares = [
-            ("window.block_share", window.block_share),
-            ("window.warn_share", window.warn_share),
-            ("tool_results.cap_share", tool_results.cap_share),
-            ("tool_results.clear_share", tool_results.clear_share),
-            ("tool_results.aggregate_share", tool_results.aggregate_share),
-            ("compaction.keep_recent_share", compaction.keep_recent_share),
-            ("compaction.target_share", compaction.target_share),
-            ("compaction.retry_target_share", compaction.retry_target_share),
-            ("compaction.last_target_share", compaction.last_target_share),
-            ("compaction.limit_share", compaction.limit_share),
-            ("compaction.floor_share", compaction.floor_share),
-            ("compaction.summary_share", compaction.summary_share),
-            ("compaction.chunk_base_ratio", compaction.chunk_base_ratio),
-            ("compaction.chunk_min_ratio", compaction.chunk_min_ratio),
-            ("compaction.oversized_share", compaction.oversized_share),
-            ("compaction.history_share", compaction.history_share),
-            ("compaction.output_share", compaction.output_share),
-            ("pruning.soft_share", pruning.soft_share),
-            ("pruning.hard_share", pruning.hard_share),
-        ];
-        let is_share = |share: &f64| *share > 0.0 && *share <= 1.0;
-        check_all(shares, is_share, "a share is above 0 and at most 1")
     }
 }
 

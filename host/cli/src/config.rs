@@ -10,12 +10,12 @@ use super::opening;
 use super::output::Output;
 use super::render::grid::{Column, Grid};
 use super::render::paint::Tone;
-use ctxhost_config::{Config as Settings, FILE_NAME, explain};
+use ctxhost_config::{Config as Settings, FILE_NAME, explain, schema};
 use ctxhost_engine::{Inspected, stages};
 use ctxhost_runtime::roster;
 use ctxhost_trust::{LOCK_NAME, Trust};
 
-/// The config file: checked, explained, imported.
+/// The config file: checked, explained, described, imported.
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum Config {
     /// Check every key and value, and open the engine of the slot and the bundled ones with their
@@ -23,6 +23,8 @@ pub(super) enum Config {
     Check,
     /// Show every setting with its value, its unit, its reason and where it comes from.
     Explain,
+    /// Print the JSON Schema of ctxhost.toml, with which editors complete and check it.
+    Schema,
     Import(import::Import),
 }
 
@@ -35,6 +37,7 @@ impl Config {
         match self {
             Config::Check => check(&load(config_path)?, output),
             Config::Explain => show(&load(config_path)?, output),
+            Config::Schema => print_schema(output),
             Config::Import(command) => command.run(output),
         }
     }
@@ -142,5 +145,10 @@ fn show(settings: &Settings, output: &mut Output) -> Result<ExitCode, Failure> {
         grid.row(vec![row.key, row.value, row.unit, row.source, row.reason], Tone::Plain);
     }
     output.print(&grid.render(output.style()))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn print_schema(output: &mut Output) -> Result<ExitCode, Failure> {
+    output.print(&format!("{:#}\n", schema()))?;
     Ok(ExitCode::SUCCESS)
 }

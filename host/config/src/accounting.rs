@@ -2,42 +2,28 @@
 
 use serde::{Deserialize, Serialize};
 
-/// How factors are learned.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct AccountingSettings {
-    /// Counts of a model that are remembered. Default 32: about an hour of work, so that a change
-    /// of language or of the provider's tokenizer is followed within it.
-    pub remembered_counts: usize,
-    /// Counts from which on a model's own factor is used for limits. Default 3: one or two may be
-    /// of one odd text.
-    pub trusted_counts: usize,
-    /// The quantile of the factors that limits are computed with, from 0 to 1. Default 0.9: the worst of ten
-    /// costs one more recovery, the worst ever seen would cost a part of every window.
-    pub limit_quantile: f64,
-    /// The factor for limits of a model that is not known yet. Default 1.2, as the safety margin of
-    /// the budget: the estimate is off by up to a fifth on mixed text.
-    pub unknown_factor: f64,
-    /// The least factor that is believed. Default 0.25: no tokenizer is four times as good as the
-    /// estimate, so a lower count means that the provider cut the prompt.
-    pub min_factor: f64,
-    /// The largest factor that is learned. Default 4: beyond it, what was counted was not the text.
-    pub max_factor: f64,
-    /// Estimated tokens below which nothing is learned from a request. Default 500: in smaller ones
-    /// the provider's own wrapping weighs more than the text.
-    pub min_request_tokens: u64,
-}
-
-impl Default for AccountingSettings {
-    fn default() -> Self {
-        AccountingSettings {
-            remembered_counts: 32,
-            trusted_counts: 3,
-            limit_quantile: 0.9,
-            unknown_factor: 1.2,
-            min_factor: 0.25,
-            max_factor: 4.0,
-            min_request_tokens: 500,
-        }
+ctxhost_engine_api::settings! {
+    /// How factors are learned.
+    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+    #[serde(default, deny_unknown_fields)]
+    pub struct AccountingSettings {
+        /// Of a model from which its factor is learned; about an hour of work, so that another
+        /// language is followed.
+        pub remembered_counts: usize = 32, Whole(1), "counts";
+        /// From which on a model's own factor sets limits; one or two may be of one odd text.
+        pub trusted_counts: usize = 3, Whole(1), "counts";
+        /// Of the learned factors for limits; the worst of ten costs one more recovery, the worst
+        /// ever seen a part of every window.
+        pub limit_quantile: f64 = 0.9, Number(0.5, 1.0), "share";
+        /// For limits of a model that is not known yet; estimates are off by up to a fifth.
+        pub unknown_factor: f64 = 1.2, Number(1.0, 4.0);
+        /// Below it a count is not believed: the provider has cut the prompt.
+        pub min_factor: f64 = 0.25, Number(0.05, 1.0);
+        /// Beyond it, what was counted was not the text.
+        pub max_factor: f64 = 4.0, Number(1.0, 16.0);
+        /// In smaller requests the provider's own wrapping weighs more than the text, so nothing is
+        /// learned.
+        pub min_request_tokens: u64 = 500, Whole(1), "estimated tokens";
     }
 }
+

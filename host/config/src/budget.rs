@@ -8,32 +8,22 @@ use serde::{Deserialize, Serialize};
 /// much are covered by `reserve_max_share`, so a smaller number would only cut answers short.
 pub const RESERVE_FLOOR_TOKENS: u64 = 20_000;
 
-/// `[budget]`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct BudgetSettings {
-    /// Held free for the answer, in provider tokens. Default 20,000, which is also the least that
-    /// counts ([`RESERVE_FLOOR_TOKENS`]).
-    pub reserve_tokens: u64,
-    /// The largest share of the window that the reserve may take. Default 0.25: a small window
-    /// stays usable.
-    pub reserve_max_share: f64,
-    /// Estimates are multiplied by this before they are compared with a window. Default 1.2: the
-    /// estimate is off by up to a fifth on mixed text.
-    pub safety_margin: f64,
-    /// System prompt and tools of a replayed session, in provider tokens, which recordings do not
-    /// hold. Default 0: a number that nobody measured would be invented.
-    pub overhead_tokens: u64,
-}
-
-impl Default for BudgetSettings {
-    fn default() -> Self {
-        BudgetSettings {
-            reserve_tokens: RESERVE_FLOOR_TOKENS,
-            reserve_max_share: 0.25,
-            safety_margin: 1.2,
-            overhead_tokens: 0,
-        }
+ctxhost_engine_api::settings! {
+    /// `[budget]`.
+    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+    #[serde(default, deny_unknown_fields)]
+    pub struct BudgetSettings {
+        /// Held free for the answer. 20,000 lets a long answer with a tool call end, and is the
+        /// least that counts.
+        pub reserve_tokens: u64 = RESERVE_FLOOR_TOKENS, Whole(1), "provider tokens";
+        /// The most of the window that the reserve may take; a quarter keeps small windows usable.
+        pub reserve_max_share: f64 = 0.25, Number(0.01, 0.9), "share";
+        /// Estimates are multiplied by this before they meet a window; mixed text is misjudged by
+        /// up to a fifth.
+        pub safety_margin: f64 = 1.2, Number(1.0, 4.0), "factor";
+        /// System prompt and tools of a replayed session, which recordings do not hold; 0, because
+        /// a number nobody measured would be invented.
+        pub overhead_tokens: u64 = 0, Whole(0), "provider tokens";
     }
 }
 

@@ -1,11 +1,12 @@
 //! The comparison of a file with the catalogue: the first mistake, at its place, with a way out.
 
-use super::catalogue::{self, Allowed, Known, SETTINGS, Setting};
+use super::catalogue::{self, Known, admits, catalogue};
 use super::error::{ConfigError, Mistake};
 use super::places::{self, Place, Written};
 use super::providers;
 use super::{Config, Origin, compaction, gateway, slots};
 use ctxhost_engine::{BUNDLED, Isolation};
+use ctxhost_engine_api::settings::{Allowed, Setting};
 use ctxhost_trust::Keys;
 
 /// Names closer than this are taken for a slip of the same name; below it, guesses annoy.
@@ -17,7 +18,7 @@ pub(super) fn settings(origin: &Origin) -> Result<(), ConfigError> {
         match catalogue::known(&place.path) {
             Known::Foreign => {}
             Known::Table if place.value == Written::Table => {}
-            Known::Setting(setting) if setting.allowed.admits(&place.value) => {}
+            Known::Setting(setting) if admits(setting.allowed, &place.value) => {}
             Known::Setting(setting) => return Err(bad_value(origin, place, setting)),
             Known::Table => return Err(no_table(origin, place)),
             Known::Nothing => return Err(unknown_key(origin, place)),
@@ -83,7 +84,7 @@ pub(super) fn clash(config: &Config, keys: &[&str], message: String, help: &str)
 
 fn bad_value(origin: &Origin, place: &Place, setting: &Setting) -> ConfigError {
     let key = places::dotted(&place.path);
-    let expectation = setting.allowed.expectation(setting.unit);
+    let expectation = setting.expectation();
     let found = found(&place.value);
     let guess = match (setting.allowed, &place.value) {
         (Allowed::Word(words), Written::Text(text)) => nearest(text, words),
@@ -91,7 +92,7 @@ fn bad_value(origin: &Origin, place: &Place, setting: &Setting) -> ConfigError {
     };
     let help = match guess {
         Some(word) => format!("did you mean `{word}`?"),
-        None => setting.reason.to_owned(),
+        None => setting.reason(),
     };
     let mistake = Mistake::new(&origin.name, &origin.text, format!("{key} must be {expectation}"));
     Box::new(mistake.at(place.value_span.clone(), found).advising(help)).into()
@@ -122,8 +123,8 @@ fn way_out(name: &str, table: &[String]) -> String {
     if let Some(near) = nearest(name, &catalogue::names_in(table)) {
         return format!("did you mean `{near}`?");
     }
-    match SETTINGS.iter().find(|setting| setting.path().last() == Some(&name)) {
-        Some(setting) => format!("did you mean {}?", setting.key.replace('*', "<name>")),
+    match catalogue().iter().find(|row| row.setting.name == name) {
+        Some(row) => format!("did you mean {}?", row.key.replace('*', "<name>")),
         None => listing(table),
     }
 }

@@ -9,55 +9,39 @@ use super::error::{ConfigError, Mistake};
 use super::places::Written;
 use ctxhost_survival::{BadRule, Category, Gate, Rule};
 
-/// `[compaction]`: when compactions happen.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct CompactionSettings {
-    /// When a compaction that the engine would like is made. Default `between-turns`: the answer is
-    /// there already and nobody waits.
-    pub timing: Timing,
-    /// Whether one that is only liked may also happen between two rounds of tools. Default false: it
-    /// costs the prompt cache in the middle of a thought; one that is needed happens anyway.
-    pub mid_turn: bool,
-    /// With `idle`: how long a session must have been quiet, in milliseconds. Default 60,000: a minute
-    /// without a word is a pause.
-    pub idle_ms: u64,
-    /// Share of the budget from which on a compaction is worked out ahead in the background; 0 for
-    /// never. Default 0: it may be work for nothing.
-    pub precompute_share: f64,
-    /// The least that a compaction has to keep, as rules such as `paths >= 0.95`; one that keeps less is
-    /// rejected. Default none: how much may go is for the person to say.
-    pub gate: Gate,
-    /// Whether the model is asked for notes before a compaction, which the memory keeps. Default false: it
-    /// is one more request, and nothing is kept where the memory slot is empty.
-    pub memory_flush: bool,
-    /// Size of the live transcript, in bytes of its messages, above which a compaction is wanted; 0 for
-    /// never. Default 0: tokens are what a window counts.
-    pub max_live_bytes: u64,
-    /// Share of the window above which a request that took too long is answered by a compaction.
-    /// Default 0.65, as in OpenClaw: a smaller prompt was not the reason.
-    pub timeout_share: f64,
-    /// Compactions after such timeouts in one turn. Default 2.
-    pub timeout_compactions: u32,
-    /// How long a program that ends waits for a compaction that is under way, in milliseconds, counted
-    /// anew with each sign of progress. Default 60,000.
-    pub wait_ms: u64,
-}
-
-impl Default for CompactionSettings {
-    fn default() -> Self {
-        CompactionSettings {
-            timing: Timing::default(),
-            mid_turn: false,
-            idle_ms: 60_000,
-            precompute_share: 0.0,
-            gate: Gate::default(),
-            memory_flush: false,
-            max_live_bytes: 0,
-            timeout_share: 0.65,
-            timeout_compactions: 2,
-            wait_ms: 60_000,
-        }
+ctxhost_engine_api::settings! {
+    /// `[compaction]`: when compactions happen.
+    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+    #[serde(default, deny_unknown_fields)]
+    pub struct CompactionSettings {
+        /// When a compaction that would help is made: after a turn, after a pause, when a person
+        /// agrees, or only by hand; between turns nobody waits for it.
+        pub timing: Timing = Timing::default(), Word(&["between-turns", "idle", "ask", "manual"]);
+        /// Whether one that would help may also come between two rounds of tools; it costs the
+        /// prompt cache in the middle of a thought.
+        pub mid_turn: bool = false, Flag;
+        /// With `idle`: how long a session must be quiet; a minute without a word is a pause.
+        pub idle_ms: u64 = 60_000, Whole(1), "ms";
+        /// Share of the budget from which on a compaction is worked out ahead, in the background; 0
+        /// for never, since it may be work for nothing.
+        pub precompute_share: f64 = 0.0, Number(0.0, 1.0), "share";
+        /// The least that a compaction has to keep, or it is rejected; none, because how much may
+        /// go is for the person to say.
+        pub gate: Gate = Gate::default(), Rules;
+        /// Whether the model is asked for notes before a compaction, for the memory to keep; false,
+        /// because it is one more request, and without a memory nobody keeps them.
+        pub memory_flush: bool = false, Flag;
+        /// A larger live transcript is compacted; 0 for never, since tokens are what a window
+        /// counts.
+        pub max_live_bytes: u64 = 0, Whole(0), "bytes";
+        /// A request that took too long is answered by a compaction above this share of the window;
+        /// below it, size was not the reason.
+        pub timeout_share: f64 = 0.65, Number(0.1, 1.0), "share";
+        /// After such timeouts, in one turn; a third would not help either.
+        pub timeout_compactions: u32 = 2, Whole(0), "compactions";
+        /// How long a program that ends waits for what it does in the background; a summary takes
+        /// less.
+        pub wait_ms: u64 = 60_000, Whole(0), "ms";
     }
 }
 

@@ -3,7 +3,10 @@
 use serde::Serialize;
 use serde_json::Value;
 
-use super::catalogue::{Allowed, SETTINGS, Setting};
+use ctxhost_engine::bundled_settings;
+use ctxhost_engine_api::settings::{Allowed, Setting};
+
+use super::catalogue::{CatalogueRow, catalogue, fits};
 use super::places::{self, Written};
 use super::plugins::SlotChoice;
 use super::{Config, RESERVE_FLOOR_TOKENS};
@@ -31,55 +34,55 @@ const NOT_SHOWN: &str = "(not shown)";
 
 /// Explains every setting, in the order of the catalogue.
 pub fn explain(config: &Config) -> Vec<ExplainRow> {
-    SETTINGS.iter().flat_map(|setting| rows(config, setting)).collect()
+    // Every table has a form as JSON; explanations of a value that had none would say "not set".
+    let values = serde_json::to_value(config).unwrap_or_default();
+    catalogue().iter().flat_map(|row| rows(config, &values, row)).collect()
 }
 
 /// One row; for a setting of each engine or each model, one for each; for a table that is not
 /// ours, one for each value in it.
-fn rows(config: &Config, setting: &Setting) -> Vec<ExplainRow> {
-    let path = setting.path();
-    if matches!(setting.allowed, Allowed::Foreign | Allowed::Texts | Allowed::Upstreams) {
-        return foreign_rows(config, setting);
+fn rows(config: &Config, values: &Value, row: &CatalogueRow) -> Vec<ExplainRow> {
+    let allowed = row.setting.allowed;
+    if matches!(allowed, Allowed::Foreign | Allowed::Texts | Allowed::Upstreams) {
+        return foreign_rows(config, row);
     }
+    let mut path: Vec<&str> = row.path.clone();
     let Some(star) = path.iter().position(|name| *name == "*") else {
-        return vec![row(config, setting, owned(&path))];
+        return vec![explained(config, values, row, &path)];
     };
-    let with_name = |name: &String| {
-        let mut path = owned(&path);
+    let above = row.path.get(..star).unwrap_or_default();
+    let named = at(values, above).as_object().into_iter().flat_map(|names| names.keys());
+    let mut rows = Vec::new();
+    for name in named {
         if let Some(slot) = path.get_mut(star) {
-            name.clone_into(slot);
+            *slot = name;
         }
-        row(config, setting, path)
-    };
-    match path.first() {
-        Some(&"models") => config.models.keys().map(with_name).collect(),
-        Some(&"mcp") => config.mcp.keys().map(with_name).collect(),
-        Some(&"providers") => config.providers.keys().map(with_name).collect(),
-        _ => config.plugins.entries.keys().map(with_name).collect(),
+        rows.push(explained(config, values, row, &path));
     }
+    rows
 }
 
-fn row(config: &Config, setting: &Setting, path: Vec<String>) -> ExplainRow {
-    let key = places::dotted(&path);
-    let (value, note) = value_and_note(config, setting, &path);
+fn explained(config: &Config, values: &Value, row: &CatalogueRow, path: &[&str]) -> ExplainRow {
+    let key = places::dotted(path);
+    let (value, note) = value_and_note(config, &row.key, at(values, path));
+    let reason = row.setting.reason();
     let reason = match note {
-        Some(note) => format!("{note}. {}", setting.reason),
-        None => setting.reason.to_owned(),
+        Some(note) => format!("{note}. {reason}"),
+        None => reason,
     };
     let source = source(config, &key);
-    ExplainRow { key, value, unit: setting.unit.to_owned(), source, reason }
+    ExplainRow { key, value, unit: row.setting.unit.to_owned(), source, reason }
 }
 
-fn value_and_note(config: &Config, setting: &Setting, path: &[String]) -> (String, Option<String>) {
-    let budget = &config.budget;
-    match setting.key {
+fn value_and_note(config: &Config, key: &str, value: &Value) -> (String, Option<String>) {
+    let reserve_tokens = config.budget.reserve_tokens;
+    match key {
         "plugins.slots.context_engine" => slot_value(config.slot()),
         "plugins.slots.memory" => (config.memory().unwrap_or_else(|| "none".into()), None),
-        "budget.reserve_tokens" if budget.reserve_tokens < RESERVE_FLOOR_TOKENS => {
-            let note = format!("counts as {RESERVE_FLOOR_TOKENS}");
-            (budget.reserve_tokens.to_string(), Some(note))
+        "budget.reserve_tokens" if reserve_tokens < RESERVE_FLOOR_TOKENS => {
+            (reserve_tokens.to_string(), Some(format!("counts as {RESERVE_FLOOR_TOKENS}")))
         }
-        _ => (without_password(readable(&resolved(config, path))), None),
+        _ => (without_password(readable(value)), None),
     }
 }
 
@@ -100,12 +103,9 @@ fn slot_value(choice: SlotChoice) -> (String, Option<String>) {
 }
 
 /// The values of a table of the user's own. What looks like a secret is not shown, and no header is.
-fn foreign_rows(config: &Config, setting: &Setting) -> Vec<ExplainRow> {
-    let is_inside = |path: &[String]| {
-        let pattern = setting.path();
-        path.len() > pattern.len()
-            && pattern.iter().zip(path).all(|(pattern, name)| *pattern == "*" || pattern == name)
-    };
+fn foreign_rows(config: &Config, row: &CatalogueRow) -> Vec<ExplainRow> {
+    let is_inside =
+        |path: &[String]| path.len() > row.path.len() && fits(&row.path, path);
     let mut rows = Vec::new();
     // Items of a list are shown with their list.
     let mut list: Option<Vec<String>> = None;
@@ -119,21 +119,38 @@ fn foreign_rows(config: &Config, setting: &Setting) -> Vec<ExplainRow> {
             _ => {}
         }
         let written = config.origin.text.get(place.value_span.clone()).unwrap_or_default();
-        let is_secret = match setting.allowed {
+        let is_secret = match row.setting.allowed {
             // Keys stand there under any name.
             Allowed::Texts => true,
             _ => place.path.last().is_some_and(|name| names_a_secret(name)),
         };
         let key = places::dotted(&place.path);
+        let setting = engine_setting(&place.path).unwrap_or(row.setting);
         rows.push(ExplainRow {
             value: if is_secret { NOT_SHOWN.into() } else { without_password(written.to_owned()) },
-            unit: String::new(),
+            unit: setting.unit.to_owned(),
             source: source(config, &key),
-            reason: setting.reason.to_owned(),
+            reason: setting.reason(),
             key,
         });
     }
     rows
+}
+
+/// The setting of a bundled engine at a path of the file.
+fn engine_setting(path: &[String]) -> Option<&'static Setting> {
+    let [plugins, entries, id, config, inner @ ..] = path else { return None };
+    if (plugins.as_str(), entries.as_str(), config.as_str()) != ("plugins", "entries", "config") {
+        return None;
+    }
+    let (name, tables) = inner.split_last()?;
+    let table = tables.iter().try_fold(bundled_settings(id), |table, name| {
+        match table.iter().find(|setting| setting.name == name)?.allowed {
+            Allowed::Table(inner) => Some(inner),
+            _ => None,
+        }
+    });
+    table?.iter().find(|setting| setting.name == name)
 }
 
 fn names_a_secret(name: &str) -> bool {
@@ -141,35 +158,9 @@ fn names_a_secret(name: &str) -> bool {
     ["secret", "password", "token", "api_key", "apikey"].iter().any(|word| name.ends_with(word))
 }
 
-/// The value of a setting in the resolved configuration; null where it has none.
-fn resolved(config: &Config, path: &[String]) -> Value {
-    let Some((table, inner)) = path.split_first() else { return Value::Null };
-    let table = match table.as_str() {
-        "plugins" => serde_json::to_value(&config.plugins),
-        "budget" => serde_json::to_value(&config.budget),
-        "law" => serde_json::to_value(&config.law),
-        "timeouts" => serde_json::to_value(&config.timeouts),
-        "providers" => serde_json::to_value(&config.providers),
-        "models" => serde_json::to_value(&config.models),
-        "swap" => serde_json::to_value(&config.swap),
-        "agent" => serde_json::to_value(&config.agent),
-        "session" => serde_json::to_value(&config.session),
-        "retention" => serde_json::to_value(&config.retention),
-        "compaction" => serde_json::to_value(&config.compaction),
-        "shadow" => serde_json::to_value(&config.shadow),
-        "failover" => serde_json::to_value(&config.failover),
-        "accounting" => serde_json::to_value(&config.accounting),
-        "model" => serde_json::to_value(&config.model),
-        "summariser" => serde_json::to_value(&config.summariser),
-        "store" => serde_json::to_value(&config.store),
-        "tools" => serde_json::to_value(&config.tools),
-        "mcp" => serde_json::to_value(&config.mcp),
-        "gateway" => serde_json::to_value(&config.gateway),
-        "telemetry" => serde_json::to_value(&config.telemetry),
-        _ => return Value::Null,
-    };
-    let lookup = |value: Value, name: &String| value.get(name).cloned().unwrap_or(Value::Null);
-    inner.iter().fold(table.unwrap_or(Value::Null), lookup)
+/// The value at a path; null where there is none.
+fn at<'v>(values: &'v Value, path: &[&str]) -> &'v Value {
+    path.iter().fold(values, |value, name| value.get(name).unwrap_or(&Value::Null))
 }
 
 fn readable(value: &Value) -> String {
@@ -189,8 +180,4 @@ fn source(config: &Config, key: &str) -> String {
         Some(line) => format!("{} line {line}", config.name()),
         None => "default".into(),
     }
-}
-
-fn owned(path: &[&str]) -> Vec<String> {
-    path.iter().map(|&name| name.to_owned()).collect()
 }

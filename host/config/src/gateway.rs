@@ -10,131 +10,104 @@ use super::check::clash;
 use super::{Config, ConfigError, places};
 use ctxhost_dialects::DialectName;
 
-/// `[gateway]`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct GatewaySettings {
-    /// Address and port. Default `127.0.0.1:8787`: of this machine alone.
-    pub listen: String,
-    /// The variable that holds the token clients have to show. Default `CTXHOST_TOKEN`; where it is not
-    /// set, no token is asked for.
-    pub token_env: String,
-    /// The certificates of the gateway itself, PEM, its own first.
-    pub tls_cert: Option<PathBuf>,
-    /// The key of the first of them, PEM.
-    pub tls_key: Option<PathBuf>,
-    /// Names under which clients may call it, beside those of this machine.
-    pub hosts: Vec<String>,
-    /// Web pages that may call it, as their browser writes them: `https://app.example`.
-    pub origins: Vec<String>,
-    /// Who is asked, by dialect: a provider below `[providers]`, or an address.
-    pub upstreams: BTreeMap<String, String>,
-    /// Who is asked for models whose names fit a pattern; goes before `upstreams`.
-    pub models: BTreeMap<String, String>,
-    /// Whether requests are only passed on, and no engine sees them. Default false.
-    pub pass_through: bool,
-    /// The largest body of a request that an engine sees, in bytes. Default 67,108,864: twice what the
-    /// largest provider takes.
-    pub max_body_bytes: u64,
-    /// What the bodies of all requests that are read or on their way may take together, in bytes, compressed or not;
-    /// requests that find no room are told to come again. Default 268,435,456: four of the largest bodies.
-    pub max_bodies_bytes: u64,
-    /// The most that the headers of a request may take, in bytes. Default 65,536: cookies and traces of
-    /// other proxies are a tenth of it.
-    pub max_header_bytes: u32,
-    /// Connections at the same time; more wait at the door. Default 2,048.
-    pub max_connections: usize,
-    /// Requests at the same time; more are told to come again. Default 1,024: each may hold its body.
-    pub max_requests: usize,
-    /// How long a client may take for its headers, or pause within its body, in milliseconds. Default
-    /// 60,000: a request of an agent takes a second on a slow line.
-    pub client_timeout_ms: u64,
-    /// What its body has to bring on the whole, in bytes a second. Default 16,384: a hundredth of a slow
-    /// line.
-    pub client_min_bytes_per_s: u64,
-    /// How long a client that speaks HTTP/1 may take nothing of its answer, in milliseconds. Default
-    /// 600,000: an agent that somebody has suspended for a moment goes on.
-    pub client_stall_ms: u64,
-    /// How long the beginning of a stream is held back in which nothing is said yet, in milliseconds.
-    /// Default 2,000: a refusal comes within, and can still be answered by a smaller request.
-    pub hold_ms: u64,
-    /// How long streams may go on when the gateway is told to end, in milliseconds. Default 30,000.
-    pub drain_ms: u64,
-    /// How often a request is made smaller that its upstream found too large. Default 3: what does not
-    /// fit then has something in it that nobody may leave out.
-    pub too_large_tries: u32,
-    /// The largest share of a window that an answer may hold free. Default 0.25: clients ask for the
-    /// longest answer of the model, whatever its window, and few answers are a tenth of that.
-    pub reserve_max_share: f64,
-    /// Whether a request that asks for a longer answer than fits beside its prompt is sent with what fits.
-    /// Default true: strict providers refuse it otherwise.
-    pub lower_max_tokens: bool,
-    /// The shortest answer that a request is lowered to, in provider tokens. Default 256: a shorter one
-    /// holds no tool call.
-    pub min_output_tokens: u64,
-    /// The smallest window that a refusal is believed, in provider tokens. Default 1,024: no model of an
-    /// agent has less.
-    pub learned_min_tokens: u64,
-    /// The same as a share of the window that is known, for all conversations at once. Default 0.0625: no
-    /// server gives a sixteenth of what its model has.
-    pub learned_min_share: f64,
-    /// Models of which such windows are kept. Default 1,024: more than anybody asks.
-    pub learned_models: usize,
-    /// The longest name of a model that an engine sees, in bytes. Default 256: names are kept.
-    pub model_name_max_bytes: usize,
-    /// How often messages of `POST /v1/compress` are shaped at the most, because what stands for the
-    /// originals did not fit beside the rest. Default 4: each time they get smaller by what was too much.
-    pub compress_tries: u32,
-    /// The share of a window from which on a conversation is compacted when its client asks for that.
-    /// Default 0.1: a smaller one is told word for word, which loses nothing.
-    pub compacted_min_share: f64,
-    /// The largest share of a window that such a compaction takes. Default 0.5: whoever asked goes on in
-    /// what is left.
-    pub compacted_max_share: f64,
-    /// Conversations that stay in memory; the others stand in their files and are found there. Default 256: each takes some
-    /// hundred kilobytes to some megabytes.
-    pub conversations: usize,
-    /// How long one stays there that nobody goes on with, in milliseconds. Default 900,000: a quarter of
-    /// an hour is a long pause.
-    pub conversation_idle_ms: u64,
-}
-
-impl Default for GatewaySettings {
-    fn default() -> Self {
-        GatewaySettings {
-            listen: "127.0.0.1:8787".into(),
-            token_env: "CTXHOST_TOKEN".into(),
-            tls_cert: None,
-            tls_key: None,
-            hosts: Vec::new(),
-            origins: Vec::new(),
-            upstreams: BTreeMap::new(),
-            models: BTreeMap::new(),
-            pass_through: false,
-            max_body_bytes: 64 * 1024 * 1024,
-            max_bodies_bytes: 256 * 1024 * 1024,
-            max_header_bytes: 64 * 1024,
-            max_connections: 2_048,
-            max_requests: 1_024,
-            client_timeout_ms: 60_000,
-            client_min_bytes_per_s: 16_384,
-            client_stall_ms: 600_000,
-            hold_ms: 2_000,
-            drain_ms: 30_000,
-            too_large_tries: 3,
-            reserve_max_share: 0.25,
-            lower_max_tokens: true,
-            min_output_tokens: 256,
-            learned_min_tokens: 1_024,
-            learned_min_share: 0.0625,
-            learned_models: 1_024,
-            model_name_max_bytes: 256,
-            compress_tries: 4,
-            compacted_min_share: 0.1,
-            compacted_max_share: 0.5,
-            conversations: 256,
-            conversation_idle_ms: 900_000,
-        }
+ctxhost_engine_api::settings! {
+    /// `[gateway]`.
+    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+    #[serde(default, deny_unknown_fields)]
+    pub struct GatewaySettings {
+        /// Address and port; of this machine alone, because whoever reaches it may spend your
+        /// money.
+        pub listen: String = "127.0.0.1:8787".into(), Text;
+        /// The variable that holds the token clients have to show; where it is not set, no token is
+        /// asked for.
+        pub token_env: String = "CTXHOST_TOKEN".into(), Text;
+        /// The certificates of the gateway itself in one PEM file, its own first; without them it
+        /// speaks plain HTTP, which is no risk within one machine.
+        pub tls_cert: Option<PathBuf> = None, Text;
+        /// The key of the first of them, as PEM.
+        pub tls_key: Option<PathBuf> = None, Text;
+        /// Names under which clients may call it, beside localhost and its own addresses; none, so
+        /// that no name that somebody bends to this machine opens the door.
+        pub hosts: Vec<String> = Vec::new(), List;
+        /// Web pages that may call it, as their browser writes them, such as https://app.example;
+        /// none, because a page you look at should not spend your money.
+        pub origins: Vec<String> = Vec::new(), List;
+        /// Who is asked, by dialect: a provider below [providers], or an address; without it each
+        /// dialect's owner, with the client's own key.
+        pub upstreams: BTreeMap<String, String> = BTreeMap::new(), Upstreams;
+        /// Who is asked for models whose names fit a pattern, such as "qwen*"; goes before
+        /// upstreams, and of several that fit the one with the most letters of its own counts.
+        pub models: BTreeMap<String, String> = BTreeMap::new(), Upstreams;
+        /// Whether requests are only passed on and no engine sees them; false, since the engine is
+        /// what the gateway is for.
+        pub pass_through: bool = false, Flag;
+        /// The largest body that an engine sees, larger ones get 413; twice what the largest
+        /// provider takes.
+        pub max_body_bytes: u64 = 64 * 1024 * 1024, Whole(1_024), "bytes";
+        /// What the bodies of all requests may take together, as they came and decompressed; a
+        /// request that finds no room is told to come again, and one that is larger than all of it
+        /// gets 413; four of the largest.
+        pub max_bodies_bytes: u64 = 256 * 1024 * 1024, Whole(1_024), "bytes";
+        /// The most that the headers of a request may take; those of agents are a tenth of it.
+        pub max_header_bytes: u32 = 64 * 1024, Whole(8_192), "bytes";
+        /// At the same time, more wait at the door; an agent has a handful.
+        pub max_connections: usize = 2_048, Whole(1), "connections";
+        /// At the same time, more are told to come again in a second; each holds its body until it
+        /// is sent.
+        pub max_requests: usize = 1_024, Whole(1), "requests";
+        /// How long a client may take for its headers, or pause within its body; whoever is slower
+        /// holds a place for nothing.
+        pub client_timeout_ms: u64 = 60_000, Whole(1), "ms";
+        /// What a body has to bring on the whole, after the first client_timeout_ms; drop by drop
+        /// it would hold its place for ever.
+        pub client_min_bytes_per_s: u64 = 16_384, Whole(1), "bytes per second";
+        /// How long a client that speaks HTTP/1 may take nothing of its answer, which holds a place
+        /// among the requests here and at the upstream; ten minutes let an agent go on that
+        /// somebody has suspended for a moment.
+        pub client_stall_ms: u64 = 600_000, Whole(1), "ms";
+        /// How long the beginning of a stream is held back in which nothing is said yet; a refusal
+        /// in it can then still be answered by a smaller request.
+        pub hold_ms: u64 = 2_000, Whole(0), "ms";
+        /// How long streams may go on when the gateway is told to end; most answers are whole
+        /// within.
+        pub drain_ms: u64 = 30_000, Whole(0), "ms";
+        /// How often a request is made smaller that its upstream found too large; what does not fit
+        /// then has something in it that nobody may leave out.
+        pub too_large_tries: u32 = 3, Whole(0), "requests";
+        /// The largest share of a window that an answer may hold free; clients ask for the longest
+        /// answer of a model, whatever its window, and a conversation needs room as well.
+        pub reserve_max_share: f64 = 0.25, Number(0.05, 0.95), "share";
+        /// Whether a request for a longer answer than fits beside its prompt is sent with what fits
+        /// (header `x-ctxhost-max-tokens`); strict providers refuse it otherwise.
+        pub lower_max_tokens: bool = true, Flag;
+        /// The shortest answer that a request is lowered to; a shorter one holds no tool call.
+        pub min_output_tokens: u64 = 256, Whole(1), "provider tokens";
+        /// The smallest window that the refusal of an upstream is believed; a text may quote what a
+        /// client wrote.
+        pub learned_min_tokens: u64 = 1_024, Whole(1), "provider tokens";
+        /// The same as a share of the window that the config or the model's name tells, before
+        /// other conversations believe it; no server gives a sixteenth of what its model has.
+        pub learned_min_share: f64 = 0.0625, Number(0.0, 1.0), "share";
+        /// Of which such windows are kept; more than anybody asks, and clients may make names up.
+        pub learned_models: usize = 1_024, Whole(1), "models";
+        /// The longest name of a model that an engine sees, a request with a longer one is only
+        /// passed on; such names are kept.
+        pub model_name_max_bytes: usize = 256, Whole(1), "bytes";
+        /// How often messages of `POST /v1/compress` are shaped at the most, because what stands
+        /// for the originals did not fit beside the rest; each time they get smaller by what was
+        /// too much.
+        pub compress_tries: u32 = 4, Whole(1), "shapings";
+        /// The share of a window from which on a conversation is compacted when its client asks for
+        /// that; a smaller one is told word for word, which loses nothing.
+        pub compacted_min_share: f64 = 0.1, Number(0.0, 0.9), "share";
+        /// The largest share of a window that such a compaction takes; whoever asked goes on in
+        /// what is left.
+        pub compacted_max_share: f64 = 0.5, Number(0.05, 0.95), "share";
+        /// That stay in memory, the newest; the others stand in their files and are found there,
+        /// however many are at work.
+        pub conversations: usize = 256, Whole(1), "conversations";
+        /// How long one stays there that nobody goes on with; a quarter of an hour is a long pause.
+        pub conversation_idle_ms: u64 = 900_000, Whole(1), "ms";
     }
 }
 

@@ -2,7 +2,8 @@
 //!
 //! A file becomes a [`Config`] in three steps: `places` parses it and remembers where every key
 //! stands, `check` compares it with the `catalogue` of settings and points at the first mistake,
-//! and serde fills the tables, each of which knows its own defaults. Nothing in a file is ignored.
+//! and serde fills the tables. Each setting is defined once, as a field of its table, with default,
+//! unit and reason; catalogue, schema, explanation and documents are derived from that.
 
 #![cfg_attr(
     test,
@@ -14,7 +15,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 mod accounting;
 mod agent;
@@ -31,6 +32,7 @@ pub mod import;
 mod places;
 mod plugins;
 mod providers;
+mod schema;
 mod session;
 mod shadow;
 mod slots;
@@ -42,7 +44,7 @@ mod windows;
 pub use accounting::AccountingSettings;
 pub use agent::AgentSettings;
 pub use budget::{BudgetSettings, RESERVE_FLOOR_TOKENS};
-pub use catalogue::{Allowed, SETTINGS, Setting};
+pub use catalogue::{CatalogueRow, catalogue};
 pub use check::nearest;
 pub use compaction::{CompactionSettings, Timing};
 pub use edit::entry::{EntryEdit, drop_entry_path, set_entry_path};
@@ -55,7 +57,9 @@ pub use plugins::{Entry, Plugins, SlotChoice, Slots};
 pub use session::{MediaPlace, RetentionSettings, SessionSettings};
 pub use shadow::ShadowSettings;
 pub use swap::SwapSettings;
-pub use tables::{ModelDefaults, ModelSettings, SummariserSettings};
+pub use providers::SummariserSettings;
+pub use schema::schema;
+pub use tables::{ModelDefaults, ModelSettings};
 pub use telemetry::TelemetrySettings;
 pub use windows::{
     LONG_MARK, MAX_WINDOW_TOKENS, ModelWindow, WindowHints, WindowSource, bare_model_name,
@@ -73,52 +77,64 @@ use ctxhost_tool::{McpSettings, ToolSettings};
 /// The name of the file that [`Config::discover`] looks for.
 pub const FILE_NAME: &str = "ctxhost.toml";
 
-/// The configuration, resolved: every setting has a value, every path is whole.
-#[derive(Clone, Debug, Default)]
-pub struct Config {
-    /// Engines and the slots they fill.
-    pub plugins: Plugins,
-    /// How a window becomes a budget.
-    pub budget: BudgetSettings,
-    /// The limits of the law.
-    pub law: LawSettings,
-    /// How long an engine may take.
-    pub timeouts: Timeouts,
-    /// Providers of models, by their names.
-    pub providers: BTreeMap<String, ProviderSettings>,
-    /// Windows of named models.
-    pub models: BTreeMap<String, ModelSettings>,
-    /// What holds for a model that nobody names.
-    pub model: ModelDefaults,
-    /// How engines follow each other on a running host.
-    pub swap: SwapSettings,
-    /// Who answers.
-    pub agent: AgentSettings,
-    /// How sessions are kept.
-    pub session: SessionSettings,
-    /// What may be cleared away.
-    pub retention: RetentionSettings,
-    /// When compactions happen.
-    pub compaction: CompactionSettings,
-    /// Engines that run beside the slot's own.
-    pub shadow: ShadowSettings,
-    /// How long models rest that gave no answer.
-    pub failover: FailoverSettings,
-    /// How the sizes of requests are learned.
-    pub accounting: AccountingSettings,
-    /// Where sessions are kept.
-    pub store: StoreSettings,
-    /// The model behind `Host::complete`, where there is one.
-    pub summariser: Option<SummariserSettings>,
-    /// Which tools there are, and what they may do.
-    pub tools: ToolSettings,
-    /// Servers that bring more of them.
-    pub mcp: BTreeMap<String, McpSettings>,
-    /// How the gateway listens, and whom it asks.
-    pub gateway: GatewaySettings,
-    /// What a running gateway tells about itself.
-    pub telemetry: TelemetrySettings,
-    origin: Origin,
+ctxhost_engine_api::settings! {
+    /// The configuration, resolved: every setting has a value, every path is whole. Nothing may be in the file that is
+    /// not here.
+    #[derive(Clone, Debug, Serialize, Deserialize)]
+    #[serde(default, deny_unknown_fields)]
+    pub struct Config {
+        /// Engines and the slots they fill.
+        pub plugins: Plugins = Plugins::default(), Table(Plugins::SETTINGS);
+        /// What engines in the shadow of the slot may do.
+        pub shadow: ShadowSettings = ShadowSettings::default(), Table(ShadowSettings::SETTINGS);
+        /// How a window becomes a budget.
+        pub budget: BudgetSettings = BudgetSettings::default(), Table(BudgetSettings::SETTINGS);
+        /// The limits of the law.
+        pub law: LawSettings = LawSettings::default(), Table(LawSettings::SETTINGS);
+        /// How long an engine may take.
+        pub timeouts: Timeouts = Timeouts::default(), Table(Timeouts::SETTINGS);
+        /// Windows of named models, as `provider/model`.
+        pub models: BTreeMap<String, ModelSettings> = BTreeMap::new(),
+            Tables(ModelSettings::SETTINGS);
+        /// What holds for a model that nobody names.
+        pub model: ModelDefaults = ModelDefaults::default(), Table(ModelDefaults::SETTINGS);
+        /// How engines follow each other on a running host.
+        pub swap: SwapSettings = SwapSettings::default(), Table(SwapSettings::SETTINGS);
+        /// Who answers, and how long a turn may go on.
+        pub agent: AgentSettings = AgentSettings::default(), Table(AgentSettings::SETTINGS);
+        /// How sessions are kept.
+        pub session: SessionSettings = SessionSettings::default(), Table(SessionSettings::SETTINGS);
+        /// What `ctxhost gc` may clear away.
+        pub retention: RetentionSettings = RetentionSettings::default(),
+            Table(RetentionSettings::SETTINGS);
+        /// When compactions happen.
+        pub compaction: CompactionSettings = CompactionSettings::default(),
+            Table(CompactionSettings::SETTINGS);
+        /// How long models rest that gave no answer.
+        pub failover: FailoverSettings = FailoverSettings::default(),
+            Table(FailoverSettings::SETTINGS);
+        /// How the sizes of requests are learned from what providers count.
+        pub accounting: AccountingSettings = AccountingSettings::default(),
+            Table(AccountingSettings::SETTINGS);
+        /// Where sessions are kept: files of this machine, or a PostgreSQL database that many machines share.
+        pub store: StoreSettings = StoreSettings::default(), Table(StoreSettings::SETTINGS);
+        /// Providers of models, by their names.
+        pub providers: BTreeMap<String, ProviderSettings> = BTreeMap::new(),
+            Tables(ProviderSettings::SETTINGS);
+        /// A model that engines may ask for summaries; without this table summaries are made offline.
+        pub summariser: Option<SummariserSettings> = None, Table(SummariserSettings::SETTINGS);
+        /// How the gateway listens, and whom it asks.
+        pub gateway: GatewaySettings = GatewaySettings::default(), Table(GatewaySettings::SETTINGS);
+        /// What a running gateway tells about itself.
+        pub telemetry: TelemetrySettings = TelemetrySettings::default(),
+            Table(TelemetrySettings::SETTINGS);
+        /// Which tools the model may call, and what they may do.
+        pub tools: ToolSettings = ToolSettings::default(), Table(ToolSettings::SETTINGS);
+        /// Servers that bring more tools, each under a name.
+        pub mcp: BTreeMap<String, McpSettings> = BTreeMap::new(), Tables(McpSettings::SETTINGS);
+        #[serde(skip)]
+        origin: Origin = Origin::default();
+    }
 }
 
 /// Where a configuration was read from.
@@ -127,33 +143,6 @@ struct Origin {
     name: String,
     text: Arc<str>,
     places: Places,
-}
-
-/// The file as written: every table may be missing, and nothing may stand there that we do not know.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-struct Written {
-    plugins: Plugins,
-    budget: BudgetSettings,
-    law: LawSettings,
-    timeouts: Timeouts,
-    providers: BTreeMap<String, ProviderSettings>,
-    models: BTreeMap<String, ModelSettings>,
-    model: ModelDefaults,
-    swap: SwapSettings,
-    agent: AgentSettings,
-    session: SessionSettings,
-    retention: RetentionSettings,
-    compaction: CompactionSettings,
-    shadow: ShadowSettings,
-    failover: FailoverSettings,
-    accounting: AccountingSettings,
-    store: StoreSettings,
-    summariser: Option<SummariserSettings>,
-    tools: ToolSettings,
-    mcp: BTreeMap<String, McpSettings>,
-    gateway: GatewaySettings,
-    telemetry: TelemetrySettings,
 }
 
 impl Config {
@@ -170,9 +159,9 @@ impl Config {
         let places = Places::read(name, text)?;
         let origin = Origin { name: name.to_owned(), text: text.into(), places };
         check::settings(&origin)?;
-        let written: Written =
+        let config: Config =
             toml::from_str(text).map_err(|error| Mistake::from_toml(name, text, &error))?;
-        let config = written.resolve(origin);
+        let config = config.resolved(origin);
         check::together(&config)?;
         Ok(config)
     }
@@ -220,41 +209,24 @@ impl Config {
         self.origin.places.find(&places::segments(dotted_path)).map(places::Place::assignment)
     }
 
-    /// The line of a setting, from 1.
-    pub fn line_of(&self, dotted_path: &str) -> Option<usize> {
-        let start = self.span_of(dotted_path)?.start;
-        Some(places::line_and_column(&self.origin.text, start).0)
-    }
-}
-
-impl Written {
-    fn resolve(self, origin: Origin) -> Config {
+    /// With every path taken from the folder of the file.
+    fn resolved(self, origin: Origin) -> Config {
         let folder = Path::new(&origin.name).parent().unwrap_or(Path::new("")).to_owned();
         let servers = self.mcp.into_iter();
         Config {
             plugins: self.plugins.with_paths_from(&folder),
-            budget: self.budget,
-            law: self.law,
-            timeouts: self.timeouts,
-            providers: self.providers,
-            models: self.models,
-            model: self.model,
-            swap: self.swap,
-            agent: self.agent,
-            session: self.session,
-            retention: self.retention,
-            compaction: self.compaction,
-            shadow: self.shadow,
-            failover: self.failover,
-            accounting: self.accounting,
-            store: self.store,
-            summariser: self.summariser,
             tools: self.tools.with_paths_from(&folder),
             mcp: servers.map(|(name, it)| (name, it.with_paths_from(&folder))).collect(),
             gateway: self.gateway.with_paths_from(&folder),
-            telemetry: self.telemetry,
             origin,
+            ..self
         }
+    }
+
+    /// The line of a setting, from 1.
+    pub fn line_of(&self, dotted_path: &str) -> Option<usize> {
+        let start = self.span_of(dotted_path)?.start;
+        Some(places::line_and_column(&self.origin.text, start).0)
     }
 }
 

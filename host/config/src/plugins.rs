@@ -14,108 +14,103 @@ use ctxhost_trust::{Demands, Trust};
 /// The word that switches a slot off.
 const NONE: &str = "none";
 
-/// `[plugins]`.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Plugins {
-    /// Whether any engine but `legacy` may be used.
-    pub enabled: bool,
-    /// Engines that are welcome beside the slot's own; empty for all. Never disables the slot.
-    pub allow: Vec<String>,
-    /// Engines that are never used.
-    pub deny: Vec<String>,
-    /// What a failing engine leads to.
-    pub on_engine_error: OnEngineError,
-    /// Folders that are searched for installed engines.
-    pub engine_dirs: Vec<PathBuf>,
-    /// What an engine's file needs to be loaded by its id.
-    pub trust: Option<Trust>,
-    /// Keys whose signatures count, as the base64 line of a `minisign.pub` file each.
-    pub trusted_keys: Vec<String>,
-    /// Whether every engine's file must be signed by one of them.
-    pub require_signature: bool,
-    /// Where `ctxhost install` puts files; a folder of the user's state where it is not said.
-    pub install_dir: Option<PathBuf>,
-    /// How long an engine is held after its first failure, in milliseconds.
-    pub quarantine_ms: u64,
-    /// The longest that it is held after further ones, in milliseconds.
-    pub quarantine_max_ms: u64,
-    /// So many crashes of a host hold an engine until it is released.
-    pub crashes_before_quarantine: u32,
-    /// Where the code of installed engines runs.
-    pub isolation: Isolation,
-    /// The limits of their processes.
-    pub worker: WorkerSettings,
-    /// What each engine may make grow.
-    pub quotas: Quotas,
-    /// Who fills which slot.
-    pub slots: Slots,
-    /// One table for each engine that needs one.
-    pub entries: BTreeMap<String, Entry>,
-}
-
-impl Default for Plugins {
-    fn default() -> Self {
-        let rules = QuarantineRules::default();
-        Plugins {
-            enabled: true,
-            allow: Vec::new(),
-            deny: Vec::new(),
-            on_engine_error: OnEngineError::default(),
-            engine_dirs: Vec::new(),
-            trust: None,
-            trusted_keys: Vec::new(),
-            require_signature: false,
-            install_dir: None,
-            quarantine_ms: rules.hold_ms,
-            quarantine_max_ms: rules.max_hold_ms,
-            crashes_before_quarantine: rules.crashes,
-            isolation: Isolation::Process,
-            worker: WorkerSettings::default(),
-            quotas: Quotas::default(),
-            slots: Slots::default(),
-            entries: BTreeMap::new(),
-        }
+ctxhost_engine_api::settings! {
+    /// `[plugins]`.
+    #[derive(Clone, Debug, Serialize, Deserialize)]
+    #[serde(default, deny_unknown_fields)]
+    pub struct Plugins {
+        /// False sends every request through `legacy`, quietly: one switch to rule engines out as a
+        /// cause.
+        pub enabled: bool = true, Flag;
+        /// Engines welcome beside the slot's own; empty welcomes all. Never disables the slot:
+        /// naming an engine there is permission enough.
+        pub allow: Vec<String> = Vec::new(), List;
+        /// Engines that are never used; a slot that names one ends at `legacy`.
+        pub deny: Vec<String> = Vec::new(), List;
+        /// Fallback lets `legacy` shape the request and says so everywhere; fail ends the request.
+        /// An agent that goes on is worth more than a strict one, so fallback.
+        pub on_engine_error: OnEngineError = OnEngineError::default(), Word(&["fallback", "fail"]);
+        /// Folders in which installed engines are looked for, relative to this file; none, because
+        /// loading an engine is running code.
+        pub engine_dirs: Vec<PathBuf> = Vec::new(), List;
+        /// Where installed engines run. In a process of their own a crash, a leak or a look at your
+        /// files costs the host nothing, and a request a fraction of a millisecond; on a lane,
+        /// threads of this one, they are trusted. An engine in C sits on a lane only where its own
+        /// entry says so.
+        pub isolation: Isolation = Isolation::Process, Word(&["process", "lane"]);
+        /// Pinned refuses an engine's file whose bytes stand neither in ctxhost.lock nor in its
+        /// entry; any loads what is named. Unset, pinned where there is a ctxhost.lock beside this
+        /// file: who installs engines wants them pinned, who writes a path by hand has named what
+        /// to load.
+        pub trust: Option<Trust> = None, Word(&["pinned", "any"]);
+        /// Authors whose signatures count (`FILE.so.minisig` beside the file); none, because whom
+        /// to trust is yours to say.
+        pub trusted_keys: Vec<String> = Vec::new(), Keys;
+        /// True refuses every engine's file that none of these keys signed, one named on the
+        /// command line too; false, because most engines are your own.
+        pub require_signature: bool = false, Flag;
+        /// Where `ctxhost install` puts files, relative to this file; unset, a private folder of
+        /// this config below your state folder.
+        pub install_dir: Option<PathBuf> = None, Text;
+        /// An engine that failed is held this long by every process, and twice as long after each
+        /// further failure; ten minutes outlast what heals by itself. 0 holds nobody beyond the
+        /// process it failed in.
+        pub quarantine_ms: u64 = QuarantineRules::default().hold_ms, Whole(0), "ms";
+        /// The longest that failures hold an engine, and how long they are remembered; after a day
+        /// somebody has looked.
+        pub quarantine_max_ms: u64 = QuarantineRules::default().max_hold_ms, Whole(0), "ms";
+        /// So many processes that died inside an engine hold it until it is released; the second is
+        /// no accident.
+        pub crashes_before_quarantine: u32 = QuarantineRules::default().crashes, Whole(1), "crashes";
+        /// Who fills which slot.
+        pub slots: Slots = Slots::default(), Table(Slots::SETTINGS);
+        /// One table for each engine that needs one.
+        pub entries: BTreeMap<String, Entry> = BTreeMap::new(), Tables(Entry::SETTINGS);
+        /// The limits of their processes.
+        pub worker: WorkerSettings = WorkerSettings::default(), Table(WorkerSettings::SETTINGS);
+        /// What each engine may make grow.
+        pub quotas: Quotas = Quotas::default(), Table(Quotas::SETTINGS);
     }
 }
 
-/// `[plugins.slots]`. Anything may stand in a slot; what is no name counts as not written.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Slots {
-    /// Who shapes requests: one engine, or a list of them in a row.
-    pub context_engine: Option<toml::Value>,
-    /// Who remembers across sessions.
-    pub memory: Option<toml::Value>,
-    /// Who is asked what it would make of each request, without effect.
-    pub shadow: Vec<String>,
+ctxhost_engine_api::settings! {
+    /// `[plugins.slots]`. Anything may stand in a slot; what is no name counts as not written.
+    #[derive(Clone, Debug, Serialize, Deserialize)]
+    #[serde(default, deny_unknown_fields)]
+    pub struct Slots {
+        /// Who shapes requests: one engine, or a list of them, each going on from what the one
+        /// before it shows. `legacy` holds the four layers; what is blank, no text or "none" ends
+        /// there too.
+        pub context_engine: Option<toml::Value> = None, Slot;
+        /// Who is asked what it would make of each request, after the slot's own has answered and
+        /// without effect: `ctxhost shadow report` compares them. Nobody, because each reads every
+        /// request again.
+        pub shadow: Vec<String> = Vec::new(), List;
+        /// Who remembers across sessions: `notes` keeps dated notes for each working folder;
+        /// "none", because nobody should remember unasked.
+        pub memory: Option<toml::Value> = None, Slot;
+    }
 }
 
-/// `[plugins.entries.<id>]`.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Entry {
-    /// Whether the engine may be used.
-    pub enabled: bool,
-    /// Its library; none for bundled engines and those in `engine_dirs`.
-    pub path: Option<PathBuf>,
-    /// The digest its library must have, in hex.
-    pub sha256: Option<String>,
-    /// Where its code runs; unset, bundled engines run inline and others as `plugins.isolation` says.
-    pub isolation: Option<Isolation>,
-    /// Its own settings, unread.
-    pub config: toml::Table,
-}
-
-impl Default for Entry {
-    fn default() -> Self {
-        Entry {
-            enabled: true,
-            path: None,
-            sha256: None,
-            isolation: None,
-            config: toml::Table::new(),
-        }
+ctxhost_engine_api::settings! {
+    /// `[plugins.entries.<id>]`.
+    #[derive(Clone, Debug, Serialize, Deserialize)]
+    #[serde(default, deny_unknown_fields)]
+    pub struct Entry {
+        /// False rules this one engine out and keeps its settings.
+        pub enabled: bool = true, Flag;
+        /// Its library, relative to this file; bundled engines have none. Loading it is running its
+        /// code.
+        pub path: Option<PathBuf> = None, Text;
+        /// The digest its library must have, checked on the very bytes that are loaded; unset, any
+        /// library at that path is taken.
+        pub sha256: Option<String> = None, Digest;
+        /// Process: one of its own, for engines from a file; lane: threads of its own, so that one
+        /// that hangs does not stop the host; inline saves the hop, for bundled engines only, and
+        /// is theirs where nothing is set.
+        pub isolation: Option<Isolation> = None, Word(&["inline", "lane", "process"]);
+        /// The engine's own settings, handed over unread.
+        pub config: toml::Table = toml::Table::new(), Foreign;
     }
 }
 

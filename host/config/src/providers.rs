@@ -1,5 +1,7 @@
 //! Providers by their names, and the one behind `[summariser]`.
 
+use serde::{Deserialize, Serialize};
+
 use super::check::clash;
 use super::error::ConfigError;
 use super::{Config, places};
@@ -8,6 +10,33 @@ use ctxhost_provider::ProviderSettings;
 
 /// What the provider of a `[summariser]` with an address of its own is called.
 const SUMMARISER: &str = "summariser";
+
+ctxhost_engine_api::settings! {
+    /// `[summariser]`: a model for `Host::complete`, of a provider or at an address of its own.
+    #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    pub struct SummariserSettings required {
+        /// A table of [providers] whose model writes summaries; instead of base_url. Without both
+        /// summaries are made offline, without a model.
+        #[serde(default)]
+        pub provider: Option<String> = None, Text;
+        /// Where an OpenAI-compatible API begins, up to and including /v1; instead of provider.
+        #[serde(default)]
+        pub base_url: Option<String> = None, Url;
+        /// The model's name there; a small one will do.
+        pub model: String, Text;
+        /// The environment variable that holds the key, so that no key stands in a file; unset for
+        /// local servers.
+        #[serde(default)]
+        pub api_key_env: Option<String> = None, Text;
+        /// One answer; a minute is long for one chunk, and the extractive summary stands ready.
+        #[serde(default = "default::timeout_ms")]
+        pub timeout_ms: u64 = 60_000, Whole(1), "ms";
+        /// The longest answer; a summary of 16,000 characters with headings fits.
+        #[serde(default = "default::max_output_tokens")]
+        pub max_output_tokens: u64 = 4_096, Whole(1), "provider tokens";
+    }
+}
 
 impl Config {
     /// The settings of a provider.

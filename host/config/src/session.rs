@@ -4,24 +4,22 @@ use serde::{Deserialize, Serialize};
 
 use ctxhost_session::SyncPolicy;
 
-/// `[session]`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct SessionSettings {
-    /// When what is appended is made durable. Default `always`: what was acknowledged survives a power
-    /// cut.
-    pub sync: SyncPolicy,
-    /// Where images of new messages are kept. Default `inline`: Pi and every other reader sees them.
-    pub media: MediaPlace,
-    /// With `store`, what an image may take in its line, in bytes of base64. Default 16,384: a smaller
-    /// one gains little from a file of its own.
-    pub media_inline_bytes: u64,
-}
-
-impl Default for SessionSettings {
-    fn default() -> Self {
-        let (sync, media) = (SyncPolicy::default(), MediaPlace::default());
-        SessionSettings { sync, media, media_inline_bytes: 16_384 }
+ctxhost_engine_api::settings! {
+    /// `[session]`.
+    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+    #[serde(default, deny_unknown_fields)]
+    pub struct SessionSettings {
+        /// When a line is on the disk for certain: before it is acknowledged, at the end of the
+        /// turn, or when the system likes; always, because what was said should survive a power
+        /// cut. A compaction waits under `turn` too.
+        pub sync: SyncPolicy = SyncPolicy::default(), Word(&["always", "turn", "os"]);
+        /// Where images of new messages are kept: in the lines of the session, or each once in a
+        /// file under its hash; inline, because Pi and every other reader of the session sees them
+        /// then. What a model is sent is the same.
+        pub media: MediaPlace = MediaPlace::default(), Word(&["inline", "store"]);
+        /// With `store`, what an image may take in its line, in base64; a smaller one gains little
+        /// from a file of its own, which takes 4 KiB of the disk at least.
+        pub media_inline_bytes: u64 = 16_384, Whole(0), "bytes";
     }
 }
 
@@ -36,20 +34,18 @@ pub enum MediaPlace {
     Store,
 }
 
-/// `[retention]`: what `ctxhost gc` may clear away.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct RetentionSettings {
-    /// How long bytes are kept that no session names, in days. Default 90: a session that somebody moved
-    /// away for a quarter still finds them when it comes back.
-    pub blob_days: u64,
-    /// How long a session is kept that nobody touches, in days, before it goes to the trash; 0 keeps all.
-    /// Default 0: a session is somebody's work.
-    pub session_days: u64,
-}
-
-impl Default for RetentionSettings {
-    fn default() -> Self {
-        RetentionSettings { blob_days: 90, session_days: 0 }
+ctxhost_engine_api::settings! {
+    /// `[retention]`: what `ctxhost gc` may clear away.
+    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+    #[serde(default, deny_unknown_fields)]
+    pub struct RetentionSettings {
+        /// How long `ctxhost gc` keeps bytes that no session names; a session that was moved away
+        /// for a quarter of a year still finds them when it comes back.
+        pub blob_days: u64 = 90, Whole(1), "days";
+        /// How long `ctxhost gc` leaves a session in its place that nobody touches, before it moves
+        /// it to the trash, where it lies for 30 more; 0 leaves all where they are, because a
+        /// session is somebody's work.
+        pub session_days: u64 = 0, Whole(0), "days";
     }
 }
+

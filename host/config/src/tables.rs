@@ -1,60 +1,30 @@
-//! The tables that are nothing but settings. Why each number is what it is stands in the catalogue.
+//! Windows of models that the file names.
 
 use serde::{Deserialize, Serialize};
 
-/// `[models."provider/model"]`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ModelSettings {
-    /// The whole window of this model, in provider tokens.
-    pub window_tokens: u64,
-}
+use super::windows::MAX_WINDOW_TOKENS;
 
-/// `[model]`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct ModelDefaults {
-    /// The window of a model that nothing else tells, in provider tokens.
-    pub default_window_tokens: u64,
-    /// How long `chat` waits for what a provider states of a window, in milliseconds; 0 asks nothing.
-    pub window_query_ms: u64,
-}
-
-impl Default for ModelDefaults {
-    fn default() -> Self {
-        ModelDefaults { default_window_tokens: 200_000, window_query_ms: 2_000 }
+ctxhost_engine_api::settings! {
+    /// `[models."provider/model"]`.
+    #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    pub struct ModelSettings required {
+        /// The window of the model `provider/name`; goes before everything but --window and a
+        /// smaller limit that a refusal named.
+        pub window_tokens: u64, Between(1, MAX_WINDOW_TOKENS), "provider tokens";
     }
 }
 
-/// `[summariser]`: a model for `Host::complete`, of a provider or at an address of its own.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct SummariserSettings {
-    /// The table of `[providers]` it belongs to.
-    #[serde(default)]
-    pub provider: Option<String>,
-    /// Where its OpenAI-compatible API begins, up to and including `/v1`; instead of `provider`.
-    #[serde(default)]
-    pub base_url: Option<String>,
-    /// The model's name there.
-    pub model: String,
-    /// The environment variable that holds the key; none for servers that want none.
-    #[serde(default)]
-    pub api_key_env: Option<String>,
-    /// How long one answer may take.
-    #[serde(default = "SummariserSettings::default_timeout_ms")]
-    pub timeout_ms: u64,
-    /// The longest answer.
-    #[serde(default = "SummariserSettings::default_max_output_tokens")]
-    pub max_output_tokens: u64,
-}
-
-impl SummariserSettings {
-    pub(super) const fn default_timeout_ms() -> u64 {
-        60_000
-    }
-
-    pub(super) const fn default_max_output_tokens() -> u64 {
-        4_096
+ctxhost_engine_api::settings! {
+    /// `[model]`.
+    #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+    #[serde(default, deny_unknown_fields)]
+    pub struct ModelDefaults {
+        /// The window of a model that nothing else tells; what most large models have. Written
+        /// here, it counts for every model that `[models]` does not name.
+        pub default_window_tokens: u64 = 200_000, Between(1, MAX_WINDOW_TOKENS), "provider tokens";
+        /// How long `chat` waits at its start for what a provider states of its model's window; 0
+        /// asks nothing. A list of models comes within a second.
+        pub window_query_ms: u64 = 2_000, Whole(0), "ms";
     }
 }

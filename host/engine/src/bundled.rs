@@ -1,6 +1,7 @@
 //! The one room that names the engines linked into the host.
 
 use ctxhost_engine_api::border::EngineDoor;
+use ctxhost_engine_api::settings::Setting;
 
 /// The engine that serves when no other can.
 pub const LEGACY: &str = "legacy";
@@ -17,5 +18,17 @@ pub fn bundled(id: &str) -> Option<EngineDoor> {
         "boundary" => Some(EngineDoor::linked::<ctxhost_engine_boundary::Boundary>()),
         "head-tail" => Some(EngineDoor::linked::<ctxhost_engine_head_tail::HeadTail>()),
         _ => None,
+    }
+}
+
+/// The settings of a bundled engine, `[plugins.entries.<id>.config]`; none for any other id.
+pub fn bundled_settings(id: &str) -> &'static [Setting] {
+    match id {
+        "legacy" => ctxhost_engine_legacy::settings::Settings::SETTINGS,
+        "window" => ctxhost_engine_window::Settings::SETTINGS,
+        "mask" => ctxhost_engine_mask::Settings::SETTINGS,
+        "boundary" => ctxhost_engine_boundary::Settings::SETTINGS,
+        "head-tail" => ctxhost_engine_head_tail::settings::Settings::SETTINGS,
+        _ => &[],
     }
 }

@@ -46,7 +46,7 @@ mod watch;
 mod worker;
 
 pub use active::ActiveEngine;
-pub use bundled::{BUNDLED, LEGACY, bundled};
+pub use bundled::{BUNDLED, LEGACY, bundled, bundled_settings};
 pub use deadline::grouped;
 pub use environment::{Clock, Environment, SessionView, state_folder};
 pub use error::{OnEngineError, SlotError};

@@ -2,46 +2,32 @@
 
 use serde::{Deserialize, Serialize};
 
-/// How long each call may take, in milliseconds.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Timeouts {
-    /// Building the engine; it should do no work there.
-    pub create_ms: u64,
-    /// Taking over a session's history.
-    pub bootstrap_ms: u64,
-    /// Taking note of new entries, on the way of every turn.
-    pub ingest_ms: u64,
-    /// Choosing what the model sees, on the way of every request.
-    pub assemble_ms: u64,
-    /// A compaction without a sign of progress; a model may need minutes.
-    pub compact_ms: u64,
-    /// A compaction in all.
-    pub compact_cap_ms: u64,
-    /// What follows a turn.
-    pub after_turn_ms: u64,
-    /// Housekeeping in the background.
-    pub maintain_ms: u64,
-    /// Preparing and ending sub-agents, and answering for tools and status.
-    pub subagent_ms: u64,
-    /// Letting go of everything.
-    pub dispose_ms: u64,
-}
-
-impl Default for Timeouts {
-    /// The limits of facts/abi.md 5.2; compaction as the seed has it.
-    fn default() -> Self {
-        Timeouts {
-            create_ms: 5_000,
-            bootstrap_ms: 10_000,
-            ingest_ms: 2_000,
-            assemble_ms: 5_000,
-            compact_ms: 300_000,
-            compact_cap_ms: 900_000,
-            after_turn_ms: 60_000,
-            maintain_ms: 60_000,
-            subagent_ms: 2_000,
-            dispose_ms: 2_000,
-        }
+ctxhost_engine_api::settings! {
+    /// How long each call may take, in milliseconds.
+    #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+    #[serde(default, deny_unknown_fields)]
+    pub struct Timeouts {
+        /// An engine opens its storage here, and the agent's start waits for it.
+        pub create_ms: u64 = 5_000, Whole(1), "ms";
+        /// An engine reads a whole old session here, once.
+        pub bootstrap_ms: u64 = 10_000, Whole(1), "ms";
+        /// Comes with every new entry, so it has to be quick.
+        pub ingest_ms: u64 = 2_000, Whole(1), "ms";
+        /// Comes before every request, while somebody waits.
+        pub assemble_ms: u64 = 5_000, Whole(1), "ms";
+        /// Counted anew after each sign of progress; a summary of a long session takes minutes.
+        pub compact_ms: u64 = 300_000, Whole(1), "ms";
+        /// Whatever progress a compaction shows; a quarter of an hour ends what only pretends to go
+        /// on.
+        pub compact_cap_ms: u64 = 900_000, Whole(1), "ms";
+        /// For what an engine does at the end of a turn; a replay ends none.
+        pub after_turn_ms: u64 = 60_000, Whole(1), "ms";
+        /// For an engine's housekeeping between two turns; a replay does none.
+        pub maintain_ms: u64 = 60_000, Whole(1), "ms";
+        /// Every hook about sub-agents; a spawn waits for it.
+        pub subagent_ms: u64 = 2_000, Whole(1), "ms";
+        /// An engine's last words; the process ends with or without them.
+        pub dispose_ms: u64 = 2_000, Whole(1), "ms";
     }
 }
+

@@ -2,64 +2,48 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What the law may be told. The rest of it is not negotiable.
-#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct LawSettings {
-    /// Share of the budget by which a compaction must end below it. Default 0.05: with less, the
-    /// next answer alone asks for the next compaction.
-    pub progress_margin: Share,
-    /// Compactions without progress in a row until no more are tried. Default 3, as in OpenClaw:
-    /// one may be bad luck, three are a loop.
-    pub breaker_failures: u32,
-    /// How long no more are tried, in milliseconds. Default 600,000 (ten minutes): longer than a
-    /// provider's usual bad spell, shorter than a work session.
-    pub breaker_cooldown_ms: u64,
-    /// Compactions without progress within one hour; 0 for no limit. Default 20: a runaway made 601.
-    /// Those that make room are not counted, however fast an agent works.
-    pub compactions_per_hour: u32,
-    /// Share of the budget that text of an engine's own may take. Default 0.5: what the
-    /// conversation itself said shall never be the smaller part.
-    pub inserted_text_max_share: Share,
-    /// Share of the budget up to which an entry that must stay is sent word for word. Default 0.5:
-    /// an engine may shorten a pasted file that leaves no room for an answer, and nothing smaller.
-    pub verbatim_max_share: Share,
-    /// Share of the budget that a request holds at least after a compaction, an overflow or the last
-    /// rung, where the session has as much. Default 0.3: less, and an agent forgets what there was
-    /// room for; much more, and the next compaction comes at once.
-    pub room_floor_share: Share,
-    /// The same in tokens; the smaller of the two counts. Default 24,000: the recent turns (20,000) and
-    /// the longest summary (16,000 characters) that the bundled engine keeps.
-    pub room_floor_tokens: u64,
-    /// Share of the budget within which the last rung keeps the person's requests word for word. Default
-    /// 0.1: all of those of a long session in a small window.
-    pub request_share: Share,
-    /// Share of the budget that the last rung's ledger of commands and identifiers may take. Default
-    /// 0.15: on a session of 484 requests more of it won little.
-    pub ledger_share: Share,
+ctxhost_engine_api::settings! {
+    /// What the law may be told. The rest of it is not negotiable.
+    #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+    #[serde(deny_unknown_fields, default)]
+    pub struct LawSettings {
+        /// A compaction counts only when it ends this much below its target; 5 % keeps the next
+        /// request from asking again.
+        pub progress_margin: Share = Share(0.05), Number(0.0, 0.9), "share";
+        /// Opens the breaker; the third failure of the same kind is no accident.
+        pub breaker_failures: u32 = 3, Whole(1), "failures in a row";
+        /// How long an open breaker stays open; ten minutes, since what breaks summaries is mostly
+        /// a provider's bad hour.
+        pub breaker_cooldown_ms: u64 = 600_000, Whole(0), "ms";
+        /// Compactions without progress in one session; more are a loop that burns money. Those
+        /// that make room are not counted.
+        pub compactions_per_hour: u32 = 20, Whole(1), "compactions";
+        /// The most of the budget that text of an engine's own may take; beyond half, the request
+        /// is the engine's words and not the session's.
+        pub inserted_text_max_share: Share = Share(0.5), Number(0.01, 1.0), "share";
+        /// An entry that must stay is sent word for word up to this size; an engine may shorten a
+        /// pasted file that leaves no room for an answer, and nothing smaller.
+        pub verbatim_max_share: Share = Share(0.5), Number(0.01, 1.0), "share of the budget";
+        /// What a request holds at least after a compaction, an overflow or the last rung, where
+        /// the session has as much; less wastes room that was paid for, much more brings the next
+        /// compaction at once.
+        pub room_floor_share: Share = Share(0.3), Number(0.0, 0.5), "share of the budget";
+        /// The same in tokens, and the smaller of the two counts; the recent turns (20,000) and the
+        /// longest summary (16,000 characters) that `legacy` keeps.
+        pub room_floor_tokens: u64 = 24_000, Whole(0), "tokens";
+        /// Within this the last rung keeps every request of the person word for word, the newest
+        /// first where not all fit; a tenth holds those of a long session in a small window.
+        pub request_share: Share = Share(0.1), Number(0.0, 0.5), "share of the budget";
+        /// The most that the last rung's ledger of commands, paths and identifiers takes; on a
+        /// session of 484 requests more of it won little.
+        pub ledger_share: Share = Share(0.15), Number(0.0, 0.5), "share of the budget";
+    }
 }
 
 impl LawSettings {
     /// What a request holds at least, where the session has as much, in tokens as entries count them.
     pub fn floor_tokens(&self, budget_tokens: u64) -> u64 {
         self.room_floor_share.of_tokens(budget_tokens).min(self.room_floor_tokens)
-    }
-}
-
-impl Default for LawSettings {
-    fn default() -> Self {
-        LawSettings {
-            progress_margin: Share(0.05),
-            breaker_failures: 3,
-            breaker_cooldown_ms: 600_000,
-            compactions_per_hour: 20,
-            inserted_text_max_share: Share(0.5),
-            verbatim_max_share: Share(0.5),
-            room_floor_share: Share(0.3),
-            room_floor_tokens: 24_000,
-            request_share: Share(0.1),
-            ledger_share: Share(0.15),
-        }
     }
 }
 

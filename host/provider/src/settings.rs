@@ -1,5 +1,4 @@
-//! How a provider is reached: `[providers.<name>]`. Why each number is what it is stands in the
-//! catalogue of the config.
+//! How a provider is reached: `[providers.<name>]`.
 
 use std::collections::BTreeMap;
 
@@ -9,88 +8,77 @@ use ctxhost_dialects::DialectName;
 use ctxhost_dialects::failure::{ExtraPhrase, Reason};
 use ctxhost_dialects::openai_chat::CompatSettings;
 
-/// One provider, as the config describes it.
-#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ProviderSettings {
-    /// How it writes and streams.
-    pub dialect: DialectName,
-    /// Where its API begins; `None` for the address of whoever the dialect belongs to.
-    #[serde(default)]
-    pub base_url: Option<String>,
-    /// The environment variable that holds the key. `None` at the dialect's own address stands for
-    /// [`DialectName::key_variable`], and at any other for no key.
-    #[serde(default)]
-    pub api_key_env: Option<String>,
-    /// A program that prints the key, and its arguments; empty for none.
-    #[serde(default)]
-    pub api_key_command: Vec<String>,
-    /// Headers that every request has; they go before those of the dialect.
-    #[serde(default)]
-    pub headers: BTreeMap<String, String>,
-    /// A proxy; `none` for none at all, `None` for that of the system.
-    #[serde(default)]
-    pub proxy: Option<String>,
-    /// How long a connection may take to open.
-    #[serde(default = "default::connect_timeout_ms")]
-    pub connect_timeout_ms: u64,
-    /// How long an answer may take to begin.
-    #[serde(default = "default::first_byte_timeout_ms")]
-    pub first_byte_timeout_ms: u64,
-    /// How long an answer may stand still.
-    #[serde(default = "default::idle_timeout_ms")]
-    pub idle_timeout_ms: u64,
-    /// How often a request is repeated that was not answered.
-    #[serde(default = "default::retries")]
-    pub retries: u64,
-    /// The first pause before a repetition; each further one is twice as long.
-    #[serde(default = "default::retry_pause_ms")]
-    pub retry_pause_ms: u64,
-    /// The longest such pause.
-    #[serde(default = "default::retry_pause_max_ms")]
-    pub retry_pause_max_ms: u64,
-    /// The longest pause that a provider may ask for; a longer one ends the request.
-    #[serde(default = "default::retry_after_max_ms")]
-    pub retry_after_max_ms: u64,
-    /// Whether cached prompts live for an hour; Anthropic's dialect alone.
-    #[serde(default)]
-    pub one_hour_cache: bool,
-    /// Whether the provider clears old tool results by itself; Anthropic's dialect alone.
-    #[serde(default)]
-    pub context_editing: bool,
-    /// What it writes when a request is too large, beside what ctxhost knows: regular expressions.
-    #[serde(default)]
-    pub overflow_phrases: Vec<String>,
-    /// What only sounds like that.
-    #[serde(default)]
-    pub never_overflow_phrases: Vec<String>,
-    /// Peculiarities of servers that speak nearly OpenAI's chat completions.
-    #[serde(default)]
-    pub compat: CompatSettings,
-}
-
-/// The values of settings that are not written.
-mod default {
-    pub(super) const fn connect_timeout_ms() -> u64 {
-        10_000
-    }
-    pub(super) const fn first_byte_timeout_ms() -> u64 {
-        300_000
-    }
-    pub(super) const fn idle_timeout_ms() -> u64 {
-        300_000
-    }
-    pub(super) const fn retries() -> u64 {
-        4
-    }
-    pub(super) const fn retry_pause_ms() -> u64 {
-        1_000
-    }
-    pub(super) const fn retry_pause_max_ms() -> u64 {
-        30_000
-    }
-    pub(super) const fn retry_after_max_ms() -> u64 {
-        120_000
+ctxhost_engine_api::settings! {
+    /// One provider, as the config describes it.
+    #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    pub struct ProviderSettings required {
+        /// How its requests are written and its answers streamed; the long names are those that
+        /// sessions hold.
+        pub dialect: DialectName, Word(DialectName::WORDS);
+        /// Where its API begins; unset, the address of whoever the dialect belongs to.
+        #[serde(default)]
+        pub base_url: Option<String> = None, Url;
+        /// The environment variable that holds the key, so that no key stands in a file. Unset
+        /// without base_url, the usual one: OPENAI_API_KEY, ANTHROPIC_API_KEY, GEMINI_API_KEY;
+        /// unset with base_url, none, so that no key goes to a stranger.
+        #[serde(default)]
+        pub api_key_env: Option<String> = None, Text;
+        /// A program that prints the key, and its arguments; run without a shell, once, and again
+        /// when the key is refused.
+        #[serde(default)]
+        pub api_key_command: Vec<String> = Vec::new(), List;
+        /// Sent with every request, before those of the dialect; never shown, since keys stand
+        /// there too.
+        #[serde(default)]
+        pub headers: BTreeMap<String, String> = BTreeMap::new(), Texts;
+        /// http://, https:// or socks5:// and an address, or `none`; unset, the system's, but none
+        /// for this very machine.
+        #[serde(default)]
+        pub proxy: Option<String> = None, Text;
+        /// A connection that takes longer will not come.
+        #[serde(default = "default::connect_timeout_ms")]
+        pub connect_timeout_ms: u64 = 10_000, Whole(1), "ms";
+        /// Until an answer begins; a local model reads a long prompt for minutes, and some think
+        /// before they say a word.
+        #[serde(default = "default::first_byte_timeout_ms")]
+        pub first_byte_timeout_ms: u64 = 300_000, Whole(1), "ms";
+        /// Without a single byte in the middle of an answer; there is no limit in all, because long
+        /// answers are no failure.
+        #[serde(default = "default::idle_timeout_ms")]
+        pub idle_timeout_ms: u64 = 300_000, Whole(1), "ms";
+        /// Of a request that was throttled, that met an overloaded or failing server, or that
+        /// reached nobody; never of one whose answer had begun.
+        #[serde(default = "default::retries")]
+        pub retries: u64 = 4, Whole(0), "retries";
+        /// The first pause; each further one is twice as long, and a random part is added.
+        #[serde(default = "default::retry_pause_ms")]
+        pub retry_pause_ms: u64 = 1_000, Whole(1), "ms";
+        /// The longest pause of our own.
+        #[serde(default = "default::retry_pause_max_ms")]
+        pub retry_pause_max_ms: u64 = 30_000, Whole(1), "ms";
+        /// The longest pause that a provider may ask for; beyond two minutes another model serves
+        /// better, so the request ends.
+        #[serde(default = "default::retry_after_max_ms")]
+        pub retry_after_max_ms: u64 = 120_000, Whole(0), "ms";
+        /// anthropic-messages: whether cached prompts live for an hour and not five minutes;
+        /// writing them costs 2 times the input price then and not 1.25 times.
+        #[serde(default)]
+        pub one_hour_cache: bool = false, Flag;
+        /// anthropic-messages: whether the provider clears old tool results by itself beyond
+        /// 100,000 tokens; off, since the engine does that, and each clearing costs the cache.
+        #[serde(default)]
+        pub context_editing: bool = false, Flag;
+        /// What it writes when a request is too large, beside what ctxhost knows: regular
+        /// expressions, without regard to case; the answer is a compaction.
+        #[serde(default)]
+        pub overflow_phrases: Vec<String> = Vec::new(), List;
+        /// What only sounds like that: no compaction follows, whatever else is said.
+        #[serde(default)]
+        pub never_overflow_phrases: Vec<String> = Vec::new(), List;
+        /// Peculiarities of servers that speak nearly OpenAI's chat completions.
+        #[serde(default)]
+        pub compat: CompatSettings = CompatSettings::default(), Table(CompatSettings::SETTINGS);
     }
 }
 

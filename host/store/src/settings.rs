@@ -2,46 +2,34 @@
 
 use serde::{Deserialize, Serialize};
 
-/// `[store]`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct StoreSettings {
-    /// What keeps sessions.
-    pub kind: StoreKind,
-    /// The address of the database. One with a password belongs into `url_env`.
-    pub url: Option<String>,
-    /// The variable that holds the address.
-    pub url_env: Option<String>,
-    /// The schema that holds the tables.
-    pub schema: String,
-    /// Whether the connection is encrypted.
-    pub sslmode: SslMode,
-    /// Connections at the same time. Default 4: a statement takes a millisecond, a turn many seconds.
-    pub connections: usize,
-    /// How long a machine that says nothing keeps its sessions, in milliseconds. Default 15,000: two
-    /// renewals may fail in a row, and a person still waits for the next machine.
-    pub lease_ms: u64,
-    /// How long a turn waits for one on another machine, in milliseconds. Default 300,000: most turns
-    /// with tools are shorter.
-    pub wait_ms: u64,
-    /// How long a statement may take, with new connections and repetitions, in milliseconds. Default
-    /// 10,000: a database that fails over is back by then, and the lease still lives.
-    pub timeout_ms: u64,
-}
-
-impl Default for StoreSettings {
-    fn default() -> Self {
-        StoreSettings {
-            kind: StoreKind::Files,
-            url: None,
-            url_env: None,
-            schema: "ctxhost".into(),
-            sslmode: SslMode::Auto,
-            connections: 4,
-            lease_ms: 15_000,
-            wait_ms: 300_000,
-            timeout_ms: 10_000,
-        }
+ctxhost_engine_api::settings! {
+    /// `[store]`.
+    #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+    #[serde(default, deny_unknown_fields)]
+    pub struct StoreSettings {
+        /// What keeps sessions; a database is for many gateways on many machines (docs/stores.md).
+        pub kind: StoreKind = StoreKind::Files, Word(&["files", "postgres"]);
+        /// The address of the database, as `postgres://user@host/name`; one with a password belongs
+        /// into url_env.
+        pub url: Option<String> = None, Text;
+        /// The variable that holds the address; goes before url.
+        pub url_env: Option<String> = None, Text;
+        /// The schema that holds the tables; several hosts may share a database in schemas of their
+        /// own.
+        pub schema: String = "ctxhost".into(), Text;
+        /// Whether the connection is encrypted, and the certificate checked; auto does so to every
+        /// other machine.
+        pub sslmode: SslMode = SslMode::Auto, Word(&["auto", "disable", "require"]);
+        /// At the same time; a statement takes a millisecond, a turn many seconds.
+        pub connections: usize = 4, Whole(1), "connections";
+        /// How long a machine that says nothing keeps its sessions; two renewals may fail in a row,
+        /// and a person still waits for the next machine.
+        pub lease_ms: u64 = 15_000, Whole(100), "ms";
+        /// How long a turn waits for one on another machine; most turns with tools are shorter.
+        pub wait_ms: u64 = 300_000, Whole(0), "ms";
+        /// How long a statement may take, with new connections and repetitions; a database that
+        /// fails over is back by then, and the lease still lives.
+        pub timeout_ms: u64 = 10_000, Whole(100), "ms";
     }
 }
 

@@ -6,37 +6,33 @@ use serde::{Deserialize, Serialize};
 
 use super::name::NamePattern;
 
-/// `[tools]`. Why each default is what it is stands in the catalogue of settings.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct ToolSettings {
-    /// Tools that are offered; empty for all.
-    pub allow: Vec<NamePattern>,
-    /// Tools that are not. Goes before `allow`.
-    pub deny: Vec<NamePattern>,
-    /// The most that any call may take, for the runtime to put into the context of a call.
-    pub timeout_ms: u64,
-    /// A command for which the model asks for no time of its own.
-    pub shell_timeout_ms: u64,
-    /// Environment variables that commands do not get.
-    pub shell_hidden_env: Vec<NamePattern>,
-    /// Whether the file tools stay in the working folder and `roots`.
-    pub confine: bool,
-    /// Folders beside the working folder in which confined file tools may work.
-    pub roots: Vec<PathBuf>,
-}
-
-impl Default for ToolSettings {
-    fn default() -> Self {
-        ToolSettings {
-            allow: Vec::new(),
-            deny: Vec::new(),
-            timeout_ms: 600_000,
-            shell_timeout_ms: 120_000,
-            shell_hidden_env: vec![NamePattern::fixed("*_API_KEY")],
-            confine: false,
-            roots: Vec::new(),
-        }
+ctxhost_engine_api::settings! {
+    /// `[tools]`.
+    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+    #[serde(default, deny_unknown_fields)]
+    pub struct ToolSettings {
+        /// Names or patterns such as `git__*` of tools that the model is offered, those of servers
+        /// and engines among them; empty offers all.
+        pub allow: Vec<NamePattern> = Vec::new(), List;
+        /// Names or patterns of tools that it is not; goes before `allow`. `shell` here is what
+        /// keeps an agent to files.
+        pub deny: Vec<NamePattern> = Vec::new(), List;
+        /// The most that any call may take, whatever the tool or the model says; ten minutes let a
+        /// long test run end.
+        pub timeout_ms: u64 = 600_000, Whole(1), "ms";
+        /// A command for which the model asks for no time of its own; two minutes are long for
+        /// most, and show a hanging one soon.
+        pub shell_timeout_ms: u64 = 120_000, Whole(1), "ms";
+        /// Environment variables that commands do not get, by name or pattern; keys of models are
+        /// nothing that a command should print.
+        pub shell_hidden_env: Vec<NamePattern> = vec![NamePattern::fixed("*_API_KEY")], List;
+        /// True keeps the file tools in the working folder and `roots`, links followed; false,
+        /// because `shell` goes everywhere anyway. To confine an agent for good, deny `shell` too,
+        /// or use a container.
+        pub confine: bool = false, Flag;
+        /// Folders beside the working folder that are open to confined file tools, relative to this
+        /// file.
+        pub roots: Vec<PathBuf> = Vec::new(), List;
     }
 }
 

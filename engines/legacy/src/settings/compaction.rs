@@ -31,164 +31,119 @@ pub enum IdentifierPolicy {
     Off,
 }
 
-/// Layer 3.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct CompactionSettings {
-    /// Who writes the summary. Default `auto`.
-    pub summariser: Summariser,
-    /// The model that writes it, by name; empty for the host's choice. Default empty.
-    pub model: String,
-    /// What every summary should look after. Untrusted text. Default empty.
-    pub custom_instructions: String,
-    /// Custom instructions are cut here, in code points. Default 800: a focus, not a second prompt.
-    pub custom_instructions_chars: usize,
-    /// The newest part of the transcript that stays as it is, in tokens. Default 20,000.
-    pub keep_recent_tokens: u64,
-    /// The same as a share of the budget; the smaller of the two counts. Default 0.25: with
-    /// ledger and summary about half of the budget is free afterwards, so that the prefix lives long.
-    pub keep_recent_share: f64,
-    /// Share of the budget that the first try stays below. Default 0.9: the host's progress law
-    /// refuses a result above 0.95.
-    pub target_share: f64,
-    /// The same for the second try. Default 0.7: the first was too large by the provider's count.
-    pub retry_target_share: f64,
-    /// The same for the third try and every later one. Default 0.5.
-    pub last_target_share: f64,
-    /// A result above this share of the budget is no compaction: it is answered as one that cannot
-    /// fit. Default 0.95: what the host's progress law asks.
-    pub limit_share: f64,
-    /// Share of the budget that a compaction leaves in use at least, where the session has as much;
-    /// `keep_recent_tokens` and `summary_chars` together where that is less. Default 0.3: what was
-    /// allowed is used for what matters, and most of the rest is free for the next turns.
-    pub floor_share: f64,
-    /// Less history than this is not worth a summary, in tokens. Default 500.
-    pub min_fold_tokens: u64,
-    /// The sections of the summary and what follows them, without its ledger, in weighted characters.
-    /// Default 16,000.
-    pub summary_chars: u64,
-    /// The same as a share of the budget; the smaller of the two counts. Default 0.15: the ledger,
-    /// which comes beside it, tells more in the same room.
-    pub summary_share: f64,
-    /// Newest turns of the folded history that stay in the summary word for word; at most 12.
-    /// Default 3.
-    pub recent_turns: usize,
-    /// One line of them, in weighted characters. Default 600.
-    pub recent_line_chars: u64,
-    /// One line of a tool's result among them, in weighted characters. Default 200: what came out
-    /// stands at its head, and the whole is in the session.
-    pub recent_result_chars: u64,
-    /// All of them, in weighted characters. Default 8,000.
-    pub recent_turns_chars: u64,
-    /// Failures of tools that the summary lists. Default 8.
-    pub tool_failures: usize,
-    /// One of them, in weighted characters. Default 240.
-    pub tool_failure_chars: u64,
-    /// Each list of files in the summary, in characters. Default 900.
-    pub file_list_chars: usize,
-    /// Share of the window for one request to the summariser. Default 0.4.
-    pub chunk_base_ratio: f64,
-    /// The same where messages are large. Default 0.15.
-    pub chunk_min_ratio: f64,
-    /// Estimates are multiplied by it before they are compared with the window. Default 1.2.
-    pub chunk_margin: f64,
-    /// Kept free in each request for instructions and the previous summary, in tokens. Default 4,096.
-    pub chunk_overhead_tokens: u64,
-    /// Parts that are summarised one by one and then merged. Default 2.
-    pub parts: usize,
-    /// A history of fewer messages is never divided into parts. Default 4.
-    pub min_messages_to_split: u64,
-    /// A message over this share of the window is left out of a second try. Default 0.5.
-    pub oversized_share: f64,
-    /// Share of the window that a model summarises in the last try; what is older is summarised
-    /// without a model first. Default 0.5.
-    pub history_share: f64,
-    /// One tool result in a prompt of the summariser, in weighted characters. Default 2,000.
-    pub prompt_result_chars: u64,
-    /// Whether a history that is told in one piece is told behind the live conversation, where the
-    /// summariser is the session's own model: its provider has that in its cache. Default false: the
-    /// model then reads the conversation as it stands, secrets of results included.
-    pub reuse_live_prefix: bool,
-    /// Share of the reserve that a summary may use as output. Default 0.8.
-    pub output_share: f64,
-    /// Tries of one request to the summariser. Default 3.
-    pub request_tries: u32,
-    /// Pause after the first failed request, in milliseconds; doubles each time. Default 500.
-    pub backoff_ms: u64,
-    /// The longest such pause, in milliseconds. Default 5,000.
-    pub backoff_limit_ms: u64,
-    /// Each pause is longer by up to this share, so that sessions do not come back together. Default
-    /// 0.2. The same call pauses the same each time.
-    pub backoff_jitter: f64,
-    /// Whether parts are summarised at the same time. Default false: a local model has one pair of
-    /// hands.
-    pub parallel_parts: bool,
-    /// Whether a model's summary is checked before it is used. Default true.
-    pub quality_guard: bool,
-    /// How often a summary that failed the check is written again; at most 3. Default 1.
-    pub quality_retries: u32,
-    /// What becomes of exact identifiers. Default `strict`.
-    pub identifier_policy: IdentifierPolicy,
-    /// `custom`: what a model is told about identifiers. Default empty.
-    pub identifier_instructions: String,
-    /// The text of a workspace's AGENTS.md, or another file of rules; an engine reads no files, so
-    /// the host puts it here where the config does not. Default empty.
-    pub workspace_rules: String,
-    /// The sections of it that a summary repeats, by heading; the whole text where it has none of
-    /// them. Default `Session Startup` and `Red Lines`.
-    pub workspace_sections: Vec<String>,
-    /// So much of them stands in a summary, in weighted characters. Default 2,000.
-    pub workspace_rules_chars: u64,
-}
-
-impl Default for CompactionSettings {
-    fn default() -> Self {
-        CompactionSettings {
-            summariser: Summariser::Auto,
-            model: String::new(),
-            custom_instructions: String::new(),
-            custom_instructions_chars: 800,
-            keep_recent_tokens: 20_000,
-            keep_recent_share: 0.25,
-            target_share: 0.9,
-            retry_target_share: 0.7,
-            last_target_share: 0.5,
-            limit_share: 0.95,
-            floor_share: 0.3,
-            min_fold_tokens: 500,
-            summary_chars: 16_000,
-            summary_share: 0.15,
-            recent_turns: 3,
-            recent_line_chars: 600,
-            recent_result_chars: 200,
-            recent_turns_chars: 8_000,
-            tool_failures: 8,
-            tool_failure_chars: 240,
-            file_list_chars: 900,
-            chunk_base_ratio: 0.4,
-            chunk_min_ratio: 0.15,
-            chunk_margin: 1.2,
-            chunk_overhead_tokens: 4_096,
-            parts: 2,
-            min_messages_to_split: 4,
-            oversized_share: 0.5,
-            history_share: 0.5,
-            prompt_result_chars: 2_000,
-            reuse_live_prefix: false,
-            output_share: 0.8,
-            request_tries: 3,
-            backoff_ms: 500,
-            backoff_limit_ms: 5_000,
-            backoff_jitter: 0.2,
-            parallel_parts: false,
-            quality_guard: true,
-            quality_retries: 1,
-            identifier_policy: IdentifierPolicy::Strict,
-            identifier_instructions: String::new(),
-            workspace_rules: String::new(),
-            workspace_sections: vec!["Session Startup".into(), "Red Lines".into()],
-            workspace_rules_chars: 2_000,
-        }
+ctxhost_engine_api::settings! {
+    /// Layer 3.
+    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+    #[serde(default, deny_unknown_fields)]
+    pub struct CompactionSettings {
+        /// Who writes the summary: `auto` is a model where there is one, else the conversation's
+        /// own sentences; `model` is the same, and its absence is logged; `extractive` is always
+        /// the conversation's own sentences.
+        pub summariser: Summariser = Summariser::Auto, Word(&["auto", "model", "extractive"]);
+        /// The model that writes it, by name; empty for the host's choice.
+        pub model: String = String::new(), AnyText;
+        /// What every summary should look after. Untrusted text.
+        pub custom_instructions: String = String::new(), AnyText;
+        /// Custom instructions are cut here: a focus, not a second prompt.
+        pub custom_instructions_chars: usize = 800, Whole(0), "code points";
+        /// The newest part of the transcript that stays as it is.
+        pub keep_recent_tokens: u64 = 20_000, Whole(0), "tokens";
+        /// The same as a share of the budget; the smaller of the two counts. With ledger and
+        /// summary about half of the budget is free afterwards, so that the prefix lives long.
+        pub keep_recent_share: f64 = 0.25, Share, "share";
+        /// Share of the budget that the first try stays below: the host's progress law refuses a
+        /// result above 0.95.
+        pub target_share: f64 = 0.9, Share, "share";
+        /// The same for the second try: the first was too large by the provider's count.
+        pub retry_target_share: f64 = 0.7, Share, "share";
+        /// The same for the third try and every later one.
+        pub last_target_share: f64 = 0.5, Share, "share";
+        /// A result above this share of the budget is no compaction and is answered as one that
+        /// cannot fit: what the host's progress law asks.
+        pub limit_share: f64 = 0.95, Share, "share";
+        /// Share of the budget that a compaction leaves in use at least, where the session has as
+        /// much; `keep_recent_tokens` and `summary_chars` together where that is less. What was
+        /// allowed is used for what matters, and most of the rest is free for the next turns.
+        pub floor_share: f64 = 0.3, Share, "share";
+        /// Less history than this is not worth a summary.
+        pub min_fold_tokens: u64 = 500, Whole(0), "tokens";
+        /// The sections of the summary and what follows them, without its ledger.
+        pub summary_chars: u64 = 16_000, Whole(0), "weighted characters";
+        /// The same as a share of the budget; the smaller of the two counts. The ledger, which
+        /// comes beside it, tells more in the same room.
+        pub summary_share: f64 = 0.15, Share, "share";
+        /// Newest turns of the folded history that stay in the summary word for word; at most 12.
+        pub recent_turns: usize = 3, Whole(0), "turns";
+        /// One line of them.
+        pub recent_line_chars: u64 = 600, Whole(0), "weighted characters";
+        /// One line of a tool's result among them: what came out stands at its head, and the whole
+        /// is in the session.
+        pub recent_result_chars: u64 = 200, Whole(0), "weighted characters";
+        /// All of them.
+        pub recent_turns_chars: u64 = 8_000, Whole(0), "weighted characters";
+        /// Failures of tools that the summary lists.
+        pub tool_failures: usize = 8, Whole(0), "failures";
+        /// One of them.
+        pub tool_failure_chars: u64 = 240, Whole(0), "weighted characters";
+        /// Each list of files in the summary.
+        pub file_list_chars: usize = 900, Whole(0), "characters";
+        /// Share of the window for one request to the summariser.
+        pub chunk_base_ratio: f64 = 0.4, Share, "share";
+        /// The same where messages are large.
+        pub chunk_min_ratio: f64 = 0.15, Share, "share";
+        /// Estimates are multiplied by it before they are compared with the window.
+        pub chunk_margin: f64 = 1.2, AtLeast(1.0), "factor";
+        /// Kept free in each request for instructions and the previous summary.
+        pub chunk_overhead_tokens: u64 = 4_096, Whole(0), "tokens";
+        /// Parts that are summarised one by one and then merged.
+        pub parts: usize = 2, Whole(0), "parts";
+        /// A history of fewer messages is never divided into parts.
+        pub min_messages_to_split: u64 = 4, Whole(0), "messages";
+        /// A message over this share of the window is left out of a second try.
+        pub oversized_share: f64 = 0.5, Share, "share";
+        /// Share of the window that a model summarises in the last try; what is older is summarised
+        /// without a model first.
+        pub history_share: f64 = 0.5, Share, "share";
+        /// One tool result in a prompt of the summariser.
+        pub prompt_result_chars: u64 = 2_000, Whole(0), "weighted characters";
+        /// Whether a history that is told in one piece is told behind the live conversation, where
+        /// the summariser is the session's own model: its provider has that in its cache. The model
+        /// then reads the conversation as it stands, secrets of results included.
+        pub reuse_live_prefix: bool = false, Flag;
+        /// Share of the reserve that a summary may use as output.
+        pub output_share: f64 = 0.8, Share, "share";
+        /// Tries of one request to the summariser.
+        pub request_tries: u32 = 3, Whole(0), "tries";
+        /// Pause after the first failed request; doubles each time.
+        pub backoff_ms: u64 = 500, Whole(0), "ms";
+        /// The longest such pause.
+        pub backoff_limit_ms: u64 = 5_000, Whole(0), "ms";
+        /// Each pause is longer by up to this share, so that sessions do not come back together.
+        /// The same call pauses the same each time.
+        pub backoff_jitter: f64 = 0.2, Number(0.0, 1.0), "share";
+        /// Whether parts are summarised at the same time: a local model has one pair of hands.
+        pub parallel_parts: bool = false, Flag;
+        /// Whether a model's summary is checked before it is used.
+        pub quality_guard: bool = true, Flag;
+        /// How often a summary that failed the check is written again; at most 3.
+        pub quality_retries: u32 = 1, Whole(0), "retries";
+        /// What becomes of exact identifiers: `strict` wants each in the summary, letter for
+        /// letter; `custom` tells a model what to do with them in the words of
+        /// `identifier_instructions`; `anonymize` gives each another name, and no model sees the
+        /// true one; `off` checks nothing.
+        pub identifier_policy: IdentifierPolicy = IdentifierPolicy::Strict,
+            Word(&["strict", "custom", "anonymize", "off"]);
+        /// `custom`: what a model is told about identifiers.
+        pub identifier_instructions: String = String::new(), AnyText;
+        /// The text of a workspace's AGENTS.md, or another file of rules; an engine reads no files,
+        /// so the host puts it here where the config does not.
+        pub workspace_rules: String = String::new(), AnyText;
+        /// The sections of it that a summary repeats, by heading; the whole text where it has none
+        /// of them.
+        pub workspace_sections: Vec<String> = vec!["Session Startup".into(), "Red Lines".into()],
+            List;
+        /// So much of them stands in a summary.
+        pub workspace_rules_chars: u64 = 2_000, Whole(0), "weighted characters";
     }
 }
 

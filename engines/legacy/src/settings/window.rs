@@ -15,43 +15,30 @@ pub enum WindowRule {
     Reference,
 }
 
-/// Layer 1.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct WindowSettings {
-    /// How the limits are found. Default `fixed`: what fills a small window, system prompt, tools and
-    /// reserve, does not grow with the model.
-    pub rule: WindowRule,
-    /// `fixed`: a window below this is refused, in tokens. Default 16,000: system prompt, tools and a
-    /// reserve leave nothing to work in below it.
-    pub block_tokens: u64,
-    /// `fixed`: a window below this is worked in with a warning, in tokens. Default 32,000.
-    pub warn_tokens: u64,
-    /// `reference`: the window the model has by nature, in tokens; 0 for the one it was given.
-    /// Default 0.
-    pub reference_tokens: u64,
-    /// `reference`: a window below this share is refused. Default 0.1.
-    pub block_share: f64,
-    /// `reference`: a window below this share is worked in with a warning. Default 0.2.
-    pub warn_share: f64,
-    /// `reference`: no window below this is worked in, in tokens. Default 4,000.
-    pub block_floor_tokens: u64,
-    /// `reference`: every window below this has a warning, in tokens. Default 8,000.
-    pub warn_floor_tokens: u64,
-}
-
-impl Default for WindowSettings {
-    fn default() -> Self {
-        WindowSettings {
-            rule: WindowRule::Fixed,
-            block_tokens: 16_000,
-            warn_tokens: 32_000,
-            reference_tokens: 0,
-            block_share: 0.1,
-            warn_share: 0.2,
-            block_floor_tokens: 4_000,
-            warn_floor_tokens: 8_000,
-        }
+ctxhost_engine_api::settings! {
+    /// Layer 1.
+    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+    #[serde(default, deny_unknown_fields)]
+    pub struct WindowSettings {
+        /// How the limits are found: `fixed` takes them as they are written, since what fills a
+        /// small window (system prompt, tools and reserve) does not grow with the model;
+        /// `reference` takes shares of the window the model has by nature, with a floor under each.
+        pub rule: WindowRule = WindowRule::Fixed, Word(&["fixed", "reference"]);
+        /// `fixed`: a window below this is refused. System prompt, tools and a reserve leave
+        /// nothing to work in below it.
+        pub block_tokens: u64 = 16_000, Whole(0), "tokens";
+        /// `fixed`: a window below this is worked in with a warning.
+        pub warn_tokens: u64 = 32_000, Whole(0), "tokens";
+        /// `reference`: the window the model has by nature; 0 for the one it was given.
+        pub reference_tokens: u64 = 0, Whole(0), "tokens";
+        /// `reference`: a window below this share is refused.
+        pub block_share: f64 = 0.1, Share, "share";
+        /// `reference`: a window below this share is worked in with a warning.
+        pub warn_share: f64 = 0.2, Share, "share";
+        /// `reference`: no window below this is worked in.
+        pub block_floor_tokens: u64 = 4_000, Whole(0), "tokens";
+        /// `reference`: every window below this has a warning.
+        pub warn_floor_tokens: u64 = 8_000, Whole(0), "tokens";
     }
 }
 

@@ -2,32 +2,42 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What is written of a server in the config. What is not set follows from its address.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct CompatSettings {
-    /// The field that limits the answer.
-    pub max_tokens_field: Option<MaxTokensField>,
-    /// Whether the system prompt goes as `developer`.
-    pub developer_role: Option<bool>,
-    /// Whether `store: false` is sent.
-    pub store: Option<bool>,
-    /// Whether usage is asked for with `stream_options`.
-    pub stream_usage: Option<bool>,
-    /// Whether `reasoning_effort` is sent where thinking is asked for.
-    pub reasoning_effort: Option<bool>,
-    /// Whether the model's thinking is sent back as `reasoning_content`.
-    pub reasoning_content: Option<bool>,
-    /// Whether `prompt_cache_key` is sent.
-    pub prompt_cache_key: Option<bool>,
-    /// Whether results carry the name of their tool.
-    pub tool_result_name: Option<bool>,
-    /// Whether an assistant message must stand between results and the next user message.
-    pub assistant_after_results: Option<bool>,
-    /// Whether tools must be declared where the history holds calls.
-    pub tools_with_history: Option<bool>,
-    /// Whether call ids are nine letters and digits.
-    pub nine_char_ids: Option<bool>,
+ctxhost_engine_api::settings! {
+    /// What is written of a server in the config. What is not set follows from its address.
+    #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+    #[serde(default, deny_unknown_fields)]
+    pub struct CompatSettings {
+        /// The field that limits an answer; unset, what is known of the host, else by_model: models
+        /// that reason refuse max_tokens.
+        pub max_tokens_field: Option<MaxTokensField> = None,
+            Word(&["by_model", "max_tokens", "max_completion_tokens"]);
+        /// Whether the system prompt goes as `developer`; unset, it does not: every server knows
+        /// `system`.
+        pub developer_role: Option<bool> = None, Flag;
+        /// Whether `store: false` is sent; unset, to OpenAI only.
+        pub store: Option<bool> = None, Flag;
+        /// Whether usage is asked for with `stream_options`; unset, of all but Mistral, which sends
+        /// it unasked.
+        pub stream_usage: Option<bool> = None, Flag;
+        /// Whether `reasoning_effort` is sent where thinking is asked for; unset, to all but
+        /// Mistral, which refuses it.
+        pub reasoning_effort: Option<bool> = None, Flag;
+        /// Whether a model's thinking is sent back to it; unset, to DeepSeek, which refuses calls
+        /// without it.
+        pub reasoning_content: Option<bool> = None, Flag;
+        /// Whether a session's key for the prompt cache is sent; unset, to OpenAI only.
+        pub prompt_cache_key: Option<bool> = None, Flag;
+        /// Whether results carry the name of their tool; unset, to Mistral only.
+        pub tool_result_name: Option<bool> = None, Flag;
+        /// Whether a short assistant message is put between results and the next user message;
+        /// unset, for Mistral only.
+        pub assistant_after_results: Option<bool> = None, Flag;
+        /// Whether tools are declared, and forbidden, where only the history holds calls; unset,
+        /// they are not.
+        pub tools_with_history: Option<bool> = None, Flag;
+        /// Whether call ids are nine letters and digits; unset, for Mistral only.
+        pub nine_char_ids: Option<bool> = None, Flag;
+    }
 }
 
 /// The field that limits the answer.

@@ -5,54 +5,46 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// `[plugins.worker]`: limits of every worker process.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct WorkerSettings {
-    /// The program to start; unset, it is looked for.
-    pub program: Option<PathBuf>,
-    /// Address space of a worker, in mebibytes.
-    pub memory_mib: u64,
-    /// Descriptors a worker may have open.
-    pub open_files: u64,
-    /// What an engine may read beside the system's libraries: files and folders.
-    pub readable: Vec<PathBuf>,
-    /// How long a worker may take to start and to load its engine, in milliseconds.
-    pub start_ms: u64,
-    /// How long a call that was given up may take to let go, before the worker is killed, in
-    /// milliseconds.
-    pub letting_go_ms: u64,
-    /// Workers that are started in place of dead ones, within `respawn_window_ms`.
-    pub respawns: u64,
-    /// See `respawns`, in milliseconds.
-    pub respawn_window_ms: u64,
-    /// Sessions whose transcripts a worker keeps.
-    pub sessions: u64,
-    /// The largest answer of a worker, in mebibytes.
-    pub answer_mib: u64,
-    /// Threads a worker may have, with the few of its own.
-    pub threads: u64,
-    /// Processor time that a worker may use within a minute while no call is under way, in milliseconds.
-    pub background_cpu_ms: u64,
-}
-
-impl Default for WorkerSettings {
-    /// The limits of facts/abi.md 5.4.
-    fn default() -> Self {
-        WorkerSettings {
-            program: None,
-            memory_mib: 1024,
-            open_files: 64,
-            readable: Vec::new(),
-            start_ms: 10_000,
-            letting_go_ms: 100,
-            respawns: 3,
-            respawn_window_ms: 600_000,
-            sessions: 64,
-            answer_mib: 64,
-            threads: 256,
-            background_cpu_ms: 10_000,
-        }
+ctxhost_engine_api::settings! {
+    /// `[plugins.worker]`: limits of every worker process.
+    #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+    #[serde(default, deny_unknown_fields)]
+    pub struct WorkerSettings {
+        /// The ctxhost that engine processes are, relative to this file; unset, the variable
+        /// CTXHOST_WORKER, then this program, then a ctxhost beside it or in PATH.
+        pub program: Option<PathBuf> = None, Text;
+        /// The address space of an engine's process; a long session and the engine's own index take
+        /// a tenth of it, a leak is stopped before the machine feels it.
+        pub memory_mib: u64 = 1024, Whole(128), "mebibytes";
+        /// An engine keeps its values in the host's store, so it needs next to none.
+        pub open_files: u64 = 64, Whole(16), "descriptors";
+        /// Files and folders that engines in processes may read, relative to this file, beside the
+        /// system's libraries; none, because what an engine needs comes with its calls.
+        pub readable: Vec<PathBuf> = Vec::new(), List;
+        /// For a process to start and load its engine; milliseconds as a rule, seconds on a machine
+        /// that swaps.
+        pub start_ms: u64 = 10_000, Whole(1), "ms";
+        /// For a call that took too long to let go, before its process is killed; whoever waits
+        /// somewhere lets go at once.
+        pub letting_go_ms: u64 = 100, Whole(1), "ms";
+        /// Started in place of dead ones within respawn_window_ms; after that the engine is in
+        /// quarantine, since what dies so often dies again.
+        pub respawns: u64 = 3, Whole(0), "processes";
+        /// Ten minutes: deaths that are further apart are accidents.
+        pub respawn_window_ms: u64 = 600_000, Whole(1), "ms";
+        /// Whose transcripts a process keeps, the newest; another one is sent whole when it is
+        /// talked in again.
+        pub sessions: u64 = 64, Whole(1), "sessions";
+        /// The most that a process may say at once; a plan is kilobytes, and what is longer is no
+        /// plan.
+        pub answer_mib: u64 = 64, Whole(1), "mebibytes";
+        /// Of an engine's process, which is killed above it; one for each processor of a large
+        /// machine, and far from what a machine feels.
+        pub threads: u64 = 256, Whole(16), "threads";
+        /// Processor time within a minute that an engine's process may use while no call is under
+        /// way, before it is killed; what an engine does behind its answers takes milliseconds, and
+        /// nobody waits for what takes more.
+        pub background_cpu_ms: u64 = 10_000, Whole(1), "ms";
     }
 }
 

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::ToolError;
 
-/// `[mcp.<name>]`. Why each default is what it is stands in the catalogue of settings.
+/// `[mcp.<name>]`. 
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(try_from = "Written", into = "Written")]
 pub struct McpSettings {
@@ -44,6 +44,9 @@ pub enum McpWire {
 }
 
 impl McpSettings {
+    /// Every setting of the table as it is written.
+    pub const SETTINGS: &'static [ctxhost_engine_api::settings::Setting] = Written::SETTINGS;
+
     /// A server on a wire, with the usual times.
     pub fn new(wire: McpWire) -> McpSettings {
         let usual = Written::default();
@@ -112,32 +115,31 @@ fn fill_in(value: &str) -> Result<String, String> {
     Ok(filled)
 }
 
-/// The table as it is written.
-#[derive(Clone, Deserialize, Serialize)]
-#[serde(default, deny_unknown_fields)]
-struct Written {
-    command: Option<String>,
-    args: Vec<String>,
-    env: Values,
-    cwd: Option<PathBuf>,
-    url: Option<String>,
-    headers: Values,
-    connect_timeout_ms: u64,
-    timeout_ms: u64,
-}
-
-impl Default for Written {
-    fn default() -> Self {
-        Written {
-            command: None,
-            args: Vec::new(),
-            env: Values::default(),
-            cwd: None,
-            url: None,
-            headers: Values::default(),
-            connect_timeout_ms: 30_000,
-            timeout_ms: 120_000,
-        }
+ctxhost_engine_api::settings! {
+    /// The table as it is written.
+    #[derive(Clone, Deserialize, Serialize)]
+    #[serde(default, deny_unknown_fields)]
+    struct Written {
+        /// The program of a server that is started and spoken to over its standard input and
+        /// output. Starting it is running its code.
+        command: Option<String> = None, Text;
+        /// Its arguments.
+        args: Vec<String> = Vec::new(), List;
+        /// Its environment, beside PATH, HOME, language and the like: a server gets nothing else of
+        /// ours. `${NAME}` stands for a variable, so that no key stands in a file.
+        env: Values = Values::default(), Texts;
+        /// The folder it runs in, relative to this file; unset, that of ctxhost.
+        cwd: Option<PathBuf> = None, Text;
+        /// The address of a server that speaks streamable HTTP, instead of `command`.
+        url: Option<String> = None, Url;
+        /// What is sent with every request to `url`; `${NAME}` stands for a variable, so that no
+        /// key stands in a file.
+        headers: Values = Values::default(), Texts;
+        /// Starting a server and shaking hands; half a minute, since a first start may download it.
+        /// One that does not answer is left out, and said to be.
+        connect_timeout_ms: u64 = 30_000, Whole(1), "ms";
+        /// One call without a sign of progress; with such signs `tools.timeout_ms` is the end.
+        timeout_ms: u64 = 120_000, Whole(1), "ms";
     }
 }
 

@@ -1,0 +1,366 @@
+//! One definition for each setting: its field, default, allowed values, unit and reason in one place.
+//!
+//! [`settings!`](crate::settings!) makes a struct of a table of settings. The struct's `SETTINGS` describe it, so that
+//! documents, explanations and the JSON Schema of a configuration file are derived and never written again.
+
+use std::fmt::Write;
+
+use serde::Serialize;
+use serde_json::Value;
+
+/// One setting of a table, or a table in it.
+#[derive(Clone, Copy, Debug)]
+pub struct Setting {
+    /// The name of its field.
+    pub name: &'static str,
+    /// What it may be.
+    pub allowed: Allowed,
+    /// The unit of a number; empty where there is none.
+    pub unit: &'static str,
+    /// Its value where it is not written, null for none; `None` where it has to be written.
+    pub default: Option<fn() -> Value>,
+    /// The documentation of the field.
+    #[doc(hidden)]
+    pub text: &'static str,
+}
+
+/// What a setting may be.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub enum Allowed {
+    /// `true` or `false`.
+    Flag,
+    /// One of these words.
+    Word(&'static [&'static str]),
+    /// Text that is not blank.
+    Text,
+    /// Text that may be empty.
+    AnyText,
+    /// An address.
+    Url,
+    /// A SHA-256 in hex.
+    Digest,
+    /// A length of time: a text such as `"5m"`, or a number of minutes.
+    Duration,
+    /// A list of texts.
+    List,
+    /// A list of public keys.
+    Keys,
+    /// A list of rules of a quality gate.
+    Rules,
+    /// A whole number of at least this.
+    Whole(u64),
+    /// A whole number between these two, both included.
+    Between(u64, u64),
+    /// A number between these two, both included.
+    Number(f64, f64),
+    /// A number of at least this.
+    AtLeast(f64),
+    /// A number above 0, at most 1.
+    Share,
+    /// A table of texts under names of the user's.
+    Texts,
+    /// A table of providers or addresses under names of the user's.
+    Upstreams,
+    /// The id of an engine, or a list of them; anything else is no mistake and counts as not written.
+    Slot,
+    /// A table that its reader describes elsewhere.
+    Foreign,
+    /// A table of settings.
+    Table(&'static [Setting]),
+    /// A table of such tables, each under a name of the user's.
+    Tables(&'static [Setting]),
+}
+
+impl Setting {
+    /// What it does, and why its default is what it is: a clause that begins small and ends without a full stop, to
+    /// follow a colon or to fill the cell of a table.
+    pub fn reason(&self) -> String {
+        let text = self.text.trim();
+        let text = text.strip_suffix('.').unwrap_or(text);
+        let mut letters = text.chars();
+        match (letters.next(), letters.next()) {
+            // An abbreviation stays as it is.
+            (Some(first), second) if !second.is_some_and(char::is_uppercase) => {
+                first.to_lowercase().chain(second).chain(letters).collect()
+            }
+            _ => text.to_owned(),
+        }
+    }
+
+    /// What is expected of its value, to follow "must be".
+    pub fn expectation(&self) -> String {
+        let mut text = String::new();
+        // Writing to a string cannot fail.
+        let _ = self.expect(&mut text);
+        text
+    }
+
+    fn expect(&self, text: &mut String) -> std::fmt::Result {
+        text.push_str(match self.allowed {
+            Allowed::Flag => "true or false",
+            Allowed::Word(words) => {
+                let words: Vec<String> = words.iter().map(|word| format!("`{word}`")).collect();
+                return write!(text, "one of {}", words.join(", "));
+            }
+            Allowed::Text => "text that is not blank",
+            Allowed::AnyText => "text",
+            Allowed::Url => "an address that begins with http:// or https://",
+            Allowed::Digest => "a SHA-256 of 64 hex digits, as `sha256sum` prints it",
+            Allowed::Duration => "a length of time, such as \"5m\"",
+            Allowed::List => "a list of texts, such as [\"mask\"]",
+            Allowed::Keys => "a list of minisign public keys, such as [\"RWQ...\"]",
+            Allowed::Rules => "a list of rules, such as [\"paths >= 0.95\"]",
+            Allowed::Whole(least) if self.unit.is_empty() => {
+                return write!(text, "a whole number of at least {least}");
+            }
+            Allowed::Whole(least) => {
+                return write!(text, "a whole number of {}, at least {least}", self.unit);
+            }
+            Allowed::Between(least, most) => {
+                return write!(text, "a whole number of {} from {least} to {most}", self.unit);
+            }
+            Allowed::Number(least, most) => return write!(text, "a number from {least} to {most}"),
+            Allowed::AtLeast(least) => return write!(text, "a number of at least {least}"),
+            Allowed::Share => "a share above 0, at most 1",
+            Allowed::Texts => "a table of texts, such as { NAME = \"value\" }",
+            Allowed::Upstreams => {
+                "a table of providers or addresses, such as { anthropic = \"https://...\" }"
+            }
+            Allowed::Slot => "the id of an engine, a list of them, or `none`",
+            Allowed::Foreign | Allowed::Table(_) | Allowed::Tables(_) => "a table",
+        });
+        Ok(())
+    }
+}
+
+impl Allowed {
+    /// Whether a number may be here; `false` for what is no number.
+    pub fn admits_number(self, number: f64) -> bool {
+        match self {
+            Allowed::Whole(least) => number >= least as f64,
+            Allowed::Between(least, most) => (least as f64..=most as f64).contains(&number),
+            Allowed::Number(least, most) => (least..=most).contains(&number),
+            Allowed::AtLeast(least) => number >= least,
+            Allowed::Share => number > 0.0 && number <= 1.0,
+            _ => false,
+        }
+    }
+}
+
+/// A default as JSON. Every setting is read from a file and so has a form in it.
+#[doc(hidden)]
+pub fn to_json<T: Serialize>(value: &T) -> Value {
+    serde_json::to_value(value).unwrap_or_default()
+}
+
+/// Makes a struct of a table of settings, each written once:
+/// `name: Type = default, Allowed, "unit";` below its reason as a doc comment.
+///
+/// The struct has a `Default` and the constant `SETTINGS`, a slice of [`Setting`](crate::settings::Setting). A struct with
+/// fields that have to be written is marked `required`. It has no `Default`, and the defaults of its other fields are
+/// functions of a module `default`, for `#[serde(default = "default::name")]`. A field without
+/// [`Allowed`](crate::settings::Allowed) is no setting.
+///
+/// ```
+/// ctxhost_engine_api::settings! {
+///     /// What is up to the operator.
+///     #[derive(Debug)]
+///     pub struct Settings {
+///         /// How many turns stay: enough to go on with.
+///         pub turns: u64 = 3, Whole(1), "turns";
+///     }
+/// }
+/// assert_eq!(Settings::default().turns, 3);
+/// assert_eq!(Settings::SETTINGS[0].expectation(), "a whole number of turns, at least 1");
+/// assert_eq!(Settings::SETTINGS[0].reason(), "how many turns stay: enough to go on with");
+/// ```
+#[macro_export]
+macro_rules! settings {
+    (
+        $(#[$($meta:tt)*])*
+        $vis:vis struct $table:ident {
+            $(
+                $(#[$($attribute:tt)*])*
+                $field_vis:vis $name:ident: $type:ty = $default:expr
+                    $(, $allowed:ident $(($($bound:expr),*))? $(, $unit:literal)?)?;
+            )*
+        }
+    ) => {
+        $crate::__settings_table! {
+            $(#[$($meta)*])*
+            $vis struct $table {
+                $(
+                    $(#[$($attribute)*])*
+                    $field_vis $name: $type, [$(#[$($attribute)*])*] [$default]
+                        $($allowed $(($($bound),*))? $(, $unit)?)?;
+                )*
+            }
+        }
+
+        impl ::core::default::Default for $table {
+            fn default() -> Self {
+                $table { $($name: $default),* }
+            }
+        }
+    };
+    (
+        $(#[$($meta:tt)*])*
+        $vis:vis struct $table:ident required {
+            $(
+                $(#[$($attribute:tt)*])*
+                $field_vis:vis $name:ident: $type:ty $(= $default:expr)?,
+                    $allowed:ident $(($($bound:expr),*))? $(, $unit:literal)?;
+            )*
+        }
+    ) => {
+        $crate::__settings_table! {
+            $(#[$($meta)*])*
+            $vis struct $table {
+                $(
+                    $(#[$($attribute)*])*
+                    $field_vis $name: $type, [$(#[$($attribute)*])*] [$($default)?]
+                        $allowed $(($($bound),*))? $(, $unit)?;
+                )*
+            }
+        }
+
+        /// The values of settings that are not written.
+        mod default {
+            #[allow(unused_imports)]
+            use super::*;
+            $($(
+                pub(super) fn $name() -> $type {
+                    $default
+                }
+            )?)*
+        }
+    };
+}
+
+/// The struct of a table and its description.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __settings_table {
+    (
+        $(#[$($meta:tt)*])*
+        $vis:vis struct $table:ident {
+            $(
+                $(#[$($attribute:tt)*])*
+                $field_vis:vis $name:ident: $type:ty, $text:tt $default:tt
+                    $($allowed:ident $(($($bound:expr),*))? $(, $unit:literal)?)?;
+            )*
+        }
+    ) => {
+        $(#[$($meta)*])*
+        // The text is written for people who configure; brackets and addresses in it are no links.
+        #[allow(rustdoc::broken_intra_doc_links, rustdoc::bare_urls, rustdoc::invalid_html_tags)]
+        $vis struct $table {
+            $($(#[$($attribute)*])* $field_vis $name: $type,)*
+        }
+
+        impl $table {
+            /// Every setting of this table.
+            $vis const SETTINGS: &'static [$crate::settings::Setting] = &[
+                $($(
+                    $crate::settings::Setting {
+                        name: stringify!($name),
+                        allowed: $crate::settings::Allowed::$allowed $(($($bound),*))?,
+                        unit: concat!("" $(, $unit)?),
+                        default: $crate::__settings_default!($type, $default),
+                        text: $crate::__settings_text!($text),
+                    },
+                )?)*
+            ];
+        }
+    };
+}
+
+/// A function of the default as JSON, where there is one.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __settings_default {
+    ($type:ty, []) => {
+        None
+    };
+    ($type:ty, [$default:expr]) => {
+        Some(|| {
+            let value: $type = $default;
+            $crate::settings::to_json(&value)
+        })
+    };
+}
+
+/// The lines of a doc comment as one text; other attributes are left out.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __settings_text {
+    ([]) => { "" };
+    ([#[doc = $line:literal] $($rest:tt)*]) => {
+        concat!($line, $crate::__settings_text!([$($rest)*]))
+    };
+    ([#[$($other:tt)*] $($rest:tt)*]) => { $crate::__settings_text!([$($rest)*]) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Allowed;
+
+    crate::settings! {
+        /// A table.
+        #[derive(Debug, PartialEq)]
+        struct Table {
+            /// JSON and what is in it,
+            /// on two lines.
+            #[allow(dead_code)]
+            text: String = "a".into(), AnyText;
+            /// A share. Half of it.
+            share: f64 = 0.5, Number(0.0, 0.9), "share";
+            beside: u8 = 7;
+        }
+    }
+
+    crate::settings! {
+        #[derive(Debug)]
+        struct Named required {
+            /// Who.
+            name: String, Text;
+            /// How often.
+            tries: u32 = 3, Whole(1), "tries";
+        }
+    }
+
+    #[test]
+    fn a_definition_is_a_struct_with_defaults_and_a_description() {
+        let table = Table::default();
+        assert_eq!((table.text.as_str(), table.share, table.beside), ("a", 0.5, 7));
+        let [text, share] = Table::SETTINGS else { panic!("{:?}", Table::SETTINGS) };
+        assert_eq!((text.name, text.unit, text.expectation().as_str()), ("text", "", "text"));
+        assert_eq!(text.reason(), "JSON and what is in it, on two lines");
+        assert_eq!((share.reason(), share.unit), ("a share. Half of it".into(), "share"));
+        assert_eq!(share.expectation(), "a number from 0 to 0.9");
+    }
+
+    #[test]
+    fn what_has_no_default_is_required() {
+        let named = Named { name: "x".into(), tries: default::tries() };
+        assert_eq!((named.name.as_str(), named.tries), ("x", 3));
+        let [name, tries] = Named::SETTINGS else { panic!("{:?}", Named::SETTINGS) };
+        assert!(name.default.is_none());
+        assert_eq!(tries.default.map(|default| default()), Some(3.into()));
+    }
+
+    #[test]
+    fn numbers_are_held_against_their_bounds() {
+        for (allowed, inside, outside) in [
+            (Allowed::Share, 1.0, 0.0),
+            (Allowed::Number(0.0, 0.5), 0.0, 0.6),
+            (Allowed::AtLeast(1.0), 9.0, 0.9),
+            (Allowed::Whole(1), 1.0, 0.0),
+            (Allowed::Between(1, 3), 3.0, 4.0),
+        ] {
+            assert!(allowed.admits_number(inside) && !allowed.admits_number(outside), "{allowed:?}");
+        }
+        assert!(!Allowed::Flag.admits_number(1.0) && !Allowed::Share.admits_number(f64::NAN));
+    }
+}

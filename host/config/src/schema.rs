@@ -1,0 +1,108 @@
+//! The JSON Schema of the file, for editors that complete and check it.
+
+use ctxhost_engine::{BUNDLED, bundled_settings};
+use ctxhost_engine_api::settings::{Allowed, Setting};
+use serde_json::{Map, Value, json};
+
+use super::{Config, FILE_NAME};
+
+/// The dialect of JSON Schema that [`schema`] is written in.
+const DIALECT: &str = "https://json-schema.org/draft/2020-12/schema";
+
+/// The JSON Schema of the file, draft 2020-12, with the settings of the bundled engines.
+pub fn schema() -> Value {
+    let mut schema = json!({ "$schema": DIALECT, "title": FILE_NAME });
+    merge(&mut schema, table(Config::SETTINGS));
+    if let Some(entries) = schema.pointer_mut("/properties/plugins/properties/entries") {
+        let entry = entries.get("additionalProperties").cloned().unwrap_or_default();
+        let named = BUNDLED.iter().map(|id| ((*id).to_owned(), bundled_entry(&entry, id)));
+        merge(entries, json!({ "properties": named.collect::<Map<_, _>>() }));
+    }
+    schema
+}
+
+/// The table of an engine whose settings are known.
+fn bundled_entry(entry: &Value, id: &str) -> Value {
+    let mut entry = entry.clone();
+    if let Some(config) = entry.pointer_mut("/properties/config") {
+        merge(config, table(bundled_settings(id)));
+    }
+    entry
+}
+
+fn table(settings: &[Setting]) -> Value {
+    let properties = settings.iter().map(|setting| (setting.name.to_owned(), property(setting)));
+    let mut table = json!({
+        "type": "object",
+        "properties": properties.collect::<Map<_, _>>(),
+        "additionalProperties": false,
+    });
+    let required = settings.iter().filter(|setting| setting.default.is_none());
+    let required: Vec<&str> = required.map(|setting| setting.name).collect();
+    if !required.is_empty() {
+        merge(&mut table, json!({ "required": required }));
+    }
+    table
+}
+
+fn property(setting: &Setting) -> Value {
+    let mut property = values(setting.allowed);
+    let unit = match setting.unit {
+        "" => String::new(),
+        unit => format!("\n\nUnit: {unit}."),
+    };
+    let text = setting.text.trim();
+    merge(&mut property, json!({ "description": format!("{text}{unit}") }));
+    let default = setting.default.map(|default| default()).unwrap_or_default();
+    // The defaults of a table are those of its settings.
+    if !default.is_null() && !matches!(setting.allowed, Allowed::Table(_) | Allowed::Tables(_)) {
+        merge(&mut property, json!({ "default": default }));
+    }
+    property
+}
+
+/// What JSON Schema says of the values that may be in a setting.
+fn values(allowed: Allowed) -> Value {
+    let texts = json!({ "type": "string" });
+    match allowed {
+        Allowed::Flag => json!({ "type": "boolean" }),
+        Allowed::Word(words) => json!({ "enum": words }),
+        Allowed::Text => json!({ "type": "string", "pattern": "\\S" }),
+        Allowed::Url => json!({ "type": "string", "pattern": "^https?://" }),
+        Allowed::Digest => json!({ "type": "string", "pattern": "^[0-9A-Fa-f]{64}$" }),
+        Allowed::Duration => json!({ "type": ["string", "number"] }),
+        Allowed::List | Allowed::Keys | Allowed::Rules => {
+            json!({ "type": "array", "items": texts })
+        }
+        Allowed::Whole(least) => json!({ "type": "integer", "minimum": least }),
+        Allowed::Between(least, most) => {
+            json!({ "type": "integer", "minimum": least, "maximum": most })
+        }
+        Allowed::Number(least, most) => {
+            json!({ "type": "number", "minimum": least, "maximum": most })
+        }
+        Allowed::AtLeast(least) => json!({ "type": "number", "minimum": least }),
+        Allowed::Share => json!({ "type": "number", "exclusiveMinimum": 0, "maximum": 1 }),
+        Allowed::Texts | Allowed::Upstreams => {
+            json!({ "type": "object", "additionalProperties": texts })
+        }
+        Allowed::Slot => {
+            let engine = json!({ "type": "string", "examples": BUNDLED });
+            json!({ "anyOf": [engine, { "type": "array", "items": engine }] })
+        }
+        Allowed::Foreign => json!({ "type": "object" }),
+        Allowed::Table(inner) => table(inner),
+        Allowed::Tables(inner) => {
+            json!({ "type": "object", "additionalProperties": table(inner) })
+        }
+        // Text of any sort, and what a later version of the contract adds.
+        _ => texts,
+    }
+}
+
+/// Adds the members of an object to another one.
+fn merge(object: &mut Value, members: Value) {
+    if let (Value::Object(object), Value::Object(members)) = (object, members) {
+        object.extend(members);
+    }
+}
