@@ -359,7 +359,10 @@ mod tests {
             (Allowed::Whole(1), 1.0, 0.0),
             (Allowed::Between(1, 3), 3.0, 4.0),
         ] {
-            assert!(allowed.admits_number(inside) && !allowed.admits_number(outside), "{allowed:?}");
+            assert!(
+                allowed.admits_number(inside) && !allowed.admits_number(outside),
+                "{allowed:?}"
+            );
         }
         assert!(!Allowed::Flag.admits_number(1.0) && !Allowed::Share.admits_number(f64::NAN));
     }

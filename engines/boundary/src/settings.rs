@@ -21,7 +21,7 @@ ctxhost_engine_api::settings! {
         /// Whether the engine compacts without being asked by a person.
         pub auto_compaction: bool = true, Flag;
         /// Whether running notes are tried as the summary before a model is asked: they are there
-        /// already and cost nothing.
+        /// already and cost nothing. False lets the configured model write every summary.
         pub session_memory: bool = true, Flag;
         /// The model that writes summaries, by name; empty for the host's choice.
         pub model: String = String::new(), AnyText;

@@ -1,7 +1,7 @@
 //! The settings of the `window` engine: `[plugins.entries.window.config]`.
 
-use ctxhost_engine_api::serde_json::Value;
 use ctxhost_engine_api::Result;
+use ctxhost_engine_api::serde_json::Value;
 use ctxhost_engine_kit::settings;
 use ctxhost_engine_kit::turns::SlidingRule;
 use serde::{Deserialize, Serialize};

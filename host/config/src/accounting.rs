@@ -26,4 +26,3 @@ ctxhost_engine_api::settings! {
         pub min_request_tokens: u64 = 500, Whole(1), "estimated tokens";
     }
 }
-

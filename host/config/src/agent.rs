@@ -44,4 +44,3 @@ ctxhost_engine_api::settings! {
         pub notes_chars: usize = 8_000, Whole(0), "characters";
     }
 }
-

@@ -104,8 +104,7 @@ fn slot_value(choice: SlotChoice) -> (String, Option<String>) {
 
 /// The values of a table of the user's own. What looks like a secret is not shown, and no header is.
 fn foreign_rows(config: &Config, row: &CatalogueRow) -> Vec<ExplainRow> {
-    let is_inside =
-        |path: &[String]| path.len() > row.path.len() && fits(&row.path, path);
+    let is_inside = |path: &[String]| path.len() > row.path.len() && fits(&row.path, path);
     let mut rows = Vec::new();
     // Items of a list are shown with their list.
     let mut list: Option<Vec<String>> = None;

@@ -21,4 +21,3 @@ ctxhost_engine_api::settings! {
         pub same_model_retries: u32 = 1, Whole(0), "retries";
     }
 }
-

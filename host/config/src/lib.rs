@@ -54,11 +54,11 @@ pub use explain::{ExplainRow, explain};
 pub use failover::FailoverSettings;
 pub use gateway::{GatewaySettings, is_address};
 pub use plugins::{Entry, Plugins, SlotChoice, Slots};
+pub use providers::SummariserSettings;
+pub use schema::schema;
 pub use session::{MediaPlace, RetentionSettings, SessionSettings};
 pub use shadow::ShadowSettings;
 pub use swap::SwapSettings;
-pub use providers::SummariserSettings;
-pub use schema::schema;
 pub use tables::{ModelDefaults, ModelSettings};
 pub use telemetry::TelemetrySettings;
 pub use windows::{

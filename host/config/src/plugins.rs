@@ -81,14 +81,14 @@ ctxhost_engine_api::settings! {
         /// Who shapes requests: one engine, or a list of them, each going on from what the one
         /// before it shows. `legacy` holds the four layers; what is blank, no text or "none" ends
         /// there too.
-        pub context_engine: Option<toml::Value> = None, Slot;
+        pub context_engine: Option<toml::Value> = Some(LEGACY.into()), Slot;
         /// Who is asked what it would make of each request, after the slot's own has answered and
         /// without effect: `ctxhost shadow report` compares them. Nobody, because each reads every
         /// request again.
         pub shadow: Vec<String> = Vec::new(), List;
         /// Who remembers across sessions: `notes` keeps dated notes for each working folder;
         /// "none", because nobody should remember unasked.
-        pub memory: Option<toml::Value> = None, Slot;
+        pub memory: Option<toml::Value> = Some(NONE.into()), Slot;
     }
 }
 

@@ -48,7 +48,8 @@ fn table(settings: &[Setting]) -> Value {
 fn property(setting: &Setting) -> Value {
     let mut property = values(setting.allowed);
     let unit = match setting.unit {
-        "" => String::new(),
+        // The texts speak of shares themselves.
+        unit if unit.is_empty() || unit.starts_with("share") => String::new(),
         unit => format!("\n\nUnit: {unit}."),
     };
     let text = setting.text.trim();

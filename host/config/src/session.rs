@@ -48,4 +48,3 @@ ctxhost_engine_api::settings! {
         pub session_days: u64 = 0, Whole(0), "days";
     }
 }
-

@@ -15,4 +15,3 @@ ctxhost_engine_api::settings! {
         pub log_bytes: u64 = 4 * 1024 * 1024, Whole(65_536), "bytes";
     }
 }
-

@@ -28,4 +28,3 @@ ctxhost_engine_api::settings! {
         pub guard_requests: u64 = 20, Whole(1), "requests";
     }
 }
-

@@ -23,4 +23,3 @@ ctxhost_engine_api::settings! {
         pub dashboard_points: usize = 500, Whole(1), "requests";
     }
 }
-

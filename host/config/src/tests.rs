@@ -8,6 +8,7 @@ mod documents;
 mod edit;
 mod entry;
 mod mistakes;
+mod schema;
 mod slot;
 mod tools;
 

@@ -24,4 +24,3 @@ ctxhost_engine_api::settings! {
         pub log_kib_per_minute: u64 = 256, Whole(1), "kibibytes";
     }
 }
-

@@ -30,4 +30,3 @@ ctxhost_engine_api::settings! {
         pub dispose_ms: u64 = 2_000, Whole(1), "ms";
     }
 }
-

@@ -136,7 +136,9 @@ ctxhost_engine_api::settings! {
         /// `custom`: what a model is told about identifiers.
         pub identifier_instructions: String = String::new(), AnyText;
         /// The text of a workspace's AGENTS.md, or another file of rules; an engine reads no files,
-        /// so the host puts it here where the config does not.
+        /// so the host puts it here where the config does not: `ctxhost compact` and `replay` take
+        /// the AGENTS.md nearest to the session's working folder, up to the root of its repository,
+        /// and say so. With an empty text none is told.
         pub workspace_rules: String = String::new(), AnyText;
         /// The sections of it that a summary repeats, by heading; the whole text where it has none
         /// of them.

@@ -59,4 +59,3 @@ ctxhost_engine_api::settings! {
         pub argument_chars: u64 = 400, Whole(0), "weighted characters";
     }
 }
-

@@ -42,4 +42,3 @@ ctxhost_engine_api::settings! {
         pub spill_chars: u64 = 0, Whole(0), "weighted characters";
     }
 }
-

@@ -1,11 +1,10 @@
-//! The book of the engine, held against the engine: every setting, every case, every test it names.
+//! The book of the engine, held against the engine: every case, every test it names.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use ctxhost_engine_legacy::settings::Settings;
-use serde_json::Value;
 
 /// How many cases the facts record.
 const CASES: u32 = 107;
@@ -49,28 +48,6 @@ fn test_names(book: &str) -> BTreeSet<&str> {
             && name.chars().all(|c| c.is_ascii_lowercase() || c == '_' || c.is_ascii_digit())
     };
     quoted(book).filter(is_name).collect()
-}
-
-#[test]
-fn every_setting_is_in_the_book_with_its_default() {
-    let book = book();
-    let written = rows(&book, "Settings");
-    let settings = serde_json::to_value(Settings::default()).unwrap();
-    let mut expected = BTreeSet::new();
-    for (table, members) in settings.as_object().unwrap() {
-        for (key, value) in members.as_object().unwrap() {
-            expected.insert((format!("`{table}.{key}`"), format!("`{}`", shown(value))));
-        }
-    }
-    let told: BTreeSet<_> =
-        written.iter().map(|row| (row[0].to_owned(), row[1].to_owned())).collect();
-    let missing: Vec<_> = expected.difference(&told).collect();
-    let stale: Vec<_> = told.difference(&expected).collect();
-    assert!(missing.is_empty() && stale.is_empty(), "missing: {missing:#?}\nstale: {stale:#?}");
-}
-
-fn shown(value: &Value) -> String {
-    value.to_string()
 }
 
 #[test]

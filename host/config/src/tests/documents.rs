@@ -1,124 +1,288 @@
-//! The catalogue, the types, the document and the example say the same.
+//! Documents and the example hold what the definitions of the settings say.
+//!
+//! `CTXHOST_UPDATE_DOCUMENTS=1 cargo test -p ctxhost-config documents` writes them anew.
 
-use std::collections::BTreeSet;
+use std::fmt::Write;
+
+use ctxhost_engine::bundled_settings;
+use ctxhost_engine_api::settings::{Allowed, Setting};
+use serde_json::Value;
 
 use super::*;
 
-fn text_of(path: &str) -> String {
+/// The variable that has the documents written and not only compared.
+const UPDATE: &str = "CTXHOST_UPDATE_DOCUMENTS";
+
+/// The table of a bundled engine's own settings, before its id and behind it.
+const ENGINE_TABLE: (&str, &str) = ("plugins.entries.", ".config");
+
+pub(super) fn text_of(path: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path);
     std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// The example with everything that it only shows switched on.
-fn everything_on(text: &str) -> String {
-    let is_shown_only = |line: &str| {
-        let Some(rest) = line.strip_prefix("# ") else { return false };
-        let is_table = rest.starts_with('[') && rest.trim_end().ends_with(']');
-        let key = rest.split(" = ").next().unwrap_or_default();
-        is_table || (key != rest && !key.contains(' '))
+/// Compares a document with what it should be, or writes it.
+fn hold(path: &str, expected: &str) {
+    let found = text_of(path);
+    if found == expected {
+        return;
+    }
+    if std::env::var_os(UPDATE).is_some() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path);
+        return std::fs::write(path, expected).unwrap();
+    }
+    let stale = found.lines().filter(|line| !expected.lines().any(|other| other == *line));
+    let new = expected.lines().filter(|line| !found.lines().any(|other| other == *line));
+    let difference: String = stale
+        .map(|line| format!("- {line}\n"))
+        .chain(new.map(|line| format!("+ {line}\n")))
+        .collect();
+    panic!("{path} is not what the settings say; {UPDATE}=1 writes it:\n{difference}");
+}
+
+/// The settings of a table of the file, with their keys below it; those of an engine with their tables.
+fn settings_of(table: &str) -> Vec<(String, &'static Setting)> {
+    let id = table.strip_prefix(ENGINE_TABLE.0).and_then(|rest| rest.strip_suffix(ENGINE_TABLE.1));
+    if let Some(id) = id {
+        let mut found = Vec::new();
+        collect("", bundled_settings(id), &mut found);
+        return found;
+    }
+    let is_in =
+        |row: &&CatalogueRow| row.key.rsplit_once('.').is_some_and(|(above, _)| above == table);
+    catalogue().iter().filter(is_in).map(|row| (row.key.clone(), row.setting)).collect()
+}
+
+fn collect(above: &str, table: &'static [Setting], found: &mut Vec<(String, &'static Setting)>) {
+    for setting in table {
+        let key = format!("{above}{}", setting.name);
+        match setting.allowed {
+            Allowed::Table(inner) => collect(&format!("{key}."), inner, found),
+            _ => found.push((key, setting)),
+        }
+    }
+}
+
+fn table_of_document(tables: &str) -> String {
+    let mut text = "| setting | default | must be | what and why |\n|---|---|---|---|\n".to_owned();
+    for (key, setting) in tables.split(' ').flat_map(settings_of) {
+        let name = match key.split('.').next() {
+            Some("models") => "\"provider/model\"",
+            Some("providers") => "<name>",
+            _ => "<id>",
+        };
+        let key = key.replace('*', name);
+        let default = match setting.default.map(|default| default()) {
+            None => "required".to_owned(),
+            Some(Value::Null) => "not set".to_owned(),
+            Some(default) => format!("`{default}`"),
+        };
+        let (must_be, reason) = (setting.expectation(), setting.reason());
+        writeln!(text, "| `{key}` | {default} | {must_be} | {reason} |").unwrap();
+    }
+    text
+}
+
+/// The document with every table of settings written anew.
+fn with_tables(document: &str) -> String {
+    let (begin, end) = ("<!-- settings: ", "<!-- end of settings -->");
+    let mut parts = document.split(begin);
+    let mut text = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let (tables, rest) = part.split_once(" -->\n").expect("the marker ends in its line");
+        let (_, rest) = rest.split_once(end).expect(tables);
+        write!(text, "{begin}{tables} -->\n{}{end}{rest}", table_of_document(tables)).unwrap();
+    }
+    text
+}
+
+#[test]
+fn documents_show_every_setting() {
+    let mut markers = String::new();
+    for path in ["docs/configuration.md", "docs/legacy.md", "docs/engines.md"] {
+        let document = text_of(path);
+        for marker in document.lines().filter_map(|line| line.strip_prefix("<!-- settings: ")) {
+            markers += &format!(" {marker}");
+        }
+        hold(path, &with_tables(&document));
+    }
+    let is_shown = |table: &str| markers.split_whitespace().any(|marker| marker == table);
+    for row in catalogue() {
+        let (table, _) = row.key.rsplit_once('.').unwrap();
+        assert!(is_shown(table), "no document has a table of [{table}]");
+    }
+    for id in ctxhost_engine::BUNDLED {
+        assert!(is_shown(&format!("plugins.entries.{id}.config")), "no document tells of {id}");
+    }
+}
+
+/// The longest line of a comment in the example, in characters.
+const COMMENT_CHARS: usize = 108;
+
+/// Settings of the example that are not the default, each with a comment of its own.
+const NOT_DEFAULT: [&str; 1] = ["plugins.entries.legacy.config.pruning.mode"];
+
+/// A line of the example that holds a setting, or shows one in a comment.
+struct KeyLine<'e> {
+    mark: &'static str,
+    key: &'e str,
+    value: &'e str,
+}
+
+impl<'e> KeyLine<'e> {
+    fn read(line: &'e str) -> Option<KeyLine<'e>> {
+        let (mark, line) = match line.strip_prefix("# ") {
+            Some(rest) => ("# ", rest),
+            None => ("", line),
+        };
+        let (key, value) = line.split_once(" = ")?;
+        let is_key = key.chars().all(|c| c.is_ascii_alphanumeric() || "_-".contains(c));
+        is_key.then_some(KeyLine { mark, key, value })
+    }
+}
+
+/// The name of a table, switched on or only shown.
+fn table_name(line: &str) -> Option<&str> {
+    let line = line.strip_prefix("# ").unwrap_or(line);
+    line.strip_prefix('[')?.trim_end().strip_suffix(']')
+}
+
+/// The setting at a path of the file, of a bundled engine's own table too.
+fn setting_at(path: &str) -> Option<&'static Setting> {
+    let path = places::segments(path);
+    let names: Vec<&str> = path.iter().map(String::as_str).collect();
+    if let ["plugins", "entries", id, "config", inner @ ..] = names.as_slice() {
+        let own = settings_of(&format!("plugins.entries.{id}.config"));
+        return own.into_iter().find(|(key, _)| *key == inner.join(".")).map(|(_, it)| it);
+    }
+    let fits =
+        |row: &&CatalogueRow| row.path.len() == names.len() && catalogue::fits(&row.path, &names);
+    catalogue().iter().find(fits).map(|row| row.setting)
+}
+
+/// What stands above a setting in the example.
+fn comment(setting: &Setting) -> String {
+    let unit = match setting.unit {
+        // The texts speak of shares themselves.
+        unit if unit.is_empty() || unit.starts_with("share") => String::new(),
+        unit => format!(" Unit: {unit}."),
     };
-    let on = |line: &str| match is_shown_only(line) {
-        true => line.replacen("# ", "", 1),
-        false => line.to_owned(),
+    let mut text = String::from("#");
+    let mut width = 1;
+    for word in format!("{}{unit}", setting.text.trim()).split(' ') {
+        let chars = word.chars().count();
+        if width + 1 + chars > COMMENT_CHARS {
+            text.push_str("\n#");
+            width = 1;
+        }
+        write!(text, " {word}").unwrap();
+        width += 1 + chars;
+    }
+    text + "\n"
+}
+
+/// A value of TOML as JSON.
+fn value_of(value: &str) -> Value {
+    let table: toml::Table = toml::from_str(&format!("it = {value}")).unwrap();
+    plugins::json(&table["it"])
+}
+
+/// The example with the reason above every setting, and with every default that it holds.
+fn with_reasons(example: &str) -> String {
+    let mut text = String::new();
+    // Lines of a comment of which it is not yet known what they are about.
+    let mut pending = String::new();
+    let mut table = String::new();
+    for line in example.lines() {
+        let key_line = KeyLine::read(line);
+        let path = |it: &KeyLine<'_>| format!("{table}.{}", it.key);
+        let setting = key_line.as_ref().and_then(|it| Some((it, setting_at(&path(it))?)));
+        if let Some((it, setting)) = setting {
+            let default = setting.default.map(|default| default()).unwrap_or_default();
+            let is_other =
+                it.mark.is_empty() && !default.is_null() && value_of(it.value) != default;
+            if is_other && NOT_DEFAULT.contains(&path(it).as_str()) {
+                write!(text, "{pending}{line}\n").unwrap();
+            } else if is_other {
+                write!(text, "{}{} = {default}\n", comment(setting), it.key).unwrap();
+            } else {
+                write!(text, "{}{line}\n", comment(setting)).unwrap();
+            }
+            pending.clear();
+            continue;
+        }
+        pending += &format!("{line}\n");
+        if let Some(name) = table_name(line) {
+            name.clone_into(&mut table);
+        }
+        if !line.starts_with('#') || table_name(line).is_some() {
+            text += &std::mem::take(&mut pending);
+        }
+    }
+    text + &pending
+}
+
+#[test]
+fn the_example_tells_the_reason_of_every_setting() {
+    hold("examples/ctxhost.toml", &with_reasons(&text_of("examples/ctxhost.toml")));
+}
+
+/// The example with everything that it only shows switched on, save what excludes something else.
+pub(super) fn everything_on(text: &str) -> String {
+    let on = |line: &str| match (KeyLine::read(line), table_name(line)) {
+        (Some(KeyLine { key: "provider", .. }), _) | (None, None) => line.to_owned(),
+        _ => line.strip_prefix("# ").unwrap_or(line).to_owned(),
     };
     text.lines().map(on).collect::<Vec<_>>().join("\n")
 }
 
-/// A file in which every setting is written, by way of the types themselves.
-fn every_default() -> Config {
-    parse(
-        "[plugins.entries.x]\n[models.x]\nwindow_tokens = 1\n\
-         [providers.x]\ndialect = \"openai-completions\"\n\
-         [summariser]\nbase_url = \"http://x\"\nmodel = \"x\"\n\
-         [mcp.x]\ncommand = \"x\"\n",
-    )
-}
-
 #[test]
-fn the_catalogue_holds_every_field_and_no_other() {
-    fn leaves(path: &str, value: &serde_json::Value, found: &mut BTreeSet<String>) {
-        match value {
-            serde_json::Value::Object(table) if !table.is_empty() => {
-                for (name, value) in table {
-                    let name = if name == "x" { "*" } else { name };
-                    leaves(&format!("{path}.{name}"), value, found);
-                }
-            }
-            _ => drop(found.insert(path.trim_start_matches('.').to_owned())),
+fn the_example_is_the_default_with_pruning_on() {
+    let example = text_of("examples/ctxhost.toml");
+    let config = parse(&example);
+    assert_eq!(config.engine_config("legacy")["pruning"]["mode"], "cache-ttl");
+    let rows = explain(&config);
+    for row in catalogue().iter().filter(|row| !row.key.contains('*')) {
+        let Some(default) = row.setting.default.map(|default| default()) else { continue };
+        let is_known_otherwise = matches!(
+            row.key.as_str(),
+            // Written down, it would go before the built-in table of windows.
+            "model.default_window_tokens"
+        );
+        let is_shown_only = default.is_null()
+            || is_known_otherwise
+            || row.key.starts_with("summariser")
+            || matches!(row.setting.allowed, Allowed::Upstreams);
+        let found = rows.iter().find(|found| found.key == row.key);
+        let is_written = found.is_some_and(|found| found.source != "default");
+        assert!(is_written || is_shown_only, "{} does not stand in the example", row.key);
+    }
+    for id in ctxhost_engine::BUNDLED {
+        let own = config.engine_config(id);
+        for (key, _) in settings_of(&format!("plugins.entries.{id}.config")) {
+            let pointer = format!("/{}", key.replace('.', "/"));
+            assert!(own.pointer(&pointer).is_some(), "{id}: {key} does not stand in the example");
         }
     }
-    let config = every_default();
-    let document = serde_json::json!({
-        "plugins": config.plugins, "budget": config.budget,
-        "law": config.law, "timeouts": config.timeouts, "models": config.models,
-        "model": config.model, "swap": config.swap, "agent": config.agent,
-        "session": config.session, "retention": config.retention, "compaction": config.compaction, "failover": config.failover, "shadow": config.shadow,
-        "accounting": config.accounting, "store": config.store, "summariser": config.summariser,
-        "gateway": config.gateway, "tools": config.tools, "mcp": config.mcp, "providers": config.providers,
-        "telemetry": config.telemetry,
-    });
-    let mut fields = BTreeSet::new();
-    leaves("", &document, &mut fields);
-    let catalogue = SETTINGS.iter().map(|setting| setting.key.to_owned()).collect::<BTreeSet<_>>();
-    assert_eq!(fields, catalogue);
 }
 
 #[test]
-fn every_setting_is_read() {
-    for setting in SETTINGS.iter() {
-        let value = match setting.allowed {
-            Allowed::Flag => {
-                let key = setting.key.replace('*', "x");
-                let defaults = explain(&every_default());
-                let is_off = defaults.iter().any(|row| row.key == key && row.value == "false");
-                is_off.to_string()
-            }
-            Allowed::Word(words) => {
-                let defaults = explain(&every_default());
-                let is_default = |word: &&&str| defaults.iter().any(|row| row.value == **word);
-                format!("{:?}", words.iter().find(|word| !is_default(word)).unwrap())
-            }
-            Allowed::Text | Allowed::Slot => "\"x\"".into(),
-            Allowed::Url => "\"https://x/v1\"".into(),
-            Allowed::Digest => format!("{:?}", "ab".repeat(32)),
-            Allowed::List => "[\"x\"]".into(),
-            Allowed::Keys => {
-                "[\"RWQf6LRCGA9i53mlYecO4IzT51TGPpvWucNSCh1CBM0QTaLn73Y7GFO3\"]".into()
-            }
-            Allowed::Rules => "[\"paths >= 0.5\"]".into(),
-            Allowed::Window => "500000".into(),
-            Allowed::Whole(least) => (least + 500_000).to_string(),
-            Allowed::Number(least, most) => {
-                let defaults = explain(&every_default());
-                let key = setting.key.replace('*', "x");
-                let is_most = |row: &ExplainRow| row.key == key && row.value == format!("{most:?}");
-                format!("{:?}", if defaults.iter().any(is_most) { least } else { most })
-            }
-            Allowed::Texts => "{ a = \"x\" }".into(),
-            Allowed::Upstreams => "{ openai = \"https://x\" }".into(),
-            Allowed::Foreign => "{ a = 1 }".into(),
-        };
-        let key = setting.key.replace('*', "x");
-        let required = required(setting.key)
-            .iter()
-            .filter(|line| !line.starts_with(&key))
-            .map(|line| format!("{line}\n"))
-            .collect::<String>();
-        let required = match setting.key {
-            "mcp.*.command" | "mcp.*.url" => required,
-            "mcp.*.headers" => "mcp.x.url = \"http://x\"\n".into(),
-            key if key.starts_with("mcp.") => "mcp.x.command = \"x\"\n".into(),
-            _ => required,
-        };
-        let config = parse(&format!("{required}{key} = {value}\n"));
-        let is_read = |row: &ExplainRow| row.key.starts_with(&key) && row.source != "default";
-        assert!(explain(&config).iter().any(is_read), "{key} = {value}");
-        let defaults = explain(&every_default());
-        if let Some(default) = defaults.iter().find(|row| row.key == key) {
-            let changed = explain(&config).into_iter().find(|row| row.key == key).unwrap();
-            let same_by_chance = ["x", "1"].contains(&default.value.as_str());
-            assert!(changed.value != default.value || same_by_chance, "{key} = {value}");
+fn the_example_shows_every_setting() {
+    let example = text_of("examples/ctxhost.toml");
+    let mut table = String::new();
+    let mut shown = Vec::new();
+    for line in example.lines() {
+        if let Some(name) = table_name(line) {
+            name.clone_into(&mut table);
+            shown.push(places::segments(name));
+        } else if let Some(it) = KeyLine::read(line) {
+            shown.push(places::segments(&format!("{table}.{}", it.key)));
         }
+    }
+    for row in catalogue() {
+        let is_shown =
+            |path: &Vec<String>| path.len() >= row.path.len() && catalogue::fits(&row.path, path);
+        assert!(shown.iter().any(is_shown), "the example does not show {}", row.key);
     }
 }
 
@@ -133,85 +297,60 @@ fn required(key: &str) -> &'static [&'static str] {
         "gateway.tls_cert" | "gateway.tls_key" => {
             &["gateway.tls_cert = \"y\"", "gateway.tls_key = \"y\""]
         }
+        "mcp.*.command" | "mcp.*.url" => &[],
+        "mcp.*.headers" => &["mcp.x.url = \"http://x\""],
+        key if key.starts_with("mcp.") => &["mcp.x.command = \"x\""],
         key if key.starts_with("summariser") => &["summariser.base_url = \"http://x\"", MODEL],
         key if key.starts_with("providers") => &[PROVIDER],
         _ => &[],
     }
 }
 
-#[test]
-fn the_document_has_a_row_for_every_setting() {
-    let document = text_of("docs/configuration.md");
-    let defaults = explain(&every_default());
-    let mut missing = Vec::new();
-    for setting in SETTINGS.iter() {
-        let key = setting.key.replace('*', "x");
-        let default = match setting.key {
-            // Required where its table stands, so there is no default.
-            "models.*.window_tokens" | "summariser.model" | "providers.*.dialect" => "required",
-            // One of two has to stand there.
-            "summariser.base_url" | "mcp.*.command" => "not set",
-            _ => defaults.iter().find(|row| row.key == key).map_or("{}", |row| &row.value),
-        };
-        let row = document_row(setting, default);
-        if !document.contains(&row) {
-            missing.push(row);
+/// Values that a setting may have, none of them its default.
+fn samples(setting: &Setting) -> Vec<String> {
+    let default = setting.default.map(|default| default()).unwrap_or_default();
+    let texts = match setting.allowed {
+        Allowed::Flag => vec!["true".into(), "false".into()],
+        Allowed::Word(words) => words.iter().map(|word| format!("{word:?}")).collect(),
+        Allowed::Text | Allowed::AnyText | Allowed::Slot => vec!["\"x\"".into()],
+        Allowed::Url => vec!["\"https://x/v1\"".into()],
+        Allowed::Digest => vec![format!("{:?}", "ab".repeat(32))],
+        Allowed::List => vec!["[\"x\"]".into()],
+        Allowed::Keys => {
+            vec!["[\"RWQf6LRCGA9i53mlYecO4IzT51TGPpvWucNSCh1CBM0QTaLn73Y7GFO3\"]".into()]
         }
-    }
-    assert!(missing.is_empty(), "docs/configuration.md lacks these rows:\n{}", missing.join("\n"));
-}
-
-fn document_row(setting: &Setting, default: &str) -> String {
-    let key = setting.key.replace(
-        '*',
-        match setting.key.split('.').next() {
-            Some("models") => "\"provider/model\"",
-            Some("providers") => "<name>",
-            _ => "<id>",
-        },
-    );
-    let default = match default {
-        "not set" | "required" => default.to_owned(),
-        default => format!("`{default}`"),
+        Allowed::Rules => vec!["[\"paths >= 0.5\"]".into()],
+        Allowed::Between(least, most) => vec![least.to_string(), most.to_string()],
+        Allowed::Whole(least) => vec![(least + 500_000).to_string()],
+        Allowed::Number(least, most) => vec![format!("{least:?}"), format!("{most:?}")],
+        Allowed::Texts => vec!["{ a = \"x\" }".into()],
+        Allowed::Upstreams => vec!["{ openai = \"https://x\" }".into()],
+        Allowed::Foreign => vec!["{ a = 1 }".into()],
+        other => panic!("{other:?} is no setting of the host"),
     };
-    let allowed = setting.allowed.expectation(setting.unit);
-    format!("| `{key}` | {default} | {allowed} | {} |", setting.reason)
+    texts.into_iter().filter(|text| value_of(text) != default).collect()
 }
 
 #[test]
-fn the_example_is_the_default_with_pruning_on() {
-    let config = parse(&text_of("examples/ctxhost.toml"));
-    assert_eq!(config.engine_config("legacy")["pruning"]["mode"], "cache-ttl");
-    let defaults = explain(&Config::default());
-    for default in defaults.iter().filter(|row| row.value != "not set") {
-        let rows = explain(&config);
-        let row = rows.iter().find(|row| row.key == default.key).unwrap();
-        assert_eq!(row.value, default.value, "{}", row.key);
-        // Written down, this one would go before the built-in table, so the example only names it.
-        if row.key != "model.default_window_tokens" {
-            assert_ne!(row.source, "default", "{} does not stand in the example", row.key);
+fn every_setting_is_read() {
+    for row in catalogue() {
+        let key = row.key.replace('*', "x");
+        let beside = required(&row.key).iter().filter(|line| !line.starts_with(&key));
+        let beside: String = beside.map(|line| format!("{line}\n")).collect();
+        for value in samples(row.setting) {
+            let config = parse(&format!("{beside}{key} = {value}\n"));
+            let is_read = |it: &ExplainRow| it.key.starts_with(&key) && it.source != "default";
+            assert!(explain(&config).iter().any(is_read), "{key} = {value}");
+            let path: Vec<&str> =
+                row.path.iter().map(|&it| if it == "*" { "x" } else { it }).collect();
+            let values = serde_json::to_value(&config).unwrap();
+            let read = values.pointer(&format!("/{}", path.join("/"))).unwrap();
+            let is_word = matches!(row.setting.allowed, Allowed::Word(_));
+            // Dialects have a long and a short name.
+            assert!(
+                *read == value_of(&value) || is_word && read.is_string() || read.is_f64(),
+                "{key} = {value} is read as {read}"
+            );
         }
-    }
-}
-
-#[test]
-fn the_example_shows_every_setting_with_its_unit() {
-    let example = text_of("examples/ctxhost.toml");
-    let config = parse(&everything_on(&example));
-    let mut rows = explain(&config);
-    rows.retain(|row| row.source != "default");
-    for setting in SETTINGS.iter() {
-        let pattern = setting.path();
-        let stands = rows.iter().any(|row| {
-            let path = places::segments(&row.key);
-            path.len() >= pattern.len()
-                && pattern.iter().zip(&path).all(|(name, written)| *name == "*" || name == written)
-        });
-        // It excludes base_url, which is switched on, so that it stands in a remark.
-        let stands =
-            stands || setting.key == "summariser.provider" && example.contains("(provider = ");
-        assert!(stands, "{} does not stand in the example", setting.key);
-        let example = example.to_lowercase();
-        assert!(example.contains(setting.unit), "the example does not speak of {}", setting.unit);
     }
 }

@@ -143,13 +143,13 @@ proptest! {
     /// Every value at every setting: taken, or refused at its own line with a reason.
     #[test]
     fn a_bad_value_is_refused_at_its_line(
-        index in 0..SETTINGS.len(),
+        index in 0..catalogue().len(),
         value in prop_oneof![
             Just("-1"), Just("0"), Just("\"\""), Just("true"), Just("[1]"), Just("{}"), Just("1.5"),
             Just("2026-01-02"), Just("inf"), Just("\"fallback\""),
         ],
     ) {
-        let key = SETTINGS[index].key.replace('*', "\"some.name\"");
+        let key = catalogue()[index].key.replace('*', "\"some.name\"");
         let text = format!("# first line\n{key} = {value}\n");
         if let Err(error) = Config::parse("f", &text)
             && let Some(location) = error.location()
