@@ -7,7 +7,7 @@ use ctxhost_engine_api::settings::Setting;
 pub const LEGACY: &str = "legacy";
 
 /// The ids of all bundled engines, in the order they are listed.
-pub const BUNDLED: [&str; 5] = [LEGACY, "window", "mask", "boundary", "head-tail"];
+pub const BUNDLED: [&str; 6] = [LEGACY, "window", "mask", "boundary", "head-tail", "recall"];
 
 /// The door of a bundled engine; `None` for any other id.
 pub fn bundled(id: &str) -> Option<EngineDoor> {
@@ -17,6 +17,7 @@ pub fn bundled(id: &str) -> Option<EngineDoor> {
         "mask" => Some(EngineDoor::linked::<ctxhost_engine_mask::Mask>()),
         "boundary" => Some(EngineDoor::linked::<ctxhost_engine_boundary::Boundary>()),
         "head-tail" => Some(EngineDoor::linked::<ctxhost_engine_head_tail::HeadTail>()),
+        "recall" => Some(EngineDoor::linked::<ctxhost_engine_recall::Recall>()),
         _ => None,
     }
 }

@@ -1,0 +1,74 @@
+//! Compaction on request: the layout of a smaller budget, made lasting.
+//!
+//! Rules and names become the summary, what was found stays in its place, and the newest entries follow.
+//! The next epoch reads its rules back from the summary.
+
+use ctxhost_engine_api::{Action, CompactRequest, Compaction, Plan, Role, Transcript};
+use ctxhost_engine_kit::settings::share_of;
+use ctxhost_engine_kit::summary::{Provenance, wrap};
+
+use crate::layout::Layout;
+use crate::memory::Memory;
+use crate::settings::Settings;
+
+/// What a compaction leaves of the smaller of budget and history.
+const KEPT_SHARE: f64 = 0.6;
+
+impl Memory {
+    /// A plan that makes the live transcript smaller; nothing where all of it must stay.
+    pub(crate) fn compact(
+        &mut self,
+        transcript: &Transcript,
+        request: &CompactRequest,
+        settings: &Settings,
+    ) -> Compaction {
+        self.follow(transcript);
+        let tokens = transcript.total_tokens();
+        let bolder = 1.0 / f64::from(request.attempt.clamp(1, 3));
+        let aim_tokens = share_of(request.budget.min(tokens), KEPT_SHARE * bolder);
+        // All of the aim is used: a compaction makes its room by the smaller budget.
+        let lasting = Settings { slack_share: 0.0, leave_out_note: false, ..settings.clone() };
+        let focus = request.custom_instructions.as_deref().unwrap_or_default();
+        let layout = self.moved(transcript, aim_tokens, &self.query(transcript, focus), &lasting);
+        let missing =
+            layout.cut - layout.kept.keys().filter(|seq| **seq < layout.cut).count() as u64;
+        if missing == 0 {
+            return Compaction::Nothing { reason: "everything in it must stay".into() };
+        }
+        Compaction::Plan(lasting_plan(transcript, layout, missing, &lasting))
+    }
+}
+
+/// The plan with the rules and names as a summary of what is left out.
+fn lasting_plan(
+    transcript: &Transcript,
+    mut layout: Layout,
+    missing: u64,
+    settings: &Settings,
+) -> Plan {
+    let body = if layout.head.is_empty() {
+        "Nothing of it has to be kept.".to_owned()
+    } else {
+        layout.head.clone()
+    };
+    let parts: Vec<&str> = [body.as_str(), layout.excerpt.as_str()]
+        .into_iter()
+        .filter(|part| !part.is_empty())
+        .collect();
+    let summary = wrap(&parts.join("\n"), &Provenance { entries: missing, writer: "recall" });
+    layout.head.clear();
+    layout.excerpt.clear();
+    let mut plan = layout.plan(transcript, settings);
+    let largest = plan.ops.iter().enumerate().filter_map(|(at, op)| match &op.action {
+        Action::Drop(range) => Some((at, range.clone())),
+        _ => None,
+    });
+    let largest = largest.max_by_key(|(_, range)| range.end - range.start);
+    if let Some((at, covers)) = largest
+        && let Some(op) = plan.ops.get_mut(at)
+    {
+        op.action = Action::Insert { role: Role::User, text: summary, covers };
+    }
+    plan.estimated_tokens = plan.project(transcript).iter().map(|item| item.tokens()).sum();
+    plan
+}

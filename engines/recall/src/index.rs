@@ -1,0 +1,188 @@
+//! The index: which slices hold a term, and how well they answer a query (BM25).
+//!
+//! Postings are delta-coded bytes that only grow, so that adding a slice costs what the slice is long and
+//! a hundred thousand entries take tens of megabytes.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+
+/// How fast repetition stops to count, and how much length counts against a slice: the usual
+/// constants of the literature, not fitted to any data here.
+const K1: f32 = 1.2;
+const B: f32 = 0.4;
+
+/// The rarest terms of a query that are looked up: a prompt of pages is no better than its rare words.
+const QUERY_TERMS: usize = 32;
+
+/// The inverted index of one session.
+#[derive(Debug, Default)]
+pub(crate) struct Index {
+    postings: HashMap<u64, Postings, BuildHasherDefault<TermHasher>>,
+    /// How many terms each slice has.
+    lengths: Vec<u16>,
+    total_length: u64,
+    /// The terms of the slice that is being added; kept for its memory.
+    pending: Vec<u64>,
+}
+
+/// The slices of one term: pairs of the distance to the slice before and how often it occurs there.
+#[derive(Debug, Default)]
+struct Postings {
+    bytes: Vec<u8>,
+    last: u32,
+    slices: u32,
+}
+
+/// Terms are hashes already.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct TermHasher(u64);
+
+impl Hasher for TermHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.0 = self.0.rotate_left(8) ^ u64::from(*byte);
+        }
+    }
+
+    fn write_u64(&mut self, term: u64) {
+        self.0 = term;
+    }
+}
+
+/// The scores of one query.
+#[derive(Debug, Default)]
+pub(crate) struct Scores {
+    by_slice: Vec<f32>,
+    /// The slices with a score above 0, each once.
+    hits: Vec<u32>,
+}
+
+impl Scores {
+    pub(crate) fn get(&self, slice: u32) -> f32 {
+        self.by_slice.get(slice as usize).copied().unwrap_or(0.0)
+    }
+
+    pub(crate) fn hits(&self) -> &[u32] {
+        &self.hits
+    }
+
+    fn add(&mut self, slice: u32, score: f32) {
+        let Some(sum) = self.by_slice.get_mut(slice as usize) else { return };
+        if *sum == 0.0 {
+            self.hits.push(slice);
+        }
+        *sum += score;
+    }
+}
+
+impl Index {
+    /// Adds a slice with the terms that `fill` answers, and answers its number.
+    pub(crate) fn add(&mut self, fill: impl FnOnce(&mut Vec<u64>)) -> u32 {
+        let slice = self.lengths.len() as u32;
+        let mut terms = std::mem::take(&mut self.pending);
+        terms.clear();
+        fill(&mut terms);
+        self.lengths.push(u16::try_from(terms.len()).unwrap_or(u16::MAX));
+        self.total_length += terms.len() as u64;
+        terms.sort_unstable();
+        for equal in terms.chunk_by(|left, right| left == right) {
+            let Some(term) = equal.first() else { continue };
+            let postings = self.postings.entry(*term).or_default();
+            write_number(&mut postings.bytes, slice - postings.last);
+            write_number(&mut postings.bytes, equal.len().min(255) as u32);
+            postings.last = slice;
+            postings.slices += 1;
+        }
+        self.pending = terms;
+        slice
+    }
+
+    /// Scores every slice that shares a term with the query. Terms come with their weight.
+    pub(crate) fn search(&self, query: &[(u64, f32)]) -> Scores {
+        let mut scores = Scores { by_slice: vec![0.0; self.lengths.len()], hits: Vec::new() };
+        let slices = self.lengths.len() as f32;
+        let mean_length = (self.total_length as f32 / slices.max(1.0)).max(1.0);
+        let found = query.iter().filter_map(|(term, weight)| {
+            self.postings.get(term).map(|postings| (postings, *weight))
+        });
+        let mut found: Vec<(&Postings, f32)> = found.collect();
+        // Stable: terms of one rarity stay in the order of the query.
+        found.sort_by_key(|(postings, _)| postings.slices);
+        for (postings, weight) in found.into_iter().take(QUERY_TERMS) {
+            let count = postings.slices as f32;
+            let rarity = (1.0 + (slices - count + 0.5) / (count + 0.5)).ln() * weight;
+            let mut slice = 0;
+            let mut bytes = postings.bytes.as_slice();
+            while !bytes.is_empty() {
+                slice += read_number(&mut bytes);
+                let times = read_number(&mut bytes) as f32;
+                let length = f32::from(self.lengths.get(slice as usize).copied().unwrap_or(1));
+                let norm = K1 * (1.0 - B + B * length / mean_length);
+                scores.add(slice, rarity * times * (K1 + 1.0) / (times + norm));
+            }
+        }
+        scores
+    }
+
+    /// What the index takes, in bytes, allocations included.
+    pub(crate) fn bytes(&self) -> usize {
+        let postings = self.postings.values().map(|postings| postings.bytes.capacity());
+        let row = size_of::<u64>() + size_of::<Postings>() + 1;
+        postings.sum::<usize>() + self.postings.capacity() * row + self.lengths.capacity() * 2
+    }
+}
+
+/// Seven bits in each byte, the last one without the high bit.
+fn write_number(bytes: &mut Vec<u8>, mut number: u32) {
+    while number >= 0x80 {
+        bytes.push((number as u8) | 0x80);
+        number >>= 7;
+    }
+    bytes.push(number as u8);
+}
+
+fn read_number(bytes: &mut &[u8]) -> u32 {
+    let (mut number, mut shift) = (0, 0);
+    while let Some((byte, rest)) = bytes.split_first() {
+        *bytes = rest;
+        number |= u32::from(byte & 0x7f) << shift;
+        if *byte < 0x80 {
+            break;
+        }
+        shift += 7;
+    }
+    number
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_come_back() {
+        for number in [0, 1, 127, 128, 300, 70_000, u32::MAX] {
+            let mut bytes = Vec::new();
+            write_number(&mut bytes, number);
+            let mut rest = bytes.as_slice();
+            assert_eq!(read_number(&mut rest), number);
+            assert!(rest.is_empty());
+        }
+    }
+
+    #[test]
+    fn rare_terms_count_more_and_short_slices_before_long_ones() {
+        let mut index = Index::default();
+        for terms in [vec![1, 2], vec![1, 3, 4, 5, 6, 7, 8, 9], vec![1], vec![2, 3]] {
+            index.add(|pending| pending.extend(terms));
+        }
+        let scores = index.search(&[(1, 1.0), (3, 1.0)]);
+        assert_eq!(scores.hits().len(), 4);
+        assert!(scores.get(3) > scores.get(2), "3 is rarer than 1");
+        assert!(index.search(&[(3, 1.0)]).get(3) > index.search(&[(3, 1.0)]).get(1));
+        assert_eq!(index.search(&[(99, 1.0)]).hits(), [0_u32; 0]);
+    }
+}

@@ -1,0 +1,50 @@
+//! Old results as one line each, which keeps the names that the result held, and old calls without the
+//! long texts in their arguments.
+
+use ctxhost_engine_api::{Entry, Flags, Role, Transcript};
+use ctxhost_engine_kit::calls::{result_line, with_short_arguments};
+use ctxhost_engine_kit::shown::{Form, Shown};
+use ctxhost_engine_kit::text::{clip, grouped};
+
+use crate::LAYER;
+use crate::memory::Memory;
+
+/// The names of a result that its line keeps, in weighted characters: about five paths.
+const NAME_CHARS: u64 = 160;
+/// A text in an old call's arguments keeps so much, in weighted characters.
+const ARGUMENT_CHARS: u64 = 160;
+/// A replacement that saves less than this many tokens is not worth its place.
+const LEAST_SAVED_TOKENS: u64 = 24;
+
+impl Memory {
+    /// How an old entry is shown; `None` for one that is better kept as it is.
+    pub(crate) fn mask(&self, transcript: &Transcript, entry: &Entry<'_>) -> Option<Shown> {
+        if entry.has(Flags::PINNED) || entry.has(Flags::ORPHAN) {
+            return None;
+        }
+        let shown = match entry.role() {
+            Role::Tool => self.masked_result(transcript, entry),
+            Role::Assistant => short_call(entry)?,
+            _ => return None,
+        };
+        (shown.tokens() + LEAST_SAVED_TOKENS <= entry.tokens()).then_some(shown)
+    }
+
+    fn masked_result(&self, transcript: &Transcript, entry: &Entry<'_>) -> Shown {
+        let mut line = result_line(transcript, entry, false);
+        let names = self.names.heaviest_of(entry.seq(), NAME_CHARS);
+        let new: Vec<&str> = names.into_iter().filter(|name| !line.contains(name)).collect();
+        if !new.is_empty() {
+            line.pop();
+            line = format!("{line}; names: {}]", new.join(" "));
+        }
+        Shown::text(line, LAYER, format!("{} tokens → a line", grouped(entry.tokens())))
+    }
+}
+
+fn short_call(entry: &Entry<'_>) -> Option<Shown> {
+    let (raw, count) =
+        with_short_arguments(entry, ARGUMENT_CHARS, |text| clip(text, ARGUMENT_CHARS))?;
+    let detail = format!("{count} long arguments of a call cut");
+    Some(Shown { form: Form::Raw(raw), layer: LAYER, detail })
+}

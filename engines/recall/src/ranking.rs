@@ -1,0 +1,133 @@
+//! Ranking: which slices of a session answer a query, the best first.
+//!
+//! A slice scores by its own words, by the best of its neighbours and by the best of its segment, since an
+//! answer often stands beside the words that were asked for. The score is then weighed against the
+//! tokens it costs: what is short leaves room for more. What a person said counts twice, because nobody
+//! else can say it again.
+
+use std::collections::{HashMap, HashSet};
+
+use crate::index::Scores;
+use crate::memory::Memory;
+use crate::terms::for_each_term;
+
+/// How much the best neighbour and the best of the segment add. A hit beside counts as half a hit.
+const NEIGHBOUR_SHARE: f32 = 0.5;
+const SEGMENT_SHARE: f32 = 0.5;
+/// How much a person's own words count.
+const USER_WEIGHT: f32 = 2.0;
+/// What a slice costs beside its tokens: its place in the request.
+const OVERHEAD_TOKENS: f32 = 8.0;
+/// Entries whose segments are looked at: far more than any budget holds.
+const BEST_ENTRIES: usize = 256;
+/// How much a term of the second part of a query counts.
+const CONTEXT_WEIGHT: f32 = 0.3;
+
+/// What is looked for.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Query {
+    terms: Vec<(u64, f32)>,
+}
+
+impl Query {
+    /// The words of a prompt, and with less weight those of what is worked on.
+    pub(crate) fn new(prompt: &str, context: &str) -> Query {
+        let mut seen = HashSet::new();
+        let mut terms = Vec::new();
+        for (text, weight) in [(prompt, 1.0), (context, CONTEXT_WEIGHT)] {
+            for_each_term(text, |term| {
+                if seen.insert(term) {
+                    terms.push((term, weight));
+                }
+            });
+        }
+        Query { terms }
+    }
+}
+
+/// A slice by its number, and what it is worth for its tokens.
+pub(crate) type Ranked = (u32, f32);
+
+impl Memory {
+    /// The slices that answer a query, the best first; none of an entry that `is_shown`.
+    pub(crate) fn rank(&self, query: &Query, is_shown: impl Fn(u64) -> bool) -> Vec<Ranked> {
+        let scores = self.index.search(&query.terms);
+        let best = self.best_entries(&scores);
+        let mut by_segment: HashMap<u32, (u32, f32)> = HashMap::new();
+        for (entry, score) in &best {
+            let Some(facts) = self.entries.get(*entry as usize) else { continue };
+            let best = by_segment.entry(facts.segment).or_insert((*entry, 0.0));
+            best.1 = best.1.max(*score);
+        }
+        let mut ranked = Vec::new();
+        for (entry, segment_score) in by_segment.into_values() {
+            for seq in self.segment_around(entry) {
+                if !is_shown(u64::from(seq)) {
+                    self.rank_entry(seq, segment_score, &scores, &mut ranked);
+                }
+            }
+        }
+        ranked
+            .sort_unstable_by(|left, right| right.1.total_cmp(&left.1).then(right.0.cmp(&left.0)));
+        ranked
+    }
+
+    fn rank_entry(&self, seq: u32, segment_score: f32, scores: &Scores, ranked: &mut Vec<Ranked>) {
+        let Some(facts) = self.entries.get(seq as usize) else { return };
+        let neighbours = [seq.checked_sub(1), Some(seq + 1)].into_iter().flatten();
+        let beside = neighbours.filter(|beside| self.segment_of(*beside) == Some(facts.segment));
+        let neighbour_score =
+            beside.map(|beside| self.entry_score(beside, scores)).fold(0.0, f32::max);
+        let around = NEIGHBOUR_SHARE * neighbour_score + SEGMENT_SHARE * segment_score;
+        let weight = if facts.is_user { USER_WEIGHT } else { 1.0 };
+        for number in facts.slices() {
+            let Some(slice) = self.slices.get(number as usize) else { continue };
+            if slice.range().is_empty() {
+                continue;
+            }
+            let score = (scores.get(number) + around) * weight;
+            ranked.push((number, score / (slice.tokens as f32 + OVERHEAD_TOKENS).sqrt()));
+        }
+    }
+
+    /// The entries with the best slices.
+    fn best_entries(&self, scores: &Scores) -> Vec<(u32, f32)> {
+        let mut best: HashMap<u32, f32> = HashMap::new();
+        let mut hits: Vec<u32> = scores.hits().to_vec();
+        // Several slices of an entry may be among the best; four for each are enough to find them.
+        let most = BEST_ENTRIES * 4;
+        if hits.len() > most {
+            hits.select_nth_unstable_by(most, |left, right| {
+                scores.get(*right).total_cmp(&scores.get(*left)).then(right.cmp(left))
+            });
+            hits.truncate(most);
+        }
+        for number in hits {
+            let Some(slice) = self.slices.get(number as usize) else { continue };
+            let score = best.entry(slice.entry).or_default();
+            *score = score.max(scores.get(number));
+        }
+        let mut best: Vec<(u32, f32)> = best.into_iter().collect();
+        best.sort_unstable_by(|left, right| right.1.total_cmp(&left.1).then(right.0.cmp(&left.0)));
+        best.truncate(BEST_ENTRIES);
+        best
+    }
+
+    fn entry_score(&self, seq: u32, scores: &Scores) -> f32 {
+        let facts = self.entries.get(seq as usize);
+        facts.map_or(0.0, |facts| facts.slices().map(|slice| scores.get(slice)).fold(0.0, f32::max))
+    }
+
+    fn segment_of(&self, seq: u32) -> Option<u32> {
+        self.entries.get(seq as usize).map(|facts| facts.segment)
+    }
+
+    /// The positions of the segment that an entry is in. Segments are short and follow each other.
+    fn segment_around(&self, seq: u32) -> std::ops::Range<u32> {
+        let Some(segment) = self.segment_of(seq) else { return 0..0 };
+        let is_same = |seq: &u32| self.segment_of(*seq) == Some(segment);
+        let start = (0..seq).rev().take_while(is_same).last().unwrap_or(seq);
+        let end = (seq..).take_while(is_same).last().unwrap_or(seq) + 1;
+        start..end
+    }
+}

@@ -1,0 +1,247 @@
+//! Rules and preferences of the person: what holds for everything that comes, until it is replaced.
+//!
+//! A sentence is a rule by the words that make one (always, never, from now on, I prefer). A later rule
+//! about the same subject replaces the earlier one, which is then neither pinned nor retrieved.
+
+use std::sync::LazyLock;
+
+use ctxhost_engine_api::transcript::tokens::weighted_chars;
+use regex::Regex;
+
+use crate::terms;
+
+/// Words that make a sentence a standing rule or a preference, in the languages most agents hear.
+const CUES: &str = concat!(
+    r"(?i)\b(?:always|never|from now on|going forward|for (?:all|every)|each time|every time|whenever",
+    r"|do(?: not|n't|n’t) (?:ever |use|touch|change|edit|commit|push|run|add|write|delete|send|call|mention|include|create|remove|install)",
+    r"|must(?: not)?|mustn't|make sure|be sure to|remember (?:that|to)|keep in mind|important:|rule:|note:",
+    r"|i(?: really| strongly)? (?:prefer|like|love|hate|dislike|don't like|can't stand|can't eat|need you to|want you to)",
+    r"|my (?:favou?rite|preferred)|allergic to|i(?:'m| am) (?:a )?(?:vegan|vegetarian)|call me|no longer|instead of|stop (?:using|doing)",
+    r"|prefer(?:red)?|should (?:always|never|only)|only use|use only|(?:is|are|goes|lives) now|now (?:is|uses|goes)|changed to|switch(?:ed)? to|has moved|moved to",
+    r"|immer|niemals|ab jetzt|nie|toujours|jamais|désormais|siempre|nunca|sempre|mai più)\b",
+    r"|总是|永远|不要|从现在|必须|以后|今後|常に|必ず|絶対|しないで|всегда|никогда|항상|절대",
+);
+/// Words that say that something earlier holds no longer.
+const CHANGES: &str = concat!(
+    r"(?i)\b(?:instead|no longer|from now on|going forward|anymore|any more|changed?|switch(?:ed)?|replace[sd]?|moved?|now|actually|correction|update[sd]?|rather than|scrap|forget)\b",
+    r"|从现在|以后|今後|改|ab jetzt|désormais",
+);
+
+/// A longer sentence is no rule but a story, in weighted characters.
+const RULE_CHARS: std::ops::RangeInclusive<u64> = 8..=400;
+/// Rules are searched in so much of a message, in bytes: what follows was pasted.
+const READ_BYTES: usize = 4_000;
+/// Share of the subject that two rules must have in common, so that the later one replaces the
+/// earlier; less where the later one says that something changes.
+const SAME_SUBJECT: f32 = 0.6;
+const CHANGED_SUBJECT: f32 = 0.45;
+/// The newest rules that a new one is held against, so that a message costs the same in every session.
+const COMPARED_RULES: usize = 400;
+
+static RULES: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(CUES).ok());
+static CHANGED: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(CHANGES).ok());
+
+/// The rules of one session, oldest first.
+#[derive(Debug, Default)]
+pub(crate) struct RuleBook {
+    rules: Vec<Rule>,
+    /// How many were replaced so far.
+    replaced: u64,
+}
+
+/// One rule.
+#[derive(Debug)]
+pub(crate) struct Rule {
+    /// The entry it stands in.
+    pub(crate) seq: u64,
+    /// The sentence, on one line.
+    pub(crate) text: String,
+    /// Whether a later one replaced it.
+    pub(crate) is_replaced: bool,
+    /// What it is about: its terms without the words that make it a rule.
+    subject: Vec<u64>,
+}
+
+impl RuleBook {
+    /// Takes note of the rules in a message of the person.
+    pub(crate) fn read(&mut self, seq: u64, text: &str) {
+        let end = text.floor_char_boundary(text.len().min(READ_BYTES));
+        for sentence in sentences(text.get(..end).unwrap_or_default()) {
+            self.add(seq, sentence);
+        }
+    }
+
+    /// Takes note of a sentence, if it is a rule.
+    pub(crate) fn add(&mut self, seq: u64, sentence: &str) {
+        let line = sentence.split_whitespace().collect::<Vec<_>>().join(" ");
+        let is_rule = RULES.as_ref().is_some_and(|rules| rules.is_match(&line));
+        if !is_rule || !RULE_CHARS.contains(&weighted_chars(&line)) || line.ends_with('?') {
+            return;
+        }
+        let subject = subject_of(&line);
+        let is_change = CHANGED.as_ref().is_some_and(|changed| changed.is_match(&line));
+        let least = if is_change { CHANGED_SUBJECT } else { SAME_SUBJECT };
+        let from = self.rules.len().saturating_sub(COMPARED_RULES);
+        for earlier in self.rules.iter_mut().skip(from).filter(|rule| !rule.is_replaced) {
+            if is_about(&subject, &earlier.subject, least) {
+                earlier.is_replaced = true;
+                self.replaced += 1;
+            }
+        }
+        self.rules.push(Rule { seq, text: line, is_replaced: false, subject });
+    }
+
+    /// How many rules were replaced so far: where it rises, what was pinned may be out of date.
+    pub(crate) fn replaced(&self) -> u64 {
+        self.replaced
+    }
+
+    /// The sentences of an entry that hold no longer.
+    pub(crate) fn replaced_in(&self, seq: u64) -> impl Iterator<Item = &str> {
+        let first = self.rules.partition_point(|rule| rule.seq < seq);
+        let of_entry = self.rules.get(first..).unwrap_or_default().iter();
+        let of_entry = of_entry.take_while(move |rule| rule.seq == seq);
+        of_entry.filter(|rule| rule.is_replaced).map(|rule| rule.text.as_str())
+    }
+
+    /// The block of the newest rules that hold, in at most `most_chars` weighted characters; the newest
+    /// line last. Those of entries that `is_shown` are left out.
+    pub(crate) fn render(&self, most_chars: u64, is_shown: impl Fn(u64) -> bool) -> String {
+        let mut room = most_chars.saturating_sub(BLOCK_CHARS);
+        let holds = |rule: &&Rule| !rule.is_replaced && !is_shown(rule.seq);
+        let mut lines: Vec<String> = Vec::new();
+        for rule in self.rules.iter().rev().filter(holds) {
+            let Some(rest) = room.checked_sub(weighted_chars(&rule.text) + 3) else { break };
+            room = rest;
+            lines.push(format!("- {}", rule.text));
+        }
+        lines.reverse();
+        if lines.is_empty() {
+            String::new()
+        } else {
+            format!("<{TAG}>\n{}\n</{TAG}>", lines.join("\n"))
+        }
+    }
+
+    /// Takes up the block that an earlier compaction left in a summary.
+    pub(crate) fn read_summary(&mut self, seq: u64, summary: &str) {
+        let (open, close) = (format!("<{TAG}>\n"), format!("\n</{TAG}>"));
+        let inside =
+            summary.split(open.as_str()).skip(1).filter_map(|part| part.split_once(&close));
+        for line in inside.flat_map(|(lines, _)| lines.lines()) {
+            if let Some(rule) = line.strip_prefix("- ") {
+                self.add(seq, rule);
+            }
+        }
+    }
+}
+
+/// The tag of the block.
+const TAG: &str = "rules-of-the-user";
+/// What the tags take, in weighted characters.
+const BLOCK_CHARS: u64 = 44;
+
+fn sentences(text: &str) -> impl Iterator<Item = &str> {
+    text.lines().flat_map(|line| {
+        let mut start = 0;
+        let mut found = Vec::new();
+        for (at, mark) in line.match_indices(['.', '!', '?', '。', '！', '？', ';']) {
+            let end = at + mark.len();
+            let behind = line.get(end..).unwrap_or_default();
+            if !mark.is_ascii() || behind.is_empty() || behind.starts_with(char::is_whitespace) {
+                found.push(line.get(start..end).unwrap_or_default());
+                start = end;
+            }
+        }
+        found.push(line.get(start..).unwrap_or_default());
+        found
+    })
+}
+
+/// The terms of a rule without the words that make it one.
+fn subject_of(line: &str) -> Vec<u64> {
+    let without = |line: &str, pattern: &Option<Regex>| {
+        pattern
+            .as_ref()
+            .map_or_else(|| line.to_owned(), |it| it.replace_all(line, " ").into_owned())
+    };
+    terms::distinct(&without(&without(line, &RULES), &CHANGED))
+}
+
+fn is_about(new: &[u64], old: &[u64], least: f32) -> bool {
+    let common = new.iter().filter(|term| old.contains(term)).count();
+    let smaller = new.len().min(old.len());
+    smaller > 0 && common >= smaller.min(2) && common as f32 >= least * smaller as f32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn holding(texts: &[&str]) -> Vec<String> {
+        let mut book = RuleBook::default();
+        for (seq, text) in texts.iter().enumerate() {
+            book.read(seq as u64, text);
+        }
+        let lines = book.render(10_000, |_| false);
+        lines.lines().filter_map(|line| line.strip_prefix("- ").map(str::to_owned)).collect()
+    }
+
+    #[test]
+    fn the_patterns_compile() {
+        assert!(RULES.is_some() && CHANGED.is_some());
+    }
+
+    #[test]
+    fn a_rule_is_told_from_what_was_said_beside_it() {
+        assert_eq!(
+            holding(&["Thanks! Always run the tests first. What is next?"]),
+            ["Always run the tests first."]
+        );
+        assert_eq!(holding(&["I prefer window seats", "请不要修改配置文件。"]).len(), 2);
+        assert_eq!(
+            holding(&["Should I always do that?", "fix the parser", "it was 3.5 km"]),
+            Vec::<String>::new()
+        );
+    }
+
+    #[test]
+    fn a_later_rule_replaces_the_earlier_about_the_same_subject() {
+        let rules = [
+            "Always deploy to region eu-1.",
+            "Never push to main without review.",
+            "From now on deploy to region us-7 instead.",
+        ];
+        assert_eq!(holding(&rules), [rules[1], rules[2]]);
+        let apart = [
+            "Always write tests for parsers.",
+            "Never use tabs in Makefiles.",
+            "Always answer in German.",
+        ];
+        assert_eq!(holding(&apart).len(), 3);
+    }
+
+    #[test]
+    fn a_block_is_read_back() {
+        let mut book = RuleBook::default();
+        book.read(0, "Always deploy to eu-1. I prefer tea.");
+        let block = book.render(1_000, |_| false);
+        let mut again = RuleBook::default();
+        again.read_summary(0, &format!("before\n{block}\nafter"));
+        assert_eq!(again.render(1_000, |_| false), block);
+        again.read(5, "From now on, deploy to eu-2.");
+        assert_eq!(again.replaced_in(0).collect::<Vec<_>>(), ["Always deploy to eu-1."]);
+        assert_eq!(again.replaced(), 1);
+    }
+
+    #[test]
+    fn room_is_for_the_newest() {
+        let mut book = RuleBook::default();
+        (0..50).for_each(|number| {
+            book.read(number, &format!("Always do thing{number} well{number}."))
+        });
+        let block = book.render(BLOCK_CHARS + 80, |_| false);
+        assert!(block.contains("thing49") && !block.contains("thing0 "), "{block}");
+        assert!(weighted_chars(&block) <= BLOCK_CHARS + 80);
+    }
+}

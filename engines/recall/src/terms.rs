@@ -1,0 +1,189 @@
+//! Terms of a text: what the index stores and what a query is looked up by.
+//!
+//! A term is the hash of a lower-case word, with English endings cut off. `parseHttp_body` gives its
+//! parts and itself. Scripts without blanks between words give pairs of characters.
+
+use ctxhost_engine_kit::seed;
+
+/// A longer run of letters is data, such as base64, in bytes.
+const LONGEST_WORD_BYTES: usize = 48;
+
+/// Endings of English words that say nothing about the subject.
+const ENDINGS: [&str; 5] = ["ing", "ed", "es", "s", "ly"];
+/// What a cut leaves of a word at least, in bytes.
+const SHORTEST_STEM_BYTES: usize = 3;
+
+/// Words of English that every text has. Other languages rely on the weight of rare terms alone.
+const STOP_WORDS: [&str; 94] = [
+    "a", "about", "also", "am", "an", "and", "any", "are", "as", "at", "be", "been", "being",
+    "but", "by", "can", "could", "did", "do", "does", "for", "from", "had", "has", "have", "he",
+    "her", "here", "him", "his", "how", "i", "if", "in", "is", "it", "its", "just", "ll", "me",
+    "my", "no", "not", "of", "on", "or", "our", "re", "s", "she", "should", "so", "some", "t",
+    "than", "that", "the", "their", "them", "then", "there", "these", "they", "this", "those",
+    "to", "us", "ve", "was", "we", "were", "what", "when", "where", "which", "who", "whom", "why",
+    "will", "with", "would", "you", "your", "d", "m", "don", "didn", "doesn", "into", "out", "up",
+    "down", "over", "again",
+];
+
+/// Calls `found` with each term of a text, in order, as often as it occurs.
+pub(crate) fn for_each_term(text: &str, mut found: impl FnMut(u64)) {
+    let mut buffer = String::new();
+    let is_word = |character: char| character.is_alphanumeric() || character == '_';
+    for run in text.split(|character: char| !is_word(character)) {
+        if run.is_empty() || run.len() > 4 * LONGEST_WORD_BYTES {
+            continue;
+        }
+        if run.is_ascii() {
+            add_word(run, &mut buffer, &mut found);
+        } else {
+            add_mixed(run, &mut buffer, &mut found);
+        }
+    }
+}
+
+/// The terms of a text, each once, in the order they first occur.
+pub(crate) fn distinct(text: &str) -> Vec<u64> {
+    let mut terms = Vec::new();
+    for_each_term(text, |term| {
+        if !terms.contains(&term) {
+            terms.push(term);
+        }
+    });
+    terms
+}
+
+/// A run that holds other scripts: parts of scripts without blanks become pairs of characters.
+fn add_mixed(run: &str, buffer: &mut String, found: &mut impl FnMut(u64)) {
+    let mut word_start = 0;
+    let mut pair: Option<(usize, char)> = None;
+    let mut is_paired = false;
+    for (at, character) in run.char_indices() {
+        if !is_unspaced(character) {
+            if let Some((start, _)) = pair.take()
+                && !is_paired
+            {
+                found(seed::of(run.get(start..at).unwrap_or_default()));
+            }
+            continue;
+        }
+        match pair {
+            None => {
+                add_word(run.get(word_start..at).unwrap_or_default(), buffer, found);
+                is_paired = false;
+            }
+            Some((start, _)) => {
+                let end = at + character.len_utf8();
+                found(seed::of(run.get(start..end).unwrap_or_default()));
+                is_paired = true;
+            }
+        }
+        pair = Some((at, character));
+        word_start = at + character.len_utf8();
+    }
+    match pair {
+        Some((start, _)) if !is_paired => found(seed::of(run.get(start..).unwrap_or_default())),
+        _ => {}
+    }
+    add_word(run.get(word_start..).unwrap_or_default(), buffer, found);
+}
+
+/// Han, Kana and Thai: written without blanks. Hangul has blanks, but its words take endings.
+fn is_unspaced(character: char) -> bool {
+    matches!(character as u32,
+        0x0E00..=0x0E7F | 0x3040..=0x30FF | 0x3400..=0x4DBF | 0x4E00..=0x9FFF
+        | 0xAC00..=0xD7AF | 0xF900..=0xFAFF | 0x20000..=0x3FFFF)
+}
+
+/// A word or an identifier: its parts, and itself where there are several.
+fn add_word(word: &str, buffer: &mut String, found: &mut impl FnMut(u64)) {
+    if word.is_empty() || word.len() > LONGEST_WORD_BYTES {
+        return;
+    }
+    let mut parts = 0;
+    let mut start = 0;
+    let mut previous = '_';
+    let ends = word.char_indices().chain([(word.len(), '_')]);
+    for (at, character) in ends {
+        let is_hump = previous.is_lowercase() && character.is_uppercase();
+        if is_hump || character == '_' {
+            let part = word.get(start..at).unwrap_or_default();
+            if !part.is_empty() {
+                parts += 1;
+                add_part(part, buffer, found);
+            }
+            start = if character == '_' { at + 1 } else { at };
+        }
+        previous = character;
+    }
+    if parts > 1 {
+        lower(word, buffer);
+        found(seed::of(buffer));
+    }
+}
+
+fn add_part(part: &str, buffer: &mut String, found: &mut impl FnMut(u64)) {
+    lower(part, buffer);
+    if STOP_WORDS.contains(&buffer.as_str()) {
+        return;
+    }
+    found(seed::of(stem(buffer)));
+}
+
+fn lower(word: &str, buffer: &mut String) {
+    buffer.clear();
+    buffer.extend(word.chars().flat_map(char::to_lowercase));
+}
+
+fn stem(word: &str) -> &str {
+    let cut =
+        |ending: &&str| word.strip_suffix(*ending).filter(|stem| stem.len() >= SHORTEST_STEM_BYTES);
+    if !word.bytes().all(|byte| byte.is_ascii_lowercase()) {
+        return word;
+    }
+    ENDINGS.iter().find_map(cut).unwrap_or(word)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shared(left: &str, right: &str) -> usize {
+        let right = distinct(right);
+        distinct(left).iter().filter(|term| right.contains(term)).count()
+    }
+
+    #[test]
+    fn endings_and_case_do_not_count() {
+        assert_eq!(shared("Booking flights", "the flight was booked"), 2);
+        assert_eq!(distinct("the of and I"), Vec::<u64>::new());
+    }
+
+    #[test]
+    fn an_identifier_is_found_by_its_parts_and_as_a_whole() {
+        for query in ["parse", "http", "body", "parseHttp_body"] {
+            assert!(shared("call parseHttp_body()", query) >= 1, "{query}");
+        }
+        assert_eq!(distinct("parseHttp_body").len(), 4);
+        assert_eq!(shared("src/main.rs", "open main"), 1);
+    }
+
+    #[test]
+    fn scripts_without_blanks_give_pairs() {
+        assert_eq!(distinct("数据库端口").len(), 4);
+        assert_eq!(shared("数据库端口是八千", "端口"), 1);
+        assert_eq!(distinct("你").len(), 1);
+        assert_eq!(shared("使用redis缓存", "redis"), 1);
+        assert_eq!(distinct("redis缓存v2").len(), 3);
+    }
+
+    #[test]
+    fn other_languages_are_words() {
+        assert_eq!(shared("Der Schlüssel liegt unter Größe", "größe schlüssel"), 2);
+        assert_eq!(shared("где лежит ключ", "КЛЮЧ"), 1);
+    }
+
+    #[test]
+    fn data_is_no_word() {
+        assert_eq!(distinct(&"a1B".repeat(100)), Vec::<u64>::new());
+    }
+}

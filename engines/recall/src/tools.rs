@@ -1,0 +1,130 @@
+//! The tools of the engine: the model searches what it no longer sees, and opens what it found.
+
+use ctxhost_engine_api::serde_json::{Value, json};
+use ctxhost_engine_api::{
+    EngineError, ErrorKind, Result, ToolAnswer, ToolCallRequest, ToolSpec, Transcript,
+};
+use ctxhost_engine_kit::text::{clip, one_line};
+
+use crate::memory::Memory;
+use crate::ranking::Query;
+
+/// The names of the tools.
+const SEARCH: &str = "context_search";
+const EXPAND: &str = "context_expand";
+/// Hits of one search, by default and at most.
+const HITS: u64 = 8;
+const MOST_HITS: u64 = 30;
+/// One hit, in weighted characters.
+const HIT_CHARS: u64 = 400;
+/// What one call opens at most, in weighted characters: two thousand tokens.
+const EXPAND_CHARS: u64 = 8_000;
+/// Entries around the one that is opened, at most.
+const MOST_AROUND: u64 = 5;
+
+/// What the model is told of them.
+pub(crate) fn specs() -> Vec<ToolSpec> {
+    vec![
+        ToolSpec {
+            name: SEARCH.into(),
+            description: "Search this conversation, including everything that is no longer in view. Answers excerpts with the ids of their entries.".into(),
+            input_schema: json!({
+                "type": "object",
+                "properties": {
+                    "query": { "type": "string", "description": "Words, names or paths to look for." },
+                    "limit": { "type": "integer", "minimum": 1, "maximum": MOST_HITS },
+                },
+                "required": ["query"],
+            }),
+        },
+        ToolSpec {
+            name: EXPAND.into(),
+            description: "Show one entry of this conversation in full, with its neighbours if wanted.".into(),
+            input_schema: json!({
+                "type": "object",
+                "properties": {
+                    "id": { "type": "string", "description": "The id that context_search answered." },
+                    "around": { "type": "integer", "minimum": 0, "maximum": MOST_AROUND },
+                },
+                "required": ["id"],
+            }),
+        },
+    ]
+}
+
+impl Memory {
+    /// Answers a call of the model.
+    pub(crate) fn call_tool(
+        &self,
+        transcript: &Transcript,
+        request: &ToolCallRequest,
+    ) -> Result<ToolAnswer> {
+        let text =
+            |name: &str| request.arguments.get(name).and_then(Value::as_str).unwrap_or_default();
+        let number = |name: &str| request.arguments.get(name).and_then(Value::as_u64);
+        match request.name.as_str() {
+            SEARCH => {
+                let limit = number("limit").unwrap_or(HITS).clamp(1, MOST_HITS);
+                Ok(self.search_text(transcript, text("query"), limit))
+            }
+            EXPAND => {
+                Ok(expanded(transcript, text("id"), number("around").unwrap_or(0).min(MOST_AROUND)))
+            }
+            other => Err(EngineError::new(
+                ErrorKind::Unsupported,
+                format!("engine recall has no tool {other:?}"),
+            )),
+        }
+    }
+
+    fn search_text(&self, transcript: &Transcript, query: &str, limit: u64) -> ToolAnswer {
+        if query.trim().is_empty() {
+            return failure("query is empty; give words, names or paths to look for");
+        }
+        let ranked = self.rank(&Query::new(query, ""), |_| false);
+        let mut lines = Vec::new();
+        for (number, score) in ranked.iter().take(limit as usize) {
+            let Some(slice) = self.slices.get(*number as usize).filter(|_| *score > 0.0) else {
+                break;
+            };
+            let Some(entry) = transcript.get(u64::from(slice.entry)) else { continue };
+            let text = entry.text().get(slice.range()).unwrap_or_default();
+            lines.push(format!(
+                "[{} {}] {}",
+                entry.id(),
+                entry.role().name(),
+                clip(&one_line(text), HIT_CHARS)
+            ));
+        }
+        let text = if lines.is_empty() { "nothing found".into() } else { lines.join("\n") };
+        ToolAnswer { text, is_error: false }
+    }
+}
+
+fn expanded(transcript: &Transcript, id: &str, around: u64) -> ToolAnswer {
+    let Some(entry) = transcript.iter().find(|entry| entry.id() == id) else {
+        return failure(&format!(
+            "no entry {id:?} in this conversation; take an id that {SEARCH} answered"
+        ));
+    };
+    let range = entry.seq().saturating_sub(around)..entry.seq().saturating_add(around + 1);
+    let share_chars = EXPAND_CHARS / (2 * around + 1);
+    let shown = transcript.range(range).map(|entry| {
+        let calls = entry.tool_calls();
+        let calls = calls
+            .iter()
+            .map(|call| format!("\n{} {}", call.name, call.arguments))
+            .collect::<String>();
+        format!(
+            "[{} {}]\n{}",
+            entry.id(),
+            entry.role().name(),
+            clip(&format!("{}{calls}", entry.text()), share_chars)
+        )
+    });
+    ToolAnswer { text: shown.collect::<Vec<_>>().join("\n"), is_error: false }
+}
+
+fn failure(message: &str) -> ToolAnswer {
+    ToolAnswer { text: message.to_owned(), is_error: true }
+}
