@@ -17,7 +17,7 @@ const FLOORS: [&[&str]; 11] = [
     &["models"],
     &["context"],
     &["runtime"],
-    &["check", "dev", "gateway", "scaffold"],
+    &["check", "dev", "gateway", "quality", "scaffold"],
     &["cli"],
     &["host"],
 ];

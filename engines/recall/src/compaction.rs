@@ -35,7 +35,11 @@ impl Memory {
         if missing == 0 {
             return Compaction::Nothing { reason: "everything in it must stay".into() };
         }
-        Compaction::Plan(lasting_plan(transcript, layout, missing, &lasting))
+        let plan = lasting_plan(transcript, layout, missing, &lasting);
+        if plan.estimated_tokens >= tokens {
+            return Compaction::Nothing { reason: "what must stay is all there is".into() };
+        }
+        Compaction::Plan(plan)
     }
 }
 

@@ -63,9 +63,10 @@ impl ContextEngine for Recall {
 
     async fn ingest(&self, transcript: Transcript, request: IngestRequest) -> Result<Ingested> {
         let entries = self.sessions.with(&request.session, |memory| {
-            let entries = memory.follow(&transcript);
+            let new = memory.follow(&transcript);
+            let asked = request.entries;
             self.index_bytes.store(memory.index_bytes(), std::sync::atomic::Ordering::Relaxed);
-            entries
+            new.end.min(asked.end).saturating_sub(new.start.max(asked.start))
         });
         Ok(Ingested { entries })
     }

@@ -95,19 +95,18 @@ impl EntryFacts {
 }
 
 impl Memory {
-    /// Takes in what is new, and answers how many entries that were. A transcript that does not continue
+    /// Takes in what is new, and answers its positions. A transcript that does not continue
     /// what was read is taken in from its beginning.
-    pub(crate) fn follow(&mut self, transcript: &Transcript) -> u64 {
+    pub(crate) fn follow(&mut self, transcript: &Transcript) -> Range<u64> {
         let new = self.reading.advance(transcript);
         if new.start == 0 {
             let reading = std::mem::take(&mut self.reading);
             *self = Memory { reading, ..Memory::default() };
         }
-        let count = new.end - new.start;
-        for entry in transcript.range(new) {
+        for entry in transcript.range(new.clone()) {
             self.read(&entry);
         }
-        count
+        new
     }
 
     fn read(&mut self, entry: &Entry<'_>) {

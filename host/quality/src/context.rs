@@ -1,0 +1,182 @@
+//! The host's own path to a request, and what the model sees of it.
+
+use std::collections::HashMap;
+
+use ctxhost_config::Config;
+use ctxhost_engine::{OnEngineError, SessionView};
+use ctxhost_engine_api::{HistoryPage, HistoryRequest, Item, ModelRef, PromptCache, SessionRef};
+use ctxhost_law::Auditor;
+use ctxhost_media::{Blobs, MediaHome};
+use ctxhost_runtime::request::LAST_RUNG;
+use ctxhost_runtime::roster::Roster;
+use ctxhost_runtime::{Setup, Shaped};
+use ctxhost_survival::texts_of;
+
+use crate::report::RunTotals;
+
+/// A setup in which an engine that fails ends the run, so that no figure is another engine's.
+pub fn setup(config: &Config, budget_tokens: u64) -> Setup {
+    Setup {
+        budget_tokens,
+        reserve_tokens: 0,
+        model: ModelRef { window_tokens: budget_tokens, ..ModelRef::default() },
+        law: config.law.clone(),
+        on_error: OnEngineError::Fail,
+        must_open: true,
+        legacy: Roster::of(config).legacy(config),
+        timeouts: config.timeouts.clone(),
+        completer: None,
+        media: MediaHome::default(),
+        store_folder: None,
+        gate: config.compaction.gate.clone(),
+        stores: None,
+        failures: None,
+        hooks: Vec::new(),
+    }
+}
+
+/// What the model sees in one request.
+#[derive(Debug, Default)]
+pub(crate) struct SeenContext {
+    /// The texts of entries that are sent as they are or in part, by their id.
+    pub(crate) by_entry: HashMap<String, String>,
+    /// The entries whose text is sent whole.
+    pub(crate) whole: std::collections::HashSet<String>,
+    /// Texts of the engine's own.
+    pub(crate) own: String,
+    /// All of it.
+    pub(crate) all: String,
+    /// A hash of each item, with its tokens, in order.
+    pub(crate) items: Vec<(u64, u64)>,
+    /// What it costs.
+    pub(crate) tokens: u64,
+}
+
+impl SeenContext {
+    pub(crate) fn new(items: &[Item<'_>]) -> SeenContext {
+        let mut seen = SeenContext::default();
+        for item in items {
+            let text = texts_of(item).join("\n");
+            let hash = hash_of(&text) ^ u64::from(item.role().code());
+            seen.items.push((hash, item.tokens()));
+            seen.tokens += item.tokens();
+            seen.all.push_str(&text);
+            seen.all.push('\n');
+            match item.entry() {
+                Some(entry) => {
+                    if matches!(item, Item::Kept(_)) {
+                        seen.whole.insert(entry.id().to_owned());
+                    }
+                    seen.by_entry.insert(entry.id().to_owned(), text);
+                }
+                None => {
+                    seen.own.push_str(&text);
+                    seen.own.push('\n');
+                }
+            }
+        }
+        seen
+    }
+}
+
+fn hash_of(text: &str) -> u64 {
+    use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+    let mut hasher = DefaultHasher::new();
+    text.hash(&mut hasher);
+    hasher.finish()
+}
+
+/// Counts what is the same for every sort of run: room, overruns, prefix, time.
+#[derive(Default)]
+pub(crate) struct RunMeter {
+    auditor: Auditor,
+    requests: u64,
+    /// Requests over their budget, or against another invariant.
+    overruns: u64,
+    violations: u64,
+    emergency_trims: u64,
+    room_shares: f64,
+    prefix_shares: Vec<f64>,
+    previous: Vec<(u64, u64)>,
+    times_us: Vec<u64>,
+    digest: u64,
+}
+
+impl RunMeter {
+    pub(crate) fn request(&mut self, shaped: &Shaped, budget_tokens: u64) -> SeenContext {
+        let items = shaped.items();
+        let seen = SeenContext::new(&items);
+        self.requests += 1;
+        self.overruns += u64::from(seen.tokens > budget_tokens);
+        self.violations += self.auditor.audit(&shaped.view, &items, budget_tokens).len() as u64;
+        self.emergency_trims += u64::from(shaped.engine == LAST_RUNG);
+        // Where a history is smaller than its budget, all of it is all the room there is to use.
+        let most_tokens = budget_tokens.min(shaped.view.total_tokens()).max(1);
+        self.room_shares += (seen.tokens as f64 / most_tokens as f64).min(1.0);
+        self.compare(&seen);
+        self.times_us.push(u64::try_from(shaped.took.as_micros()).unwrap_or(u64::MAX));
+        self.digest = self.digest.rotate_left(5) ^ hash_of(&seen.all);
+        seen
+    }
+
+    /// How much of the request before is the beginning of this one.
+    fn compare(&mut self, seen: &SeenContext) {
+        let total: u64 = self.previous.iter().map(|(_, tokens)| tokens).sum();
+        if total > 0 {
+            let pairs = self.previous.iter().zip(&seen.items);
+            let same: u64 = pairs.take_while(|(a, b)| a == b).map(|((_, tokens), _)| tokens).sum();
+            self.prefix_shares.push(same as f64 / total as f64);
+        }
+        self.previous.clone_from(&seen.items);
+    }
+
+    /// Requests of another session follow.
+    pub(crate) fn next_session(&mut self) {
+        self.previous.clear();
+        self.auditor = Auditor::default();
+    }
+
+    pub(crate) fn totals(mut self) -> RunTotals {
+        self.times_us.sort_unstable();
+        let at = |share: f64| {
+            let last = self.times_us.len().saturating_sub(1);
+            self.times_us.get((last as f64 * share).round() as usize).copied().unwrap_or(0)
+        };
+        let prefixes = self.prefix_shares.len() as f64;
+        let prefix = self.prefix_shares.iter().sum::<f64>() / prefixes.max(1.0);
+        RunTotals {
+            requests: self.requests,
+            overruns: self.overruns,
+            violations: self.violations,
+            emergency_trims: self.emergency_trims,
+            room_percent: percent(self.room_shares, self.requests as f64),
+            stable_prefix_percent: (prefixes > 0.0).then(|| percent(prefix, 1.0)),
+            p50_us: at(0.5),
+            p99_us: at(0.99),
+            digest: format!("{:016x}", self.digest),
+        }
+    }
+}
+
+/// A share in percent with one digit behind the point.
+pub(crate) fn percent(part: f64, whole: f64) -> f64 {
+    if whole <= 0.0 { 0.0 } else { (part / whole * 1_000.0).round() / 10.0 }
+}
+
+/// Sessions of which nothing is known beyond what the engine was given.
+#[derive(Debug, Default)]
+pub(crate) struct NoArchive;
+
+impl SessionView for NoArchive {
+    fn history(&self, _: &HistoryRequest) -> HistoryPage {
+        HistoryPage::default()
+    }
+
+    fn prompt_cache(&self, _: &SessionRef) -> PromptCache {
+        PromptCache::default()
+    }
+
+    fn blobs(&self, _: &str) -> Option<Blobs> {
+        None
+    }
+}

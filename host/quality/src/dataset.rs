@@ -1,0 +1,135 @@
+//! Labelled questions over long histories: JSON lines, plain or compressed with zstd.
+
+use std::io::Read as _;
+
+use ruzstd::decoding::StreamingDecoder;
+use serde::Deserialize;
+
+/// The first bytes of a zstd frame.
+const ZSTD_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
+/// A data set is not larger than this when it is unpacked, in bytes.
+const UNPACKED_BYTES: u64 = 4 << 30;
+
+/// One question and the history it is about.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Question {
+    /// Its id.
+    pub id: String,
+    /// The kind of question, as the data set names it.
+    #[serde(default)]
+    pub category: String,
+    /// What is asked after the history.
+    pub query: String,
+    /// When, as the data set writes it.
+    #[serde(default)]
+    pub query_date: String,
+    /// The positions of the turns that hold the answer.
+    pub evidence: Vec<usize>,
+    /// The history, oldest first.
+    pub turns: Vec<HistoryTurn>,
+}
+
+/// One turn of a history.
+#[derive(Clone, Debug, Deserialize)]
+pub struct HistoryTurn {
+    /// The conversation it belongs to.
+    #[serde(rename = "s", default)]
+    pub conversation: String,
+    /// When, as the data set writes it: `2023/05/20 (Sat) 09:04`.
+    #[serde(rename = "t", default)]
+    pub time: String,
+    /// `user` or `assistant`.
+    pub role: String,
+    /// What was said.
+    pub text: String,
+}
+
+/// Why a data set cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum DatasetError {
+    /// It cannot be unpacked.
+    #[error("the zstd data cannot be unpacked: {0}")]
+    Unpack(String),
+    /// A line is no question.
+    #[error("line {line}: {reason}")]
+    Line {
+        /// Which, from 1.
+        line: usize,
+        /// Why not.
+        reason: String,
+    },
+    /// It holds none.
+    #[error("no question in it; each line is {{\"id\", \"query\", \"evidence\", \"turns\"}}")]
+    Empty,
+}
+
+/// Reads the questions of a file. Those without evidence are left out: nothing of them can be kept.
+///
+/// # Errors
+///
+/// [`DatasetError`].
+pub fn parse_questions(bytes: &[u8]) -> Result<Vec<Question>, DatasetError> {
+    let unpacked = if bytes.starts_with(&ZSTD_MAGIC) { unpack(bytes)? } else { bytes.to_vec() };
+    let text = String::from_utf8_lossy(&unpacked);
+    let mut questions = Vec::new();
+    for (at, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
+        let question: Question = serde_json::from_str(line)
+            .map_err(|error| DatasetError::Line { line: at + 1, reason: error.to_string() })?;
+        if let Some(turn) = question.evidence.iter().find(|turn| **turn >= question.turns.len()) {
+            let reason = format!("evidence names turn {turn} of {}", question.turns.len());
+            return Err(DatasetError::Line { line: at + 1, reason });
+        }
+        questions.push(question);
+    }
+    questions.retain(|question| !question.evidence.is_empty());
+    if questions.is_empty() { Err(DatasetError::Empty) } else { Ok(questions) }
+}
+
+fn unpack(bytes: &[u8]) -> Result<Vec<u8>, DatasetError> {
+    let fault = |error: String| DatasetError::Unpack(error);
+    let decoder = StreamingDecoder::new(bytes).map_err(|error| fault(error.to_string()))?;
+    let mut unpacked = Vec::new();
+    let read = decoder.take(UNPACKED_BYTES).read_to_end(&mut unpacked);
+    read.map_err(|error| fault(error.to_string()))?;
+    Ok(unpacked)
+}
+
+/// The moment of a turn, in milliseconds since 1970; `None` for a time in another form.
+pub(crate) fn parse_time(text: &str) -> Option<i64> {
+    let numbers: Vec<i64> = text
+        .split(|c: char| !c.is_ascii_digit())
+        .filter(|part| !part.is_empty())
+        .map_while(|part| part.parse().ok())
+        .collect();
+    let [year, month, day, rest @ ..] = numbers.as_slice() else { return None };
+    let (hour, minute) = (rest.first().copied().unwrap_or(0), rest.get(1).copied().unwrap_or(0));
+    // Days of the civil calendar, with years that begin in March.
+    let shifted = if *month > 2 { month - 3 } else { month + 9 };
+    let year = if *month > 2 { *year } else { year - 1 };
+    let of_year = (153 * shifted + 2) / 5 + day - 1;
+    let of_era = year.rem_euclid(400) * 365 + year.rem_euclid(400) / 4 - year.rem_euclid(400) / 100 + of_year;
+    let days = year.div_euclid(400) * 146_097 + of_era - 719_468;
+    Some(((days * 24 + hour) * 60 + minute) * 60_000)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_question_is_a_line() {
+        let line = r#"{"id":"q","query":"where?","evidence":[0],"turns":[{"s":"a","t":"2023/05/20 (Sat) 09:04","role":"user","text":"here"}]}"#;
+        let questions = parse_questions(line.as_bytes()).unwrap();
+        assert_eq!(questions[0].turns[0].text, "here");
+        let wrong = line.replace("[0]", "[1]");
+        assert_eq!(parse_questions(wrong.as_bytes()).unwrap_err().to_string(), "line 1: evidence names turn 1 of 1");
+        assert!(matches!(parse_questions(b""), Err(DatasetError::Empty)));
+    }
+
+    #[test]
+    fn times_of_the_data_set() {
+        assert_eq!(parse_time("1970/01/02 (Fri) 00:01"), Some(86_460_000));
+        assert_eq!(parse_time("2000/02/29"), Some(951_782_400_000));
+        assert_eq!(parse_time("yesterday"), None);
+    }
+}

@@ -1,0 +1,222 @@
+//! Evidence recall: whether the labelled turns of a question are in the context, word for word.
+//!
+//! What counts as kept: of a turn that is sent as it is, everything; of one that is sent in part, or quoted
+//! by an engine, the sentences that are there letter for letter. The recall of a question weighs the
+//! sentences by their tokens; a turn counts as whole only when nothing of it is missing.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
+
+use ctxhost_config::Config;
+use ctxhost_engine::{Clock, EngineSpec};
+use ctxhost_engine_api::transcript::tokens::{estimate, weighted_chars};
+use ctxhost_runtime::{Ask, Conversation};
+use ctxhost_session::Session;
+use serde_json::json;
+
+use crate::baselines::score_turns;
+use crate::context::{NoArchive, RunMeter, SeenContext, percent, setup};
+use crate::dataset::{Question, parse_time};
+use crate::report::EvidenceRow;
+use crate::{QualityError, Subject};
+
+/// Conversations that are looked at for evidence, as in recall at 5.
+const TOP_CONVERSATIONS: usize = 5;
+
+/// What a subject kept of one question.
+struct Kept {
+    /// By turn: the share of its tokens that is shown.
+    shares: BTreeMap<usize, f64>,
+}
+
+/// Sums over questions.
+#[derive(Default)]
+struct EvidenceSums {
+    questions: f64,
+    recall: f64,
+    turns: f64,
+    whole_turns: f64,
+    all: f64,
+    top5: f64,
+    categories: BTreeMap<String, (f64, f64)>,
+}
+
+/// Measures one subject on questions at each budget.
+///
+/// # Errors
+///
+/// [`QualityError`] where an engine fails.
+pub async fn measure_evidence(
+    file: &str,
+    questions: &[Question],
+    subject: &Subject,
+    budgets: &[u64],
+    config: &Config,
+    mut on_progress: impl FnMut(u64),
+) -> Result<Vec<EvidenceRow>, QualityError> {
+    let mut rows = Vec::new();
+    let scores: Vec<Vec<f64>> = match subject {
+        Subject::Baseline(_) => questions.iter().map(score_turns).collect(),
+        Subject::Engine { .. } => Vec::new(),
+    };
+    for budget_tokens in budgets {
+        let (mut sums, mut meter) = (EvidenceSums::default(), RunMeter::default());
+        for (at, question) in questions.iter().enumerate() {
+            let kept = match subject {
+                Subject::Baseline(baseline) => {
+                    let scores = scores.get(at).map_or(&[][..], Vec::as_slice);
+                    let chosen = baseline.choose(question, scores, *budget_tokens);
+                    Kept { shares: chosen.into_iter().map(|turn| (turn, 1.0)).collect() }
+                }
+                Subject::Engine { name, specs } => {
+                    let seen = ask(question, specs, *budget_tokens, config, &mut meter).await;
+                    kept_in(question, &seen.map_err(|source| QualityError::Engine { subject: name.clone(), source })?)
+                }
+            };
+            sums.add(question, &kept);
+            on_progress(1);
+        }
+        let run = matches!(subject, Subject::Engine { .. }).then(|| meter.totals());
+        rows.push(EvidenceRow { run, ..sums.row(file, subject.name(), *budget_tokens) });
+    }
+    Ok(rows)
+}
+
+/// What the model sees when the question is asked after its history.
+async fn ask(
+    question: &Question,
+    specs: &[EngineSpec],
+    budget_tokens: u64,
+    config: &Config,
+    meter: &mut RunMeter,
+) -> Result<SeenContext, ctxhost_runtime::RuntimeError> {
+    let setup = setup(config, budget_tokens);
+    let session = session_of(question)?;
+    let clock = Clock::recorded();
+    let now_ms = session.leaf().map_or(0, |record| record.timestamp_ms());
+    clock.set(now_ms);
+    let slot = setup.open_slot(specs, &clock, Arc::new(NoArchive))?;
+    let shaper = setup.shaper(&slot);
+    let mut conversation = Conversation::new(session, &setup.law);
+    shaper.bootstrap(&mut conversation).await?;
+    let ask = Ask { prompt: question.query.clone(), now_ms, ..Ask::default() };
+    let shaped = shaper.shape(&mut conversation, &ask).await?;
+    meter.next_session();
+    Ok(meter.request(&shaped, budget_tokens))
+}
+
+/// The id of a turn in the session that is made of a question.
+fn turn_id(turn: usize) -> String {
+    format!("{turn:08x}")
+}
+
+/// The history as a session, with the question behind it.
+fn session_of(question: &Question) -> Result<Session, ctxhost_session::SessionError> {
+    let header = json!({ "type": "session", "version": 3, "id": question.id, "timestamp": "2023-01-01T00:00:00.000Z", "cwd": "/" });
+    let mut lines = vec![header.to_string()];
+    let asked = (question.query_date.as_str(), "user", question.query.as_str());
+    let turns = question.turns.iter().map(|turn| (turn.time.as_str(), turn.role.as_str(), turn.text.as_str()));
+    let mut parent = serde_json::Value::Null;
+    let mut now_ms = 0;
+    for (at, (time, role, text)) in turns.chain([asked]).enumerate() {
+        now_ms = parse_time(time).unwrap_or(now_ms).max(0);
+        let id = turn_id(at);
+        let content = json!([{ "type": "text", "text": text }]);
+        let message = match role {
+            "assistant" => json!({ "role": role, "content": content, "stopReason": "stop", "timestamp": now_ms }),
+            _ => json!({ "role": "user", "content": content, "timestamp": now_ms }),
+        };
+        // The data set's clock has minutes; turns of one conversation follow each other by a second.
+        let record = json!({ "type": "message", "id": id, "parentId": parent, "timestamp": now_ms + at as i64, "message": message });
+        lines.push(record.to_string());
+        parent = id.into();
+    }
+    Session::parse(&question.id, lines.join("\n").as_bytes())
+}
+
+fn kept_in(question: &Question, seen: &SeenContext) -> Kept {
+    let mut shares = BTreeMap::new();
+    for (at, turn) in question.turns.iter().enumerate() {
+        let id = turn_id(at);
+        if seen.whole.contains(&id) {
+            shares.insert(at, 1.0);
+            continue;
+        }
+        let is_evidence = question.evidence.contains(&at);
+        let part = seen.by_entry.get(&id);
+        if part.is_none() && !is_evidence {
+            continue;
+        }
+        let is_shown = |piece: &str| part.is_some_and(|part| part.contains(piece)) || seen.own.contains(piece);
+        let (mut all, mut shown) = (0, 0);
+        for piece in pieces(&turn.text) {
+            let chars = weighted_chars(piece);
+            all += chars;
+            shown += if is_shown(piece) { chars } else { 0 };
+        }
+        if shown > 0 {
+            shares.insert(at, shown as f64 / all.max(1) as f64);
+        }
+    }
+    Kept { shares }
+}
+
+/// The sentences of a text, without the blanks around them.
+fn pieces(text: &str) -> impl Iterator<Item = &str> {
+    let sentences = text.lines().flat_map(|line| line.split_inclusive(". "));
+    sentences.map(str::trim).filter(|piece| !piece.is_empty())
+}
+
+impl EvidenceSums {
+    fn add(&mut self, question: &Question, kept: &Kept) {
+        let share = |turn: &usize| kept.shares.get(turn).copied().unwrap_or(0.0);
+        let cost = |turn: &usize| question.turns.get(*turn).map_or(0, |turn| estimate(&turn.text)) as f64;
+        let evidence: HashSet<usize> = question.evidence.iter().copied().collect();
+        let all: f64 = evidence.iter().map(cost).sum();
+        let shown: f64 = evidence.iter().map(|turn| cost(turn) * share(turn)).sum();
+        let whole = evidence.iter().filter(|turn| share(turn) > 0.999).count();
+        let recall = shown / all.max(1.0);
+        self.questions += 1.0;
+        self.recall += recall;
+        self.turns += evidence.len() as f64;
+        self.whole_turns += whole as f64;
+        self.all += if whole == evidence.len() { 1.0 } else { 0.0 };
+        self.top5 += top_conversations(question, kept);
+        let category = self.categories.entry(question.category.clone()).or_default();
+        category.0 += recall;
+        category.1 += 1.0;
+    }
+
+    fn row(self, file: &str, subject: &str, budget_tokens: u64) -> EvidenceRow {
+        let by_category = self.categories.into_iter();
+        let by_category = by_category.map(|(name, (recall, count))| (name, percent(recall, count)));
+        EvidenceRow {
+            file: file.to_owned(),
+            subject: subject.to_owned(),
+            budget_tokens,
+            questions: self.questions as u64,
+            recall_percent: percent(self.recall, self.questions),
+            turn_percent: percent(self.whole_turns, self.turns),
+            all_percent: percent(self.all, self.questions),
+            top5_percent: percent(self.top5, self.questions),
+            by_category: by_category.collect(),
+            run: None,
+        }
+    }
+}
+
+/// The share of the conversations with evidence that are among those that the context holds most of.
+fn top_conversations(question: &Question, kept: &Kept) -> f64 {
+    let mut held: HashMap<&str, f64> = HashMap::new();
+    for (turn, share) in &kept.shares {
+        let Some(turn) = question.turns.get(*turn) else { continue };
+        *held.entry(turn.conversation.as_str()).or_default() += estimate(&turn.text) as f64 * share;
+    }
+    let mut order: Vec<(&str, f64)> = held.into_iter().collect();
+    order.sort_by(|left, right| right.1.total_cmp(&left.1).then(left.0.cmp(right.0)));
+    let top: HashSet<&str> = order.into_iter().take(TOP_CONVERSATIONS).map(|(name, _)| name).collect();
+    let turns = question.evidence.iter().filter_map(|turn| question.turns.get(*turn));
+    let wanted: HashSet<&str> = turns.map(|turn| turn.conversation.as_str()).collect();
+    let found = wanted.iter().filter(|name| top.contains(**name)).count();
+    found as f64 / wanted.len().max(1) as f64
+}

@@ -1,0 +1,75 @@
+//! Identifiers in a recorded step: what must be right to the letter for the next step to work.
+
+use std::collections::BTreeSet;
+use std::sync::LazyLock;
+
+use ctxhost_engine_api::Entry;
+use ctxhost_survival::{names_in, texts_of};
+use regex::Regex;
+
+/// Names of files without a folder, and names of programs: `parse_body`, `parseBody`, `Parser::new`.
+const SYMBOL: &str = concat!(
+    r"\b[A-Za-z0-9_-]+\.(?:rs|ts|tsx|js|jsx|mjs|py|go|c|h|cpp|java|rb|md|json|jsonl|toml|yaml|yml|sh|css|html|txt|lock|sql)\b",
+    r"|\b[A-Za-z][a-z0-9]*(?:[A-Z][a-z0-9]+)+\b",
+    r"|\b[A-Za-z][A-Za-z0-9]*(?:_[A-Za-z0-9]+)+\b",
+);
+/// A shorter one says nothing, a longer one is data, in bytes.
+const BYTES: std::ops::RangeInclusive<usize> = 5..=120;
+
+static SYMBOLS: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(SYMBOL).ok());
+
+/// The identifiers of a text: what the host's ledger of names knows, with files and symbols.
+pub(crate) fn in_text(text: &str) -> BTreeSet<String> {
+    let symbols = SYMBOLS.iter().flat_map(|pattern| pattern.find_iter(text));
+    let symbols = symbols.map(|found| found.as_str().to_owned());
+    symbols.chain(names_in(text)).filter(|name| BYTES.contains(&name.len())).collect()
+}
+
+/// The identifiers of an entry, calls and all.
+pub(crate) fn in_entry(entry: &Entry<'_>) -> BTreeSet<String> {
+    texts_of(&ctxhost_engine_api::Item::Kept(*entry)).iter().flat_map(|text| in_text(text)).collect()
+}
+
+/// The identifiers in the arguments of an entry's calls.
+pub(crate) fn in_calls(entry: &Entry<'_>) -> BTreeSet<String> {
+    let calls = entry.tool_calls();
+    let mut found = BTreeSet::new();
+    for call in &calls {
+        for_each_text(&call.arguments_value(), &mut |text| found.extend(in_text(text)));
+    }
+    found
+}
+
+fn for_each_text(value: &serde_json::Value, found: &mut impl FnMut(&str)) {
+    match value {
+        serde_json::Value::String(text) => found(text),
+        serde_json::Value::Array(list) => list.iter().for_each(|value| for_each_text(value, found)),
+        serde_json::Value::Object(fields) => {
+            fields.values().for_each(|value| for_each_text(value, found));
+        }
+        _ => {}
+    }
+}
+
+/// Whether a context shows an identifier. Hashes are compared without regard to case.
+pub(crate) fn is_shown(name: &str, context: &str, upper_context: &str) -> bool {
+    context.contains(name) || (is_hash(name) && upper_context.contains(name))
+}
+
+fn is_hash(name: &str) -> bool {
+    name.bytes().all(|byte| byte.is_ascii_digit() || (b'A'..=b'F').contains(&byte))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn identifiers_are_paths_files_symbols_and_hashes() {
+        let found = in_text("edit src/a.rs and main.rs, call parse_body or parseBody at deadbeefcafe");
+        let expected = ["DEADBEEFCAFE", "main.rs", "parseBody", "parse_body", "src/a.rs"];
+        assert_eq!(found.iter().map(String::as_str).collect::<Vec<_>>(), expected);
+        assert!(is_shown("DEADBEEFCAFE", "at deadbeefcafe", "AT DEADBEEFCAFE"));
+        assert!(!is_shown("parseBody", "parsebody", "PARSEBODY"));
+    }
+}

@@ -1,0 +1,93 @@
+//! Quality of context engines: how much of what will be needed the model still sees, without a model.
+//!
+//! ```text
+//!  questions   history ─► engine ─► context ─► is the labelled evidence in it, word for word?
+//!  recordings  each request again ─► context ─► are the identifiers of the next step in it?
+//!  rules       generated sessions, compacted again and again ─► does each rule hold, and none that was replaced?
+//! ```
+//!
+//! Engines run through the host's own path: every plan is enforced, compacted for and audited as for an
+//! agent. Built-in baselines choose turns without an engine, so that a figure can be compared with published
+//! ones. Nothing is sent anywhere, and two runs give the same figures, times apart.
+
+#![cfg_attr(
+    test,
+    allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)
+)]
+
+mod baselines;
+mod context;
+mod dataset;
+mod evidence;
+mod identifiers;
+mod recording;
+pub mod report;
+mod rules;
+mod rules_generator;
+
+use ctxhost_config::Config;
+use ctxhost_engine::EngineSpec;
+use ctxhost_runtime::roster::RosterError;
+
+pub use baselines::Baseline;
+pub use context::setup;
+pub use dataset::{DatasetError, Question, parse_questions};
+pub use evidence::measure_evidence;
+pub use recording::measure_recording;
+pub use rules::{RuleOptions, measure_rules};
+
+/// What is measured: an engine, or a baseline that chooses turns without one.
+#[derive(Clone, Debug)]
+pub enum Subject {
+    /// One engine, or several in a chain.
+    Engine {
+        /// Its name.
+        name: String,
+        /// What is opened.
+        specs: Vec<EngineSpec>,
+    },
+    /// A choice of turns without an engine.
+    Baseline(Baseline),
+}
+
+impl Subject {
+    /// Reads the name of a baseline or of an engine that the config knows.
+    ///
+    /// # Errors
+    ///
+    /// [`RosterError`] for a name that is neither.
+    pub fn parse(name: &str, config: &Config) -> Result<Subject, RosterError> {
+        if let Some(baseline) = Baseline::parse(name) {
+            return Ok(Subject::Baseline(baseline));
+        }
+        let specs = ctxhost_runtime::roster::Roster::of(config).stack(config, name)?;
+        Ok(Subject::Engine { name: name.to_owned(), specs })
+    }
+
+    /// Its name in reports.
+    pub fn name(&self) -> &str {
+        match self {
+            Subject::Engine { name, .. } => name,
+            Subject::Baseline(baseline) => baseline.name(),
+        }
+    }
+}
+
+/// Why something could not be measured.
+#[derive(Debug, thiserror::Error)]
+pub enum QualityError {
+    /// An engine failed, or what must stay does not fit.
+    #[error("{subject}: {source}")]
+    Engine {
+        /// Which one.
+        subject: String,
+        /// Why.
+        source: ctxhost_runtime::RuntimeError,
+    },
+    /// A session could not be written or read.
+    #[error(transparent)]
+    Session(#[from] ctxhost_session::SessionError),
+    /// The disk.
+    #[error(transparent)]
+    Disk(#[from] std::io::Error),
+}

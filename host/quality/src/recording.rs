@@ -1,0 +1,201 @@
+//! A recorded session, request by request: whether what the next step used was still shown.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
+
+use ctxhost_config::Config;
+use ctxhost_engine::{Clock, EngineSpec};
+use ctxhost_engine_api::{Entry, Kind, Role};
+use ctxhost_runtime::{Ask, Conversation, RuntimeError};
+use ctxhost_session::{Record, RecordKind, Session};
+
+use crate::context::{NoArchive, RunMeter, SeenContext, percent, setup};
+use crate::identifiers;
+use crate::report::RecordingRow;
+use crate::{QualityError, Subject};
+
+/// The names that tools give to the argument with a path.
+const PATHS: [&str; 3] = ["path", "file_path", "filePath"];
+
+/// Measures an engine on a recording at each budget. A baseline chooses turns for questions and has no
+/// answer here: it yields no rows.
+///
+/// # Errors
+///
+/// [`QualityError`] where an engine fails.
+pub async fn measure_recording(
+    file: &str,
+    recorded: &Session,
+    subject: &Subject,
+    budgets: &[u64],
+    config: &Config,
+    mut on_progress: impl FnMut(u64),
+) -> Result<Vec<RecordingRow>, QualityError> {
+    let Subject::Engine { name, specs } = subject else { return Ok(Vec::new()) };
+    let turns = needed_by_turn(recorded);
+    let mut rows = Vec::new();
+    for budget_tokens in budgets {
+        let run = run(recorded, &turns, specs, *budget_tokens, config, &mut on_progress).await;
+        let row = run.map_err(|source| QualityError::Engine { subject: name.clone(), source })?;
+        rows.push(RecordingRow { file: file.to_owned(), subject: name.clone(), ..row });
+    }
+    Ok(rows)
+}
+
+/// The identifiers that each turn goes on to use, by the id of the person's message.
+type NeededByTurn = HashMap<String, BTreeSet<String>>;
+
+fn needed_by_turn(recorded: &Session) -> NeededByTurn {
+    let log = recorded_log(recorded);
+    let view = log.snapshot();
+    let mut needed = NeededByTurn::new();
+    let mut seen: HashSet<String> = HashSet::new();
+    let mut turn: Option<(String, HashSet<String>)> = None;
+    for entry in view.iter() {
+        let names = identifiers::in_entry(&entry);
+        if entry.is_user_message() {
+            // What was said before this turn, less what its prompt says.
+            let known = seen.iter().filter(|name| !names.contains(*name)).cloned().collect();
+            turn = Some((entry.id().to_owned(), known));
+        } else if entry.role() == Role::Assistant
+            && let Some((id, known)) = &turn
+        {
+            let used = names.iter().filter(|name| known.contains(*name)).cloned();
+            needed.entry(id.clone()).or_default().extend(used);
+        }
+        seen.extend(names);
+    }
+    needed
+}
+
+/// The whole of what was said, without the recording's own compactions.
+fn recorded_log(recorded: &Session) -> ctxhost_engine_api::transcript::log::TranscriptLog {
+    let mut log = ctxhost_engine_api::transcript::log::TranscriptLog::new(0);
+    for entry in recorded.branch().into_iter().filter(|record| is_history(record)).filter_map(Record::to_entry) {
+        log.append(entry);
+    }
+    log
+}
+
+fn is_history(record: &Record) -> bool {
+    !matches!(record.kind(), RecordKind::Compaction)
+}
+
+fn is_answer(record: &Record) -> bool {
+    record.to_entry().is_some_and(|entry| entry.role == Role::Assistant && entry.kind == Kind::Message)
+}
+
+/// What is counted of one run.
+#[derive(Default)]
+struct StepMeter {
+    said: HashSet<String>,
+    derivable: u64,
+    derived: u64,
+    needed_turns: u64,
+    needed_share: f64,
+    /// The newest read of each file: the id of its result, once it is there.
+    reads: HashMap<String, Option<String>>,
+    open_reads: HashMap<String, String>,
+    changes: u64,
+    rereads: u64,
+    /// The person's message that no request was shaped for yet.
+    asked: Option<String>,
+}
+
+async fn run(
+    recorded: &Session,
+    turns: &NeededByTurn,
+    specs: &[EngineSpec],
+    budget_tokens: u64,
+    config: &Config,
+    on_progress: &mut impl FnMut(u64),
+) -> Result<RecordingRow, RuntimeError> {
+    let setup = setup(config, budget_tokens);
+    let clock = Clock::recorded();
+    clock.set(recorded.branch().first().map_or(0, |record| record.timestamp_ms()));
+    let slot = setup.open_slot(specs, &clock, Arc::new(NoArchive))?;
+    let shaper = setup.shaper(&slot);
+    let mut conversation =
+        Conversation::new(Session::in_memory(recorded.header().clone()), &setup.law);
+    shaper.bootstrap(&mut conversation).await?;
+    let (mut run, mut steps) = (RunMeter::default(), StepMeter::default());
+    for record in recorded.branch().into_iter().filter(|record| is_history(record)) {
+        let now_ms = record.timestamp_ms();
+        clock.set(now_ms);
+        let mut seen = None;
+        if is_answer(record) {
+            let view = conversation.view();
+            let prompt = view.last().filter(|entry| entry.is_user_message());
+            let prompt = prompt.map(|entry| entry.text().to_owned()).unwrap_or_default();
+            let ask = Ask { prompt, now_ms, ..Ask::default() };
+            let shaped = shaper.shape(&mut conversation, &ask).await?;
+            seen = Some(run.request(&shaped, budget_tokens));
+            on_progress(1);
+        }
+        conversation.adopt(record)?;
+        let view = conversation.view();
+        if let Some(entry) = view.last().filter(|entry| entry.id() == record.id()) {
+            steps.step(&entry, seen.as_ref(), turns);
+        }
+    }
+    Ok(RecordingRow {
+        budget_tokens,
+        derivable_percent: percent(steps.derived as f64, steps.derivable as f64),
+        derivable: steps.derivable,
+        needed_percent: percent(steps.needed_share, steps.needed_turns as f64),
+        needed_turns: steps.needed_turns,
+        reread_percent: percent(steps.rereads as f64, steps.changes as f64),
+        run: run.totals(),
+        ..RecordingRow::default()
+    })
+}
+
+impl StepMeter {
+    /// An entry came; where it answers a request, this is what the request showed.
+    fn step(&mut self, entry: &Entry<'_>, seen: Option<&SeenContext>, turns: &NeededByTurn) {
+        if let Some(seen) = seen {
+            let upper = seen.all.to_uppercase();
+            let is_shown = |name: &String| identifiers::is_shown(name, &seen.all, &upper);
+            let used = identifiers::in_calls(entry);
+            let known: Vec<&String> = used.iter().filter(|name| self.said.contains(*name)).collect();
+            self.derivable += known.len() as u64;
+            self.derived += known.into_iter().filter(|name| is_shown(name)).count() as u64;
+            if let Some(needed) = self.asked.take().and_then(|id| turns.get(&id)).filter(|it| !it.is_empty()) {
+                let shown = needed.iter().filter(|name| is_shown(name)).count();
+                self.needed_turns += 1;
+                self.needed_share += shown as f64 / needed.len() as f64;
+            }
+            self.count_changes(entry, seen);
+        }
+        if entry.is_user_message() {
+            self.asked = Some(entry.id().to_owned());
+        }
+        self.note_reads(entry);
+        self.said.extend(identifiers::in_entry(entry));
+    }
+
+    /// A change of a file needs what was read of it.
+    fn count_changes(&mut self, entry: &Entry<'_>, seen: &SeenContext) {
+        for call in entry.tool_calls() {
+            let Some(path) = call.string_argument(&PATHS).filter(|_| call.name.to_lowercase().contains("edit")) else {
+                continue;
+            };
+            let Some(Some(result)) = self.reads.get(&path) else { continue };
+            self.changes += 1;
+            self.rereads += u64::from(!seen.whole.contains(result));
+        }
+    }
+
+    fn note_reads(&mut self, entry: &Entry<'_>) {
+        for call in entry.tool_calls() {
+            if let Some(path) = call.string_argument(&PATHS).filter(|_| call.name.to_lowercase().contains("read")) {
+                self.open_reads.insert(call.id.to_string(), path);
+            }
+        }
+        if let Some(result) = entry.tool_result()
+            && let Some(path) = self.open_reads.remove(result.call_id.as_ref())
+        {
+            self.reads.insert(path, Some(entry.id().to_owned()));
+        }
+    }
+}

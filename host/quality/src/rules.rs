@@ -1,0 +1,128 @@
+//! Rule survival: generated sessions are compacted again and again, then asked for their next request.
+//!
+//! Each compaction opens the session from its file with a new engine, as after a restart, so that what an
+//! engine keeps in its head alone is lost.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use ctxhost_config::Config;
+use ctxhost_engine::{Clock, EngineSpec};
+use ctxhost_runtime::{Ask, ByHand, Conversation, RuntimeError, Verdict, compact_by_hand};
+use ctxhost_session::{RecordBody, Session};
+use serde_json::json;
+
+use crate::context::{NoArchive, SeenContext, setup};
+use crate::report::RuleRow;
+use crate::rules_generator::{RuleSession, generate};
+use crate::{QualityError, Subject};
+
+/// When the first generated entry is written, in milliseconds since 1970.
+const FIRST_MS: i64 = 1_767_225_600_000;
+/// The window of the generated sessions: a round of talk fills about half of it.
+const BUDGET_TOKENS: u64 = 4_000;
+const ROUND_TOKENS: usize = 2_000;
+
+/// How many sessions are made and how often each is compacted.
+#[derive(Clone, Copy, Debug)]
+pub struct RuleOptions {
+    /// Sessions. Default 100.
+    pub sessions: u64,
+    /// Compactions in each. Default 5.
+    pub compactions: usize,
+    /// Where the sessions begin: other seeds, other sessions. Default 1.
+    pub seed: u64,
+}
+
+impl Default for RuleOptions {
+    fn default() -> Self {
+        RuleOptions { sessions: 100, compactions: 5, seed: 1 }
+    }
+}
+
+/// Measures one engine; nothing for a baseline, which has no compaction.
+///
+/// # Errors
+///
+/// [`QualityError`] where an engine fails or the disk does.
+pub async fn measure_rules(
+    subject: &Subject,
+    options: RuleOptions,
+    config: &Config,
+    mut on_progress: impl FnMut(u64),
+) -> Result<Option<RuleRow>, QualityError> {
+    let Subject::Engine { name, specs } = subject else { return Ok(None) };
+    let mut row = RuleRow {
+        subject: name.clone(),
+        sessions: options.sessions,
+        compactions: options.compactions as u64,
+        ..RuleRow::default()
+    };
+    let folder = tempfile::tempdir()?;
+    for number in 0..options.sessions {
+        let seed = options.seed.wrapping_mul(1_000_003).wrapping_add(number);
+        let session = generate(seed, options.compactions, ROUND_TOKENS);
+        let path = folder.path().join(format!("{number}.jsonl"));
+        let played = play(&session, &path, specs, config).await;
+        let (context, applied) =
+            played.map_err(|source| QualityError::Engine { subject: name.clone(), source })?;
+        let shown = |values: &[String]| values.iter().filter(|value| context.contains(*value)).count();
+        let kept = shown(&session.holding);
+        row.applied += applied;
+        row.rules += session.holding.len() as u64;
+        row.rules_kept += kept as u64;
+        row.sessions_kept += u64::from(kept == session.holding.len());
+        row.replaced += session.replaced.len() as u64;
+        row.stale += shown(&session.replaced) as u64;
+        on_progress(1);
+    }
+    Ok(Some(row))
+}
+
+/// Plays a session to its end; answers what the next request shows, and how many compactions were applied.
+async fn play(
+    session: &RuleSession,
+    path: &Path,
+    specs: &[EngineSpec],
+    config: &Config,
+) -> Result<(String, u64), RuntimeError> {
+    let setup = setup(config, BUDGET_TOKENS);
+    let (mut now_ms, mut applied) = (FIRST_MS, 0);
+    let last = session.rounds.len().saturating_sub(1);
+    Session::create(path, "/", None)?;
+    for (at, round) in session.rounds.iter().enumerate() {
+        let mut file = Session::open(path)?;
+        for (is_user, text) in round {
+            now_ms += 1_000;
+            file.append_at(body(*is_user, text, now_ms)?, now_ms)?;
+        }
+        drop(file);
+        if at < last {
+            let wish = ByHand { focus: None, now_ms };
+            let outcomes = compact_by_hand(Session::open(path)?, specs, &setup, &wish).await?;
+            applied += outcomes.iter().filter(|it| it.verdict == Verdict::Applied).count() as u64;
+        }
+    }
+    let prompt = "What is the next step?";
+    now_ms += 1_000;
+    let mut file = Session::open(path)?;
+    file.append_at(body(true, prompt, now_ms)?, now_ms)?;
+    let clock = Clock::recorded();
+    clock.set(now_ms);
+    let slot = setup.open_slot(specs, &clock, Arc::new(NoArchive))?;
+    let shaper = setup.shaper(&slot);
+    let mut conversation = Conversation::new(file, &setup.law);
+    shaper.bootstrap(&mut conversation).await?;
+    let ask = Ask { prompt: prompt.into(), now_ms, ..Ask::default() };
+    let shaped = shaper.shape(&mut conversation, &ask).await?;
+    Ok((SeenContext::new(&shaped.items()).all, applied))
+}
+
+fn body(is_user: bool, text: &str, now_ms: i64) -> Result<RecordBody, ctxhost_session::SessionError> {
+    let content = json!([{ "type": "text", "text": text }]);
+    let message = match is_user {
+        true => json!({ "role": "user", "content": content, "timestamp": now_ms }),
+        false => json!({ "role": "assistant", "content": content, "stopReason": "stop", "timestamp": now_ms }),
+    };
+    RecordBody::message(&message.to_string())
+}

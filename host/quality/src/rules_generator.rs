@@ -1,0 +1,162 @@
+//! Generated sessions in which a person sets rules, replaces some of them, and works on.
+//!
+//! The words are made up here and nowhere else: no engine was written against a list of them. A rule has
+//! a value that no other text holds, so that it is found letter for letter.
+
+use fastrand::Rng;
+
+/// One session to play.
+#[derive(Clone, Debug)]
+pub(crate) struct RuleSession {
+    /// What is said before each compaction, and after the last: `(is user, text)`.
+    pub(crate) rounds: Vec<Vec<(bool, String)>>,
+    /// Values that hold at the end.
+    pub(crate) holding: Vec<String>,
+    /// Values that were replaced.
+    pub(crate) replaced: Vec<String>,
+}
+
+/// What a rule is about, and how it is said at first and when it changes. `{}` is its value.
+struct Subject {
+    first: [&'static str; 3],
+    change: [&'static str; 3],
+}
+
+const SUBJECTS: [Subject; 8] = [
+    Subject {
+        first: ["Always deploy to the region {}.", "Please make sure every deployment goes to region {}.", "You must deploy to region {} only."],
+        change: ["From now on deploy to region {} instead.", "The deployment region is now {}.", "We switched regions: always deploy to region {}."],
+    },
+    Subject {
+        first: ["Never write to the database {}.", "Do not touch database {} under any circumstances, never.", "The database {} must not be written to."],
+        change: ["Correction: the database that must not be written to is now {}.", "From now on never write to the database {} instead.", "The protected database changed to {}: never write to that database."],
+    },
+    Subject {
+        first: ["I prefer commit messages that begin with {}.", "Every time you commit, begin the commit message with {}.", "Always begin commit messages with {}."],
+        change: ["From now on commit messages begin with {}.", "Begin commit messages with {} instead from now on.", "Commit messages should always begin with {} now."],
+    },
+    Subject {
+        first: ["Remember that the staging server is {}.", "Keep in mind: the staging server is {}.", "Always use {} as the staging server."],
+        change: ["The staging server is now {}.", "The staging server has moved to {}.", "From now on use {} as the staging server."],
+    },
+    Subject {
+        first: ["My preferred test command is {}.", "Always run the tests with the command {}.", "Make sure to run tests with the test command {}."],
+        change: ["From now on run the tests with the command {} instead.", "The test command is now {}.", "I prefer {} as the test command from now on."],
+    },
+    Subject {
+        first: ["Never include the customer name {} in logs.", "Do not mention the customer name {} in any log, ever: never.", "Logs must not contain the customer name {}."],
+        change: ["The customer name that must never be in logs is now {}.", "From now on it is the customer name {} that logs must not contain instead.", "The customer was renamed: never include the customer name {} in logs from now on."],
+    },
+    Subject {
+        first: ["Always answer with the signature {} at the end of a mail.", "I want you to end each mail with the signature {}.", "Mails should always end with the signature {}."],
+        change: ["From now on end each mail with the signature {} instead.", "The signature at the end of mails is now {}.", "My mail signature changed to {}."],
+    },
+    Subject {
+        first: ["Use only the branch {} for releases.", "Releases must come from the release branch {}.", "Always cut releases from the branch {}."],
+        change: ["From now on cut releases from the branch {}.", "The release branch is now {}.", "Releases come from the branch {} instead from now on."],
+    },
+];
+
+const ASKS: [&str; 8] = [
+    "Can you look at the failing parser and say what is wrong?",
+    "Write a short description of the import job.",
+    "What would you do about the slow start of the server?",
+    "Compare the two ways to cache results that we talked about.",
+    "Please tidy up the error messages of the upload.",
+    "Explain how the queue behaves when a worker dies.",
+    "Which of the open tickets should we take first?",
+    "Sketch the steps to move the reports to the new service.",
+];
+
+const FILLER: [&str; 10] = [
+    "The parser reads one line at a time and gives up at the first unknown token",
+    "A cache in front of the store would answer most of the requests",
+    "The worker takes a lease, and another one takes over when it runs out",
+    "Each report is written twice, which explains the size of the folder",
+    "The import job sorts its input before it looks for duplicates",
+    "Retries are spaced further apart each time to spare the other side",
+    "Most of the time goes into opening connections that are closed at once",
+    "The upload checks the size only after everything has been received",
+    "Two of the tickets describe the same fault from different sides",
+    "The schedule runs at night, so nobody notices when it is late",
+];
+
+/// Makes one session with so many compactions. Rules are set before the first compaction, some are replaced
+/// before the third, so that two compactions follow whatever changes.
+pub(crate) fn generate(seed: u64, compactions: usize, round_tokens: usize) -> RuleSession {
+    let mut rng = Rng::with_seed(seed);
+    let mut subjects: Vec<usize> = (0..SUBJECTS.len()).collect();
+    rng.shuffle(&mut subjects);
+    let chosen: Vec<usize> = subjects.into_iter().take(5).collect();
+    let mut session = RuleSession { rounds: Vec::new(), holding: Vec::new(), replaced: Vec::new() };
+    let mut values: Vec<String> = chosen.iter().map(|_| value(&mut rng)).collect();
+    for round in 0..=compactions {
+        let mut said = vec![];
+        for (at, subject) in chosen.iter().enumerate() {
+            let Some(subject) = SUBJECTS.get(*subject) else { continue };
+            let is_changed = at < 2 && round == 2;
+            let Some(current) = values.get_mut(at) else { continue };
+            if round == 0 {
+                said.push(rule(&mut rng, &subject.first, current));
+            } else if is_changed {
+                session.replaced.push(std::mem::replace(current, value(&mut rng)));
+                said.push(rule(&mut rng, &subject.change, current));
+            }
+        }
+        let talk = talk(&mut rng, said, round_tokens);
+        session.rounds.push(talk);
+    }
+    session.holding = values;
+    session
+}
+
+/// A value that looks like a name and is in no other text.
+fn value(rng: &mut Rng) -> String {
+    let word: String = (0..6).map(|_| rng.lowercase()).collect();
+    format!("{word}-{}", rng.u32(10..99))
+}
+
+fn rule(rng: &mut Rng, templates: &[&str; 3], value: &str) -> String {
+    let template = templates.get(rng.usize(0..3)).copied().unwrap_or_default();
+    template.replace("{}", value)
+}
+
+/// Turns of about `round_tokens`, with the rules among what the person says.
+fn talk(rng: &mut Rng, mut rules: Vec<String>, round_tokens: usize) -> Vec<(bool, String)> {
+    let mut said = Vec::new();
+    let mut chars = 0;
+    while chars < round_tokens * 4 || !rules.is_empty() {
+        let ask = ASKS.get(rng.usize(0..ASKS.len())).copied().unwrap_or_default();
+        let text = match rules.pop() {
+            Some(rule) if rng.bool() => format!("{rule} {ask}"),
+            Some(rule) => format!("{ask} {rule}"),
+            None => ask.to_owned(),
+        };
+        let sentences: Vec<String> = (0..rng.usize(6..14))
+            .map(|_| {
+                let sentence = FILLER.get(rng.usize(0..FILLER.len())).copied().unwrap_or_default();
+                format!("{sentence} (step {}).", rng.u32(1..9_999))
+            })
+            .collect();
+        let answer = sentences.join(" ");
+        chars += text.len() + answer.len();
+        said.push((true, text));
+        said.push((false, answer));
+    }
+    said
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_same_seed_gives_the_same_session() {
+        let (one, two) = (generate(7, 5, 500), generate(7, 5, 500));
+        assert_eq!(one.rounds, two.rounds);
+        assert_ne!(one.rounds, generate(8, 5, 500).rounds);
+        assert_eq!((one.rounds.len(), one.holding.len(), one.replaced.len()), (6, 5, 2));
+        let all: String = one.rounds.iter().flatten().map(|(_, text)| text.as_str()).collect();
+        assert!(one.holding.iter().chain(&one.replaced).all(|value| all.contains(value)));
+    }
+}
