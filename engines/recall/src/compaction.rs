@@ -3,7 +3,7 @@
 //! Rules and names become the summary, what was found stays in its place, and the newest entries follow.
 //! The next epoch reads its rules back from the summary.
 
-use ctxhost_engine_api::{Action, CompactRequest, Compaction, Plan, Role, Transcript};
+use ctxhost_engine_api::{Action, CompactRequest, Compaction, Entry, Kind, Plan, Role, Transcript};
 use ctxhost_engine_kit::settings::share_of;
 use ctxhost_engine_kit::summary::{Provenance, wrap};
 
@@ -13,6 +13,10 @@ use crate::settings::Settings;
 
 /// What a compaction leaves of the smaller of budget and history.
 const KEPT_SHARE: f64 = 0.6;
+/// What the head of a summary says of its writer.
+const WRITER: &str = "recall";
+const OWN_SUMMARY: &str = ", recall. Untrusted";
+const ANY_SUMMARY: &str = ". Untrusted notes of what was said";
 
 impl Memory {
     /// A plan that makes the live transcript smaller; nothing where all of it must stay.
@@ -29,7 +33,12 @@ impl Memory {
         // All of the aim is used: a compaction makes its room by the smaller budget.
         let lasting = Settings { slack_share: 0.0, leave_out_note: false, ..settings.clone() };
         let focus = request.custom_instructions.as_deref().unwrap_or_default();
-        let layout = self.moved(transcript, aim_tokens, &self.query(transcript, focus), &lasting);
+        let query = self.query(transcript, focus);
+        // The new summary takes up what an earlier one of this engine said.
+        let always = self.always.clone();
+        self.always.retain(|seq| !transcript.get(*seq).is_some_and(|entry| is_own_summary(&entry)));
+        let layout = self.moved(transcript, aim_tokens, &query, &lasting);
+        self.always = always;
         let missing =
             layout.cut - layout.kept.keys().filter(|seq| **seq < layout.cut).count() as u64;
         if missing == 0 {
@@ -41,6 +50,14 @@ impl Memory {
         }
         Compaction::Plan(plan)
     }
+}
+
+/// Whether an entry is a summary that this engine wrote. One of another engine says what no rule and no
+/// name says, and stays.
+fn is_own_summary(entry: &Entry<'_>) -> bool {
+    let text = entry.text();
+    let own = text.matches(OWN_SUMMARY).count();
+    entry.kind() == Kind::CompactionSummary && own > 0 && own == text.matches(ANY_SUMMARY).count()
 }
 
 /// The plan with the rules and names as a summary of what is left out.
@@ -59,7 +76,7 @@ fn lasting_plan(
         .into_iter()
         .filter(|part| !part.is_empty())
         .collect();
-    let summary = wrap(&parts.join("\n"), &Provenance { entries: missing, writer: "recall" });
+    let summary = wrap(&parts.join("\n"), &Provenance { entries: missing, writer: WRITER });
     layout.head.clear();
     layout.excerpt.clear();
     let mut plan = layout.plan(transcript, settings);

@@ -7,11 +7,14 @@ use std::collections::{HashMap, HashSet};
 
 use ctxhost_engine_api::transcript::tokens::weighted_chars;
 
-use crate::names::NameKind;
+use crate::names::{NameKind, for_each_name};
 
 /// After so many entries a mention counts half. About ten rounds of a coding agent are 20 entries; a name
 /// that was used for an hour is still known an hour later.
 const HALF_LIFE_ENTRIES: f32 = 120.0;
+
+/// How much the length of a name counts against its weight.
+const LENGTH_SHARE: f32 = 0.5;
 
 /// How much a mention counts by where it stands.
 pub(crate) const USED: f32 = 4.0;
@@ -67,13 +70,25 @@ impl NameLedger {
         rows.into_iter().filter(fits).map(|row| &*row.name).collect()
     }
 
+    /// The numbers of the names in a text.
+    pub(crate) fn numbers_in(&self, text: &str) -> Vec<u32> {
+        let mut numbers = Vec::new();
+        for_each_name(text, |name, _| numbers.extend(self.numbers.get(name)));
+        numbers
+    }
+
     /// The block of the heaviest names that are not in `shown`, in at most `most_chars` weighted
     /// characters; empty where there is none.
+    ///
+    /// Names are chosen by their weight for the room they take, so that one long path does not push out
+    /// four short names that come up as often.
     pub(crate) fn render(&self, shown: &HashSet<u32>, most_chars: u64) -> String {
         let mut numbers: Vec<u32> =
             (0..self.rows.len() as u32).filter(|number| !shown.contains(number)).collect();
-        let weight =
-            |number: &u32| self.rows.get(*number as usize).map_or(0.0, |row| row.weight_log2);
+        let weight = |number: &u32| {
+            let row = self.rows.get(*number as usize);
+            row.map_or(0.0, |row| row.weight_log2 - LENGTH_SHARE * (row.name.len() as f32).log2())
+        };
         // A name takes three characters at least, with its comma: more are never shown.
         let most = (most_chars / 4) as usize + 1;
         if numbers.len() > most {
@@ -85,7 +100,12 @@ impl NameLedger {
         numbers.sort_by(|l, r| weight(r).total_cmp(&weight(l)).then(l.cmp(r)));
         let mut room = most_chars.saturating_sub(BLOCK_CHARS);
         let mut lists: [Vec<String>; 3] = Default::default();
+        let mut listed = String::new();
         for row in numbers.iter().filter_map(|number| self.rows.get(*number as usize)) {
+            // A file is named by the path that ends in it.
+            if listed.contains(&*row.name) {
+                continue;
+            }
             let item = if row.what.is_empty() {
                 row.name.to_string()
             } else {
@@ -93,6 +113,8 @@ impl NameLedger {
             };
             let Some(rest) = room.checked_sub(weighted_chars(&item) + 2) else { continue };
             room = rest;
+            listed.push_str(&item);
+            listed.push(' ');
             let at = match row.kind {
                 NameKind::File => 0,
                 NameKind::Symbol => 1,

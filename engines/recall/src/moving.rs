@@ -180,11 +180,18 @@ impl Memory {
             .render(rule_tokens.saturating_sub(HEAD_FRAME_TOKENS) * CHARS_PER_TOKEN, is_always);
         let len = transcript.len() as u64;
         let is_masked = |seq: &u64| layout.masked.get(*seq).is_some();
-        let shown: HashSet<u32> = layout
+        let mut shown: HashSet<u32> = layout
             .shown(len)
             .filter(|seq| !is_masked(seq))
             .flat_map(|seq| self.names.of_entry(seq).iter().copied())
             .collect();
+        // What a replaced rule named is what must not be used any more.
+        let numbers_of = |is_replaced| -> HashSet<u32> {
+            self.rules.texts(is_replaced).flat_map(|text| self.names.numbers_in(text)).collect()
+        };
+        shown.extend(numbers_of(true).difference(&numbers_of(false)));
+        let spent_tokens = tokens::estimate(&rules);
+        let ledger_tokens = ledger_tokens.saturating_sub(spent_tokens);
         let names = self.names.render(&shown, ledger_tokens * CHARS_PER_TOKEN);
         let blocks: Vec<String> =
             [rules, names].into_iter().filter(|block| !block.is_empty()).collect();

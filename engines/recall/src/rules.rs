@@ -35,6 +35,8 @@ const READ_BYTES: usize = 4_000;
 /// earlier; less where the later one says that something changes.
 const SAME_SUBJECT: f32 = 0.6;
 const CHANGED_SUBJECT: f32 = 0.45;
+/// Verbs of instructions: they say what to do with a subject, not which it is.
+const COMMON_VERBS: &str = "use run write make add keep put get set go goes do need want please ever begin end";
 /// The newest rules that a new one is held against, so that a message costs the same in every session.
 const COMPARED_RULES: usize = 400;
 
@@ -82,11 +84,18 @@ impl RuleBook {
         let is_change = CHANGED.as_ref().is_some_and(|changed| changed.is_match(&line));
         let least = if is_change { CHANGED_SUBJECT } else { SAME_SUBJECT };
         let from = self.rules.len().saturating_sub(COMPARED_RULES);
-        for earlier in self.rules.iter_mut().skip(from).filter(|rule| !rule.is_replaced) {
-            if is_about(&subject, &earlier.subject, least) {
-                earlier.is_replaced = true;
-                self.replaced += 1;
-            }
+        let compared = self.rules.iter_mut().skip(from).filter(|rule| !rule.is_replaced);
+        let about = compared.filter_map(|rule| {
+            let share = common_share(&subject, &rule.subject);
+            (share >= least).then_some((rule, share))
+        });
+        // A change is of one rule, the nearest; what says the same again stands for all that said it.
+        let mut about: Vec<(&mut Rule, f32)> = about.collect();
+        about.sort_by(|left, right| right.1.total_cmp(&left.1).then(right.0.seq.cmp(&left.0.seq)));
+        let count = if is_change { 1 } else { about.len() };
+        for (earlier, _) in about.into_iter().take(count) {
+            earlier.is_replaced = true;
+            self.replaced += 1;
         }
         self.rules.push(Rule { seq, text: line, is_replaced: false, subject });
     }
@@ -94,6 +103,12 @@ impl RuleBook {
     /// How many rules were replaced so far: where it rises, what was pinned may be out of date.
     pub(crate) fn replaced(&self) -> u64 {
         self.replaced
+    }
+
+    /// All rules that hold, or all that hold no longer.
+    pub(crate) fn texts(&self, is_replaced: bool) -> impl Iterator<Item = &str> {
+        let rules = self.rules.iter().filter(move |rule| rule.is_replaced == is_replaced);
+        rules.map(|rule| rule.text.as_str())
     }
 
     /// The sentences of an entry that hold no longer.
@@ -158,20 +173,37 @@ fn sentences(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// The terms of a rule without the words that make it one.
+/// The terms of a rule without the words that make it one, without verbs that every rule has, and without
+/// names and numbers: these are what a rule says of its subject, and what changes.
 fn subject_of(line: &str) -> Vec<u64> {
     let without = |line: &str, pattern: &Option<Regex>| {
         pattern
             .as_ref()
             .map_or_else(|| line.to_owned(), |it| it.replace_all(line, " ").into_owned())
     };
-    terms::distinct(&without(&without(line, &RULES), &CHANGED))
+    let plain = without(&without(line, &RULES), &CHANGED);
+    let words = plain.split_whitespace().filter(|word| !is_value(word));
+    terms::distinct(&words.filter(|word| !is_common_verb(word)).collect::<Vec<_>>().join(" "))
 }
 
-fn is_about(new: &[u64], old: &[u64], least: f32) -> bool {
+/// A name or a number, such as `eu-1`, `src/main.rs`, `parse_body`.
+fn is_value(word: &str) -> bool {
+    let word = word.trim_matches(|c: char| !c.is_alphanumeric());
+    let has_hump = word.chars().skip(1).any(char::is_uppercase);
+    has_hump || word.contains(|c: char| c.is_ascii_digit() || "/_.@\\:=".contains(c))
+}
+
+fn is_common_verb(word: &str) -> bool {
+    let word = word.trim_matches(|c: char| !c.is_alphanumeric()).to_lowercase();
+    COMMON_VERBS.split(' ').any(|verb| verb == word)
+}
+
+/// How much of the smaller subject both have in common. One word alone says too little where both
+/// say more.
+fn common_share(new: &[u64], old: &[u64]) -> f32 {
     let common = new.iter().filter(|term| old.contains(term)).count();
     let smaller = new.len().min(old.len());
-    smaller > 0 && common >= smaller.min(2) && common as f32 >= least * smaller as f32
+    if smaller == 0 || (common == 1 && smaller > 2) { 0.0 } else { common as f32 / smaller as f32 }
 }
 
 #[cfg(test)]

@@ -22,8 +22,8 @@ pub struct Settings {
     pub full_share: f64,
     /// Share for the rules and preferences of the person. Default 0.08: about thirty rules at 8,000 tokens.
     pub rule_share: f64,
-    /// Share for the ledger of names in a session that uses tools. Default 0.22: with the rules it stays
-    /// below a third. A session without tools takes a quarter of it.
+    /// Share for the rules and the ledger of names together in a session that uses tools. Default 0.25. A
+    /// session without tools takes a quarter of it for names.
     pub ledger_share: f64,
     /// The same in tokens; the smaller of the two counts. Default 8,000: about 1,500 names.
     pub ledger_tokens: u64,
@@ -46,7 +46,7 @@ impl Default for Settings {
             chat_tail_share: 0.15,
             full_share: 0.5,
             rule_share: 0.08,
-            ledger_share: 0.22,
+            ledger_share: 0.25,
             ledger_tokens: 8_000,
             agent_note_share: 0.06,
             chat_note_share: 0.2,

@@ -14,12 +14,15 @@ use ctxhost_survival::texts_of;
 
 use crate::report::RunTotals;
 
+/// The window that engines are told of at least: below it some refuse a model, whatever the budget.
+const LEAST_WINDOW_TOKENS: u64 = 32_000;
+
 /// A setup in which an engine that fails ends the run, so that no figure is another engine's.
 pub fn setup(config: &Config, budget_tokens: u64) -> Setup {
     Setup {
         budget_tokens,
         reserve_tokens: 0,
-        model: ModelRef { window_tokens: budget_tokens, ..ModelRef::default() },
+        model: ModelRef { window_tokens: budget_tokens.max(LEAST_WINDOW_TOKENS), ..ModelRef::default() },
         law: config.law.clone(),
         on_error: OnEngineError::Fail,
         must_open: true,

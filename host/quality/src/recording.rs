@@ -158,6 +158,7 @@ impl StepMeter {
             let is_shown = |name: &String| identifiers::is_shown(name, &seen.all, &upper);
             let used = identifiers::in_calls(entry);
             let known: Vec<&String> = used.iter().filter(|name| self.said.contains(*name)).collect();
+            for n in known.iter().filter(|n| !is_shown(n)) { eprintln!("MISS {n}"); }
             self.derivable += known.len() as u64;
             self.derived += known.into_iter().filter(|name| is_shown(name)).count() as u64;
             if let Some(needed) = self.asked.take().and_then(|id| turns.get(&id)).filter(|it| !it.is_empty()) {

@@ -68,6 +68,7 @@ pub async fn measure_rules(
             played.map_err(|source| QualityError::Engine { subject: name.clone(), source })?;
         let shown = |values: &[String]| values.iter().filter(|value| context.contains(*value)).count();
         let kept = shown(&session.holding);
+        if std::env::var("DUMP").is_ok() { eprintln!("HOLD {:?} REPL {:?}\n{context}\n=====", session.holding, session.replaced); }
         row.applied += applied;
         row.rules += session.holding.len() as u64;
         row.rules_kept += kept as u64;

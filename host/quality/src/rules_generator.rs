@@ -112,8 +112,13 @@ pub(crate) fn generate(seed: u64, compactions: usize, round_tokens: usize) -> Ru
 
 /// A value that looks like a name and is in no other text.
 fn value(rng: &mut Rng) -> String {
-    let word: String = (0..6).map(|_| rng.lowercase()).collect();
-    format!("{word}-{}", rng.u32(10..99))
+    let mut word = || (0..6).map(|_| rng.lowercase()).collect::<String>();
+    let (first, second) = (word(), word());
+    match rng.u8(0..3) {
+        0 => format!("{first}-{}", rng.u32(10..99)),
+        1 => format!("{first}/{second}"),
+        _ => format!("{first}_{second}"),
+    }
 }
 
 fn rule(rng: &mut Rng, templates: &[&str; 3], value: &str) -> String {
@@ -123,7 +128,9 @@ fn rule(rng: &mut Rng, templates: &[&str; 3], value: &str) -> String {
 
 /// Turns of about `round_tokens`, with the rules among what the person says.
 fn talk(rng: &mut Rng, mut rules: Vec<String>, round_tokens: usize) -> Vec<(bool, String)> {
-    let mut said = Vec::new();
+    // The first message is the task, which no engine may change: it holds no rule.
+    let ask = ASKS.get(rng.usize(0..ASKS.len())).copied().unwrap_or_default();
+    let mut said = vec![(true, ask.to_owned()), (false, "Let me look at it.".to_owned())];
     let mut chars = 0;
     while chars < round_tokens * 4 || !rules.is_empty() {
         let ask = ASKS.get(rng.usize(0..ASKS.len())).copied().unwrap_or_default();
