@@ -155,7 +155,7 @@ impl Memory {
             let path = path_of(&call);
             for_each_text(&call.arguments_value(), &mut |text| {
                 let is_short = text.len() <= SHORT_ARGUMENT_BYTES;
-                let weight = if is_short { USED } else { PRINTED };
+                let weight = if is_short { USED } else { TOLD };
                 for_each_name(text, |name, kind| {
                     let is_path =
                         path.as_deref().is_some_and(|path| path.trim_start_matches("./") == name);

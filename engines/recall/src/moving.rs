@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use ctxhost_engine_api::transcript::tokens::{self, CHARS_PER_TOKEN};
-use ctxhost_engine_api::{Flags, Role, Transcript};
+use ctxhost_engine_api::{Flags, Kind, Role, Transcript};
 use ctxhost_engine_kit::cuts::{frame_around, trailing_frame};
 use ctxhost_engine_kit::settings::share_of;
 use ctxhost_engine_kit::shown::Rewrites;
@@ -164,7 +164,9 @@ impl Memory {
         layout.masked = masked;
         layout.kept.retain(|seq, _| *seq < layout.cut);
         let must_stay = self.always.iter().chain(&self.newest_user).copied();
-        layout.kept.extend(must_stay.filter(|seq| *seq < layout.cut).map(|seq| (seq, None)));
+        let cut = layout.cut;
+        let kept = must_stay.filter(|seq| *seq < cut);
+        layout.kept.extend(kept.map(|seq| (seq, self.summary_without_replaced(transcript, seq))));
     }
 
     fn add_head(
@@ -204,9 +206,17 @@ impl Memory {
     }
 
     fn is_summary(&self, transcript: &Transcript, seq: u64) -> bool {
-        transcript
-            .get(seq)
-            .is_some_and(|entry| entry.kind() == ctxhost_engine_api::Kind::CompactionSummary)
+        transcript.get(seq).is_some_and(|entry| entry.kind() == Kind::CompactionSummary)
+    }
+
+    /// A summary without the rules that were replaced since; `None` for any other entry.
+    fn summary_without_replaced(&self, transcript: &Transcript, seq: u64) -> Option<String> {
+        let entry = transcript.get(seq).filter(|entry| entry.kind() == Kind::CompactionSummary)?;
+        let replaced: Vec<String> =
+            self.rules.replaced_in(seq).map(|rule| format!("- {rule}")).collect();
+        let holds = |line: &&str| !replaced.iter().any(|rule| rule == line);
+        let lines: Vec<&str> = entry.text().lines().filter(holds).collect();
+        (!replaced.is_empty()).then(|| lines.join("\n"))
     }
 
     /// Whole entries and parts of entries that stand on their own, in their place.

@@ -36,7 +36,8 @@ const READ_BYTES: usize = 4_000;
 const SAME_SUBJECT: f32 = 0.6;
 const CHANGED_SUBJECT: f32 = 0.45;
 /// Verbs of instructions: they say what to do with a subject, not which it is.
-const COMMON_VERBS: &str = "use run write make add keep put get set go goes do need want please ever begin end";
+const COMMON_VERBS: &str =
+    "use run write make add keep put get set go goes do need want please ever begin end";
 /// The newest rules that a new one is held against, so that a message costs the same in every session.
 const COMPARED_RULES: usize = 400;
 

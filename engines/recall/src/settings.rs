@@ -9,16 +9,16 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Settings {
-    /// How much of the budget is free again after the window has moved, 0.0 … 0.5. Default 0.25: the
-    /// prefix then stays the same, and cached, until a quarter of the budget is new.
+    /// How much of the budget is free again after the window has moved, 0.0 … 0.5. Default 0.3: the
+    /// prefix then stays the same, and cached, until three tenths of the budget are new.
     pub slack_share: f64,
-    /// Share for the newest entries in a session whose newest entries use tools. Default 0.5: an agent
+    /// Share for the newest entries in a session whose newest entries use tools. Default 0.65: an agent
     /// works on what it just did.
     pub agent_tail_share: f64,
     /// Share for the newest entries in a session without tools. Default 0.15: a few exchanges; what a
     /// question is about is found, not recent.
     pub chat_tail_share: f64,
-    /// Share of the newest entries in which results stay in full; older ones become a line. Default 0.5.
+    /// Share of the newest entries in which results stay in full; older ones become a line. Default 0.6.
     pub full_share: f64,
     /// Share for the rules and preferences of the person. Default 0.08: about thirty rules at 8,000 tokens.
     pub rule_share: f64,
@@ -41,10 +41,10 @@ pub struct Settings {
 impl Default for Settings {
     fn default() -> Self {
         Settings {
-            slack_share: 0.25,
-            agent_tail_share: 0.5,
+            slack_share: 0.3,
+            agent_tail_share: 0.65,
             chat_tail_share: 0.15,
-            full_share: 0.5,
+            full_share: 0.6,
             rule_share: 0.08,
             ledger_share: 0.25,
             ledger_tokens: 8_000,

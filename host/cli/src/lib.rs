@@ -5,6 +5,7 @@
     allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)
 )]
 
+mod bench;
 mod bisect;
 mod branch;
 mod chat;
@@ -91,6 +92,8 @@ enum Command {
     Restore(restore::Restore),
     Branch(branch::Branch),
     Bisect(bisect::Bisect),
+    #[command(subcommand)]
+    Bench(bench::Bench),
     Export(export::Export),
     Gc(gc::Gc),
     /// The engines that can fill the slot.
@@ -139,6 +142,7 @@ pub fn run() -> ExitCode {
         Command::Restore(command) => command.run(&mut output),
         Command::Branch(command) => command.run(&mut output),
         Command::Bisect(command) => command.run(&mut output),
+        Command::Bench(command) => command.run(arguments.config.as_deref(), &mut output),
         Command::Export(command) => command.run(&mut output),
         Command::Gc(command) => command.run(arguments.config.as_deref(), &mut output),
         Command::Engines(command) => command.run(arguments.config.as_deref(), &mut output),

@@ -11,6 +11,7 @@ pub(crate) mod harmless;
 pub(crate) mod markdown;
 pub(crate) mod paint;
 pub(crate) mod phrase;
+pub(crate) mod quality;
 #[cfg(test)]
 mod sample;
 pub(crate) mod survival;

@@ -47,8 +47,14 @@ impl Baseline {
     }
 
     /// The turns of a question's history that fit the budget.
-    pub(crate) fn choose(self, question: &Question, scores: &[f64], budget_tokens: u64) -> BTreeSet<usize> {
-        let cost = |at: usize| question.turns.get(at).map_or(0, |turn| tokens::estimate(&turn.text));
+    pub(crate) fn choose(
+        self,
+        question: &Question,
+        scores: &[f64],
+        budget_tokens: u64,
+    ) -> BTreeSet<usize> {
+        let cost =
+            |at: usize| question.turns.get(at).map_or(0, |turn| tokens::estimate(&turn.text));
         let newest_first = || (0..question.turns.len()).rev();
         match self {
             Baseline::Whole => (0..question.turns.len()).collect(),
@@ -65,7 +71,9 @@ impl Baseline {
                 let mut order: Vec<usize> = (0..question.turns.len()).collect();
                 let score = |at: &usize| scores.get(*at).copied().unwrap_or(0.0);
                 order.retain(|at| score(at) > 0.0);
-                order.sort_by(|left, right| score(right).total_cmp(&score(left)).then(left.cmp(right)));
+                order.sort_by(|left, right| {
+                    score(right).total_cmp(&score(left)).then(left.cmp(right))
+                });
                 let mut chosen = BTreeSet::new();
                 let mut room = budget_tokens;
                 for at in order {
@@ -89,7 +97,9 @@ impl Baseline {
         }
         let conversation = |at: usize| question.turns.get(at).map(|turn| &turn.conversation);
         let beside = [at.checked_sub(1), Some(at + 1)].into_iter().flatten();
-        let beside = beside.filter(|turn| conversation(*turn).is_some() && conversation(*turn) == conversation(at));
+        let beside = beside.filter(|turn| {
+            conversation(*turn).is_some() && conversation(*turn) == conversation(at)
+        });
         std::iter::once(at).chain(beside).collect()
     }
 }

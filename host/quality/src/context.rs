@@ -22,7 +22,10 @@ pub fn setup(config: &Config, budget_tokens: u64) -> Setup {
     Setup {
         budget_tokens,
         reserve_tokens: 0,
-        model: ModelRef { window_tokens: budget_tokens.max(LEAST_WINDOW_TOKENS), ..ModelRef::default() },
+        model: ModelRef {
+            window_tokens: budget_tokens.max(LEAST_WINDOW_TOKENS),
+            ..ModelRef::default()
+        },
         law: config.law.clone(),
         on_error: OnEngineError::Fail,
         must_open: true,

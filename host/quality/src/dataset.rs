@@ -107,7 +107,8 @@ pub(crate) fn parse_time(text: &str) -> Option<i64> {
     let shifted = if *month > 2 { month - 3 } else { month + 9 };
     let year = if *month > 2 { *year } else { year - 1 };
     let of_year = (153 * shifted + 2) / 5 + day - 1;
-    let of_era = year.rem_euclid(400) * 365 + year.rem_euclid(400) / 4 - year.rem_euclid(400) / 100 + of_year;
+    let of_era = year.rem_euclid(400) * 365 + year.rem_euclid(400) / 4 - year.rem_euclid(400) / 100
+        + of_year;
     let days = year.div_euclid(400) * 146_097 + of_era - 719_468;
     Some(((days * 24 + hour) * 60 + minute) * 60_000)
 }
@@ -122,7 +123,10 @@ mod tests {
         let questions = parse_questions(line.as_bytes()).unwrap();
         assert_eq!(questions[0].turns[0].text, "here");
         let wrong = line.replace("[0]", "[1]");
-        assert_eq!(parse_questions(wrong.as_bytes()).unwrap_err().to_string(), "line 1: evidence names turn 1 of 1");
+        assert_eq!(
+            parse_questions(wrong.as_bytes()).unwrap_err().to_string(),
+            "line 1: evidence names turn 1 of 1"
+        );
         assert!(matches!(parse_questions(b""), Err(DatasetError::Empty)));
     }
 

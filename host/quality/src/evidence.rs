@@ -70,7 +70,13 @@ pub async fn measure_evidence(
                 }
                 Subject::Engine { name, specs } => {
                     let seen = ask(question, specs, *budget_tokens, config, &mut meter).await;
-                    kept_in(question, &seen.map_err(|source| QualityError::Engine { subject: name.clone(), source })?)
+                    kept_in(
+                        question,
+                        &seen.map_err(|source| QualityError::Engine {
+                            subject: name.clone(),
+                            source,
+                        })?,
+                    )
                 }
             };
             sums.add(question, &kept);
@@ -115,7 +121,10 @@ fn session_of(question: &Question) -> Result<Session, ctxhost_session::SessionEr
     let header = json!({ "type": "session", "version": 3, "id": question.id, "timestamp": "2023-01-01T00:00:00.000Z", "cwd": "/" });
     let mut lines = vec![header.to_string()];
     let asked = (question.query_date.as_str(), "user", question.query.as_str());
-    let turns = question.turns.iter().map(|turn| (turn.time.as_str(), turn.role.as_str(), turn.text.as_str()));
+    let turns = question
+        .turns
+        .iter()
+        .map(|turn| (turn.time.as_str(), turn.role.as_str(), turn.text.as_str()));
     let mut parent = serde_json::Value::Null;
     let mut now_ms = 0;
     for (at, (time, role, text)) in turns.chain([asked]).enumerate() {
@@ -123,7 +132,9 @@ fn session_of(question: &Question) -> Result<Session, ctxhost_session::SessionEr
         let id = turn_id(at);
         let content = json!([{ "type": "text", "text": text }]);
         let message = match role {
-            "assistant" => json!({ "role": role, "content": content, "stopReason": "stop", "timestamp": now_ms }),
+            "assistant" => {
+                json!({ "role": role, "content": content, "stopReason": "stop", "timestamp": now_ms })
+            }
             _ => json!({ "role": "user", "content": content, "timestamp": now_ms }),
         };
         // The data set's clock has minutes; turns of one conversation follow each other by a second.
@@ -147,7 +158,8 @@ fn kept_in(question: &Question, seen: &SeenContext) -> Kept {
         if part.is_none() && !is_evidence {
             continue;
         }
-        let is_shown = |piece: &str| part.is_some_and(|part| part.contains(piece)) || seen.own.contains(piece);
+        let is_shown =
+            |piece: &str| part.is_some_and(|part| part.contains(piece)) || seen.own.contains(piece);
         let (mut all, mut shown) = (0, 0);
         for piece in pieces(&turn.text) {
             let chars = weighted_chars(piece);
@@ -170,7 +182,8 @@ fn pieces(text: &str) -> impl Iterator<Item = &str> {
 impl EvidenceSums {
     fn add(&mut self, question: &Question, kept: &Kept) {
         let share = |turn: &usize| kept.shares.get(turn).copied().unwrap_or(0.0);
-        let cost = |turn: &usize| question.turns.get(*turn).map_or(0, |turn| estimate(&turn.text)) as f64;
+        let cost =
+            |turn: &usize| question.turns.get(*turn).map_or(0, |turn| estimate(&turn.text)) as f64;
         let evidence: HashSet<usize> = question.evidence.iter().copied().collect();
         let all: f64 = evidence.iter().map(cost).sum();
         let shown: f64 = evidence.iter().map(|turn| cost(turn) * share(turn)).sum();
@@ -214,7 +227,8 @@ fn top_conversations(question: &Question, kept: &Kept) -> f64 {
     }
     let mut order: Vec<(&str, f64)> = held.into_iter().collect();
     order.sort_by(|left, right| right.1.total_cmp(&left.1).then(left.0.cmp(right.0)));
-    let top: HashSet<&str> = order.into_iter().take(TOP_CONVERSATIONS).map(|(name, _)| name).collect();
+    let top: HashSet<&str> =
+        order.into_iter().take(TOP_CONVERSATIONS).map(|(name, _)| name).collect();
     let turns = question.evidence.iter().filter_map(|turn| question.turns.get(*turn));
     let wanted: HashSet<&str> = turns.map(|turn| turn.conversation.as_str()).collect();
     let found = wanted.iter().filter(|name| top.contains(**name)).count();

@@ -27,7 +27,10 @@ pub(crate) fn in_text(text: &str) -> BTreeSet<String> {
 
 /// The identifiers of an entry, calls and all.
 pub(crate) fn in_entry(entry: &Entry<'_>) -> BTreeSet<String> {
-    texts_of(&ctxhost_engine_api::Item::Kept(*entry)).iter().flat_map(|text| in_text(text)).collect()
+    texts_of(&ctxhost_engine_api::Item::Kept(*entry))
+        .iter()
+        .flat_map(|text| in_text(text))
+        .collect()
 }
 
 /// The identifiers in the arguments of an entry's calls.
@@ -66,7 +69,8 @@ mod tests {
 
     #[test]
     fn identifiers_are_paths_files_symbols_and_hashes() {
-        let found = in_text("edit src/a.rs and main.rs, call parse_body or parseBody at deadbeefcafe");
+        let found =
+            in_text("edit src/a.rs and main.rs, call parse_body or parseBody at deadbeefcafe");
         let expected = ["DEADBEEFCAFE", "main.rs", "parseBody", "parse_body", "src/a.rs"];
         assert_eq!(found.iter().map(String::as_str).collect::<Vec<_>>(), expected);
         assert!(is_shown("DEADBEEFCAFE", "at deadbeefcafe", "AT DEADBEEFCAFE"));

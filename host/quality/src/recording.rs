@@ -5,20 +5,20 @@ use std::sync::Arc;
 
 use ctxhost_config::Config;
 use ctxhost_engine::{Clock, EngineSpec};
-use ctxhost_engine_api::{Entry, Kind, Role};
+use ctxhost_engine_api::{Entry, Kind, Plan, Role, Transcript};
 use ctxhost_runtime::{Ask, Conversation, RuntimeError};
 use ctxhost_session::{Record, RecordKind, Session};
 
 use crate::context::{NoArchive, RunMeter, SeenContext, percent, setup};
 use crate::identifiers;
 use crate::report::RecordingRow;
-use crate::{QualityError, Subject};
+use crate::{Baseline, QualityError, Subject};
 
 /// The names that tools give to the argument with a path.
 const PATHS: [&str; 3] = ["path", "file_path", "filePath"];
 
-/// Measures an engine on a recording at each budget. A baseline chooses turns for questions and has no
-/// answer here: it yields no rows.
+/// Measures an engine, or the newest entries that fit, on a recording at each budget. Other baselines choose
+/// turns by a question and yield no rows.
 ///
 /// # Errors
 ///
@@ -31,13 +31,19 @@ pub async fn measure_recording(
     config: &Config,
     mut on_progress: impl FnMut(u64),
 ) -> Result<Vec<RecordingRow>, QualityError> {
-    let Subject::Engine { name, specs } = subject else { return Ok(Vec::new()) };
+    let specs = match subject {
+        Subject::Engine { specs, .. } => Some(specs.as_slice()),
+        Subject::Baseline(Baseline::Tail) => None,
+        Subject::Baseline(_) => return Ok(Vec::new()),
+    };
+    let name = subject.name();
     let turns = needed_by_turn(recorded);
     let mut rows = Vec::new();
     for budget_tokens in budgets {
         let run = run(recorded, &turns, specs, *budget_tokens, config, &mut on_progress).await;
-        let row = run.map_err(|source| QualityError::Engine { subject: name.clone(), source })?;
-        rows.push(RecordingRow { file: file.to_owned(), subject: name.clone(), ..row });
+        let row =
+            run.map_err(|source| QualityError::Engine { subject: name.to_owned(), source })?;
+        rows.push(RecordingRow { file: file.to_owned(), subject: name.to_owned(), ..row });
     }
     Ok(rows)
 }
@@ -71,7 +77,12 @@ fn needed_by_turn(recorded: &Session) -> NeededByTurn {
 /// The whole of what was said, without the recording's own compactions.
 fn recorded_log(recorded: &Session) -> ctxhost_engine_api::transcript::log::TranscriptLog {
     let mut log = ctxhost_engine_api::transcript::log::TranscriptLog::new(0);
-    for entry in recorded.branch().into_iter().filter(|record| is_history(record)).filter_map(Record::to_entry) {
+    for entry in recorded
+        .branch()
+        .into_iter()
+        .filter(|record| is_history(record))
+        .filter_map(Record::to_entry)
+    {
         log.append(entry);
     }
     log
@@ -82,7 +93,9 @@ fn is_history(record: &Record) -> bool {
 }
 
 fn is_answer(record: &Record) -> bool {
-    record.to_entry().is_some_and(|entry| entry.role == Role::Assistant && entry.kind == Kind::Message)
+    record
+        .to_entry()
+        .is_some_and(|entry| entry.role == Role::Assistant && entry.kind == Kind::Message)
 }
 
 /// What is counted of one run.
@@ -102,10 +115,11 @@ struct StepMeter {
     asked: Option<String>,
 }
 
+/// Walks the recording. Without an engine each request shows the newest entries that fit.
 async fn run(
     recorded: &Session,
     turns: &NeededByTurn,
-    specs: &[EngineSpec],
+    specs: Option<&[EngineSpec]>,
     budget_tokens: u64,
     config: &Config,
     on_progress: &mut impl FnMut(u64),
@@ -113,11 +127,14 @@ async fn run(
     let setup = setup(config, budget_tokens);
     let clock = Clock::recorded();
     clock.set(recorded.branch().first().map_or(0, |record| record.timestamp_ms()));
-    let slot = setup.open_slot(specs, &clock, Arc::new(NoArchive))?;
-    let shaper = setup.shaper(&slot);
+    let opened = specs.map(|specs| setup.open_slot(specs, &clock, Arc::new(NoArchive)));
+    let slot = opened.transpose()?;
+    let shaper = slot.as_ref().map(|slot| setup.shaper(slot));
     let mut conversation =
         Conversation::new(Session::in_memory(recorded.header().clone()), &setup.law);
-    shaper.bootstrap(&mut conversation).await?;
+    if let Some(shaper) = &shaper {
+        shaper.bootstrap(&mut conversation).await?;
+    }
     let (mut run, mut steps) = (RunMeter::default(), StepMeter::default());
     for record in recorded.branch().into_iter().filter(|record| is_history(record)) {
         let now_ms = record.timestamp_ms();
@@ -125,11 +142,13 @@ async fn run(
         let mut seen = None;
         if is_answer(record) {
             let view = conversation.view();
-            let prompt = view.last().filter(|entry| entry.is_user_message());
-            let prompt = prompt.map(|entry| entry.text().to_owned()).unwrap_or_default();
-            let ask = Ask { prompt, now_ms, ..Ask::default() };
-            let shaped = shaper.shape(&mut conversation, &ask).await?;
-            seen = Some(run.request(&shaped, budget_tokens));
+            seen = Some(match &shaper {
+                Some(shaper) => {
+                    let ask = Ask { prompt: prompt_of(&view), now_ms, ..Ask::default() };
+                    run.request(&shaper.shape(&mut conversation, &ask).await?, budget_tokens)
+                }
+                None => newest_entries(&view, budget_tokens),
+            });
             on_progress(1);
         }
         conversation.adopt(record)?;
@@ -138,30 +157,48 @@ async fn run(
             steps.step(&entry, seen.as_ref(), turns);
         }
     }
-    Ok(RecordingRow {
-        budget_tokens,
-        derivable_percent: percent(steps.derived as f64, steps.derivable as f64),
-        derivable: steps.derivable,
-        needed_percent: percent(steps.needed_share, steps.needed_turns as f64),
-        needed_turns: steps.needed_turns,
-        reread_percent: percent(steps.rereads as f64, steps.changes as f64),
-        run: run.totals(),
-        ..RecordingRow::default()
-    })
+    Ok(steps.row(budget_tokens, run))
+}
+
+/// The person's words where they are what is about to be answered; empty inside a tool loop.
+fn prompt_of(view: &Transcript) -> String {
+    let last = view.last().filter(|entry| entry.is_user_message());
+    last.map(|entry| entry.text().to_owned()).unwrap_or_default()
+}
+
+fn newest_entries(view: &Transcript, budget_tokens: u64) -> SeenContext {
+    let mut plan = Plan::default();
+    plan.keep(view.tail_within(budget_tokens)..view.len() as u64);
+    SeenContext::new(&plan.project(view))
 }
 
 impl StepMeter {
+    fn row(self, budget_tokens: u64, run: RunMeter) -> RecordingRow {
+        RecordingRow {
+            budget_tokens,
+            derivable_percent: percent(self.derived as f64, self.derivable as f64),
+            derivable: self.derivable,
+            needed_percent: percent(self.needed_share, self.needed_turns as f64),
+            needed_turns: self.needed_turns,
+            reread_percent: percent(self.rereads as f64, self.changes as f64),
+            run: run.totals(),
+            ..RecordingRow::default()
+        }
+    }
+
     /// An entry came; where it answers a request, this is what the request showed.
     fn step(&mut self, entry: &Entry<'_>, seen: Option<&SeenContext>, turns: &NeededByTurn) {
         if let Some(seen) = seen {
             let upper = seen.all.to_uppercase();
             let is_shown = |name: &String| identifiers::is_shown(name, &seen.all, &upper);
             let used = identifiers::in_calls(entry);
-            let known: Vec<&String> = used.iter().filter(|name| self.said.contains(*name)).collect();
-            for n in known.iter().filter(|n| !is_shown(n)) { eprintln!("MISS {n}"); }
+            let known: Vec<&String> =
+                used.iter().filter(|name| self.said.contains(*name)).collect();
             self.derivable += known.len() as u64;
             self.derived += known.into_iter().filter(|name| is_shown(name)).count() as u64;
-            if let Some(needed) = self.asked.take().and_then(|id| turns.get(&id)).filter(|it| !it.is_empty()) {
+            if let Some(needed) =
+                self.asked.take().and_then(|id| turns.get(&id)).filter(|it| !it.is_empty())
+            {
                 let shown = needed.iter().filter(|name| is_shown(name)).count();
                 self.needed_turns += 1;
                 self.needed_share += shown as f64 / needed.len() as f64;
@@ -178,7 +215,9 @@ impl StepMeter {
     /// A change of a file needs what was read of it.
     fn count_changes(&mut self, entry: &Entry<'_>, seen: &SeenContext) {
         for call in entry.tool_calls() {
-            let Some(path) = call.string_argument(&PATHS).filter(|_| call.name.to_lowercase().contains("edit")) else {
+            let Some(path) =
+                call.string_argument(&PATHS).filter(|_| call.name.to_lowercase().contains("edit"))
+            else {
                 continue;
             };
             let Some(Some(result)) = self.reads.get(&path) else { continue };
@@ -189,7 +228,9 @@ impl StepMeter {
 
     fn note_reads(&mut self, entry: &Entry<'_>) {
         for call in entry.tool_calls() {
-            if let Some(path) = call.string_argument(&PATHS).filter(|_| call.name.to_lowercase().contains("read")) {
+            if let Some(path) =
+                call.string_argument(&PATHS).filter(|_| call.name.to_lowercase().contains("read"))
+            {
                 self.open_reads.insert(call.id.to_string(), path);
             }
         }

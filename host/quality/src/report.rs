@@ -13,6 +13,33 @@ pub struct QualityReport {
     pub rules: Vec<RuleRow>,
 }
 
+impl QualityReport {
+    /// The same without times, so that two runs are equal.
+    #[must_use]
+    pub fn without_timings(mut self) -> QualityReport {
+        let evidence = self.evidence.iter_mut().filter_map(|row| row.run.as_mut());
+        for run in evidence.chain(self.recordings.iter_mut().map(|row| &mut row.run)) {
+            (run.p50_us, run.p99_us) = (0, 0);
+        }
+        self
+    }
+
+    /// Requests over their budget, in all runs.
+    pub fn overruns(&self) -> u64 {
+        self.runs().map(|run| run.overruns).sum()
+    }
+
+    /// Invariants that finished requests break, in all runs.
+    pub fn violations(&self) -> u64 {
+        self.runs().map(|run| run.violations).sum()
+    }
+
+    fn runs(&self) -> impl Iterator<Item = &RunTotals> {
+        let evidence = self.evidence.iter().filter_map(|row| row.run.as_ref());
+        evidence.chain(self.recordings.iter().map(|row| &row.run))
+    }
+}
+
 /// What is the same for every sort of run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct RunTotals {

@@ -66,9 +66,9 @@ pub async fn measure_rules(
         let played = play(&session, &path, specs, config).await;
         let (context, applied) =
             played.map_err(|source| QualityError::Engine { subject: name.clone(), source })?;
-        let shown = |values: &[String]| values.iter().filter(|value| context.contains(*value)).count();
+        let shown =
+            |values: &[String]| values.iter().filter(|value| context.contains(*value)).count();
         let kept = shown(&session.holding);
-        if std::env::var("DUMP").is_ok() { eprintln!("HOLD {:?} REPL {:?}\n{context}\n=====", session.holding, session.replaced); }
         row.applied += applied;
         row.rules += session.holding.len() as u64;
         row.rules_kept += kept as u64;
@@ -119,11 +119,17 @@ async fn play(
     Ok((SeenContext::new(&shaped.items()).all, applied))
 }
 
-fn body(is_user: bool, text: &str, now_ms: i64) -> Result<RecordBody, ctxhost_session::SessionError> {
+fn body(
+    is_user: bool,
+    text: &str,
+    now_ms: i64,
+) -> Result<RecordBody, ctxhost_session::SessionError> {
     let content = json!([{ "type": "text", "text": text }]);
     let message = match is_user {
         true => json!({ "role": "user", "content": content, "timestamp": now_ms }),
-        false => json!({ "role": "assistant", "content": content, "stopReason": "stop", "timestamp": now_ms }),
+        false => {
+            json!({ "role": "assistant", "content": content, "stopReason": "stop", "timestamp": now_ms })
+        }
     };
     RecordBody::message(&message.to_string())
 }

@@ -24,36 +24,100 @@ struct Subject {
 
 const SUBJECTS: [Subject; 8] = [
     Subject {
-        first: ["Always deploy to the region {}.", "Please make sure every deployment goes to region {}.", "You must deploy to region {} only."],
-        change: ["From now on deploy to region {} instead.", "The deployment region is now {}.", "We switched regions: always deploy to region {}."],
+        first: [
+            "Always deploy to the region {}.",
+            "Please make sure every deployment goes to region {}.",
+            "You must deploy to region {} only.",
+        ],
+        change: [
+            "From now on deploy to region {} instead.",
+            "The deployment region is now {}.",
+            "We switched regions: always deploy to region {}.",
+        ],
     },
     Subject {
-        first: ["Never write to the database {}.", "Do not touch database {} under any circumstances, never.", "The database {} must not be written to."],
-        change: ["Correction: the database that must not be written to is now {}.", "From now on never write to the database {} instead.", "The protected database changed to {}: never write to that database."],
+        first: [
+            "Never write to the database {}.",
+            "Do not touch database {} under any circumstances, never.",
+            "The database {} must not be written to.",
+        ],
+        change: [
+            "Correction: the database that must not be written to is now {}.",
+            "From now on never write to the database {} instead.",
+            "The protected database changed to {}: never write to that database.",
+        ],
     },
     Subject {
-        first: ["I prefer commit messages that begin with {}.", "Every time you commit, begin the commit message with {}.", "Always begin commit messages with {}."],
-        change: ["From now on commit messages begin with {}.", "Begin commit messages with {} instead from now on.", "Commit messages should always begin with {} now."],
+        first: [
+            "I prefer commit messages that begin with {}.",
+            "Every time you commit, begin the commit message with {}.",
+            "Always begin commit messages with {}.",
+        ],
+        change: [
+            "From now on commit messages begin with {}.",
+            "Begin commit messages with {} instead from now on.",
+            "Commit messages should always begin with {} now.",
+        ],
     },
     Subject {
-        first: ["Remember that the staging server is {}.", "Keep in mind: the staging server is {}.", "Always use {} as the staging server."],
-        change: ["The staging server is now {}.", "The staging server has moved to {}.", "From now on use {} as the staging server."],
+        first: [
+            "Remember that the staging server is {}.",
+            "Keep in mind: the staging server is {}.",
+            "Always use {} as the staging server.",
+        ],
+        change: [
+            "The staging server is now {}.",
+            "The staging server has moved to {}.",
+            "From now on use {} as the staging server.",
+        ],
     },
     Subject {
-        first: ["My preferred test command is {}.", "Always run the tests with the command {}.", "Make sure to run tests with the test command {}."],
-        change: ["From now on run the tests with the command {} instead.", "The test command is now {}.", "I prefer {} as the test command from now on."],
+        first: [
+            "My preferred test command is {}.",
+            "Always run the tests with the command {}.",
+            "Make sure to run tests with the test command {}.",
+        ],
+        change: [
+            "From now on run the tests with the command {} instead.",
+            "The test command is now {}.",
+            "I prefer {} as the test command from now on.",
+        ],
     },
     Subject {
-        first: ["Never include the customer name {} in logs.", "Do not mention the customer name {} in any log, ever: never.", "Logs must not contain the customer name {}."],
-        change: ["The customer name that must never be in logs is now {}.", "From now on it is the customer name {} that logs must not contain instead.", "The customer was renamed: never include the customer name {} in logs from now on."],
+        first: [
+            "Never include the customer name {} in logs.",
+            "Do not mention the customer name {} in any log, ever: never.",
+            "Logs must not contain the customer name {}.",
+        ],
+        change: [
+            "The customer name that must never be in logs is now {}.",
+            "From now on it is the customer name {} that logs must not contain instead.",
+            "The customer was renamed: never include the customer name {} in logs from now on.",
+        ],
     },
     Subject {
-        first: ["Always answer with the signature {} at the end of a mail.", "I want you to end each mail with the signature {}.", "Mails should always end with the signature {}."],
-        change: ["From now on end each mail with the signature {} instead.", "The signature at the end of mails is now {}.", "My mail signature changed to {}."],
+        first: [
+            "Always answer with the signature {} at the end of a mail.",
+            "I want you to end each mail with the signature {}.",
+            "Mails should always end with the signature {}.",
+        ],
+        change: [
+            "From now on end each mail with the signature {} instead.",
+            "The signature at the end of mails is now {}.",
+            "My mail signature changed to {}.",
+        ],
     },
     Subject {
-        first: ["Use only the branch {} for releases.", "Releases must come from the release branch {}.", "Always cut releases from the branch {}."],
-        change: ["From now on cut releases from the branch {}.", "The release branch is now {}.", "Releases come from the branch {} instead from now on."],
+        first: [
+            "Use only the branch {} for releases.",
+            "Releases must come from the release branch {}.",
+            "Always cut releases from the branch {}.",
+        ],
+        change: [
+            "From now on cut releases from the branch {}.",
+            "The release branch is now {}.",
+            "Releases come from the branch {} instead from now on.",
+        ],
     },
 ];
 

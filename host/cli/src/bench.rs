@@ -1,0 +1,197 @@
+//! `ctxhost bench`: measurements of engines, each a command of its own.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::builder::NonEmptyStringValueParser;
+use indicatif::{ProgressBar, ProgressDrawTarget};
+
+use super::failure::Failure;
+use super::opening::unlisted;
+use super::output::Output;
+use super::render;
+use super::setup;
+use super::window::parse_tokens;
+use ctxhost_config::Config;
+use ctxhost_quality::report::QualityReport;
+use ctxhost_quality::{
+    Question, RuleOptions, Subject, measure_evidence, measure_recording, measure_rules,
+    parse_questions,
+};
+use ctxhost_session::recording;
+
+/// Measurements of engines.
+#[derive(Debug, clap::Subcommand)]
+pub(super) enum Bench {
+    Quality(Quality),
+}
+
+/// Measure how much of what will be needed each engine keeps.
+///
+/// A file of labelled questions (JSON lines with `turns`, `query` and `evidence`, plain or zstd) gives the
+/// share of the evidence that is in the context; a recorded session, in any format that replay reads, gives
+/// the share of the identifiers that its next steps use. With --rules, generated sessions are
+/// compacted five times. Baselines stand beside engines by their names: tail, bm25, bm25-neighbours, whole.
+/// No model is asked.
+#[derive(Debug, clap::Args)]
+pub(super) struct Quality {
+    /// Files of questions and recorded sessions.
+    #[arg(value_name = "FILE", required_unless_present = "rules")]
+    files: Vec<PathBuf>,
+    /// Engines and baselines, side by side; each engine may be a chain, such as mask+legacy.
+    #[arg(
+        long,
+        value_name = "ID|BASELINE,…",
+        value_delimiter = ',',
+        default_value = "recall,window,bm25,bm25-neighbours",
+        value_parser = NonEmptyStringValueParser::new()
+    )]
+    engines: Vec<String>,
+    /// What a request may take, in tokens as the host counts them.
+    #[arg(
+        long,
+        value_name = "TOKENS,…",
+        value_delimiter = ',',
+        default_value = "2k,4k,8k,16k,32k",
+        value_parser = parse_tokens
+    )]
+    budgets: Vec<u64>,
+    /// Also measure rules over five compactions of generated sessions.
+    #[arg(long)]
+    rules: bool,
+    /// How many sessions --rules generates.
+    #[arg(long, default_value_t = RuleOptions::default().sessions, requires = "rules")]
+    rule_sessions: u64,
+    /// Where the generated sessions begin: another seed, other sessions.
+    #[arg(long, default_value_t = RuleOptions::default().seed, requires = "rules")]
+    seed: u64,
+    /// Print the report as JSON.
+    #[arg(long, group = "data")]
+    json: bool,
+    /// Print the report as Markdown tables.
+    #[arg(long, group = "data")]
+    markdown: bool,
+    /// Leave times out of the report, so that two runs are the same to the byte.
+    #[arg(long)]
+    no_timings: bool,
+}
+
+/// A larger file is no data set, in bytes.
+const MOST_BYTES: u64 = 1 << 30;
+
+/// What a file holds.
+enum Material {
+    Questions(Vec<Question>),
+    Recording(Box<recording::Recorded>),
+}
+
+impl Bench {
+    pub(super) fn run(
+        self,
+        config_path: Option<&Path>,
+        output: &mut Output,
+    ) -> Result<ExitCode, Failure> {
+        match self {
+            Bench::Quality(command) => command.run(config_path, output),
+        }
+    }
+}
+
+impl Quality {
+    fn run(self, config_path: Option<&Path>, output: &mut Output) -> Result<ExitCode, Failure> {
+        let beside = self.files.first().cloned().unwrap_or_default();
+        let config = setup::find_config(config_path, &beside, output)?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let mut report = runtime.block_on(self.measure(&config, output))?;
+        if self.no_timings {
+            report = report.without_timings();
+        }
+        match (self.json, self.markdown) {
+            (true, _) => {
+                let json = serde_json::to_string_pretty(&report);
+                let json = json.map_err(|error| Failure::internal(error.to_string()))?;
+                output.print_bytes(format!("{json}\n").as_bytes())?;
+            }
+            (_, true) => output.print(&render::quality::markdown(&report))?,
+            _ => output.print(&render::quality::table(&report, output.style()))?,
+        }
+        let is_sound = report.overruns() == 0 && report.violations() == 0;
+        Ok(if is_sound { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    }
+
+    async fn measure(
+        &self,
+        config: &Config,
+        output: &mut Output,
+    ) -> Result<QualityReport, Failure> {
+        let mut report = QualityReport::default();
+        let files: Result<Vec<(String, Material)>, Failure> =
+            self.files.iter().map(|path| read(path)).collect();
+        let files = files?;
+        for name in &self.engines {
+            let subject =
+                Subject::parse(name, config).map_err(|error| unlisted(config, name, error))?;
+            let bar = progress(output, name);
+            let broken = |error: ctxhost_quality::QualityError| Failure::caller(error.to_string());
+            for (file, material) in &files {
+                let step = |count| bar.inc(count);
+                match material {
+                    Material::Questions(questions) => report.evidence.extend(
+                        measure_evidence(file, questions, &subject, &self.budgets, config, step)
+                            .await
+                            .map_err(broken)?,
+                    ),
+                    Material::Recording(recorded) => report.recordings.extend(
+                        measure_recording(
+                            file,
+                            &recorded.session,
+                            &subject,
+                            &self.budgets,
+                            config,
+                            step,
+                        )
+                        .await
+                        .map_err(broken)?,
+                    ),
+                }
+            }
+            if self.rules {
+                let options = RuleOptions {
+                    sessions: self.rule_sessions,
+                    seed: self.seed,
+                    ..RuleOptions::default()
+                };
+                let row = measure_rules(&subject, options, config, |count| bar.inc(count)).await;
+                report.rules.extend(row.map_err(broken)?);
+            }
+            bar.finish_and_clear();
+        }
+        Ok(report)
+    }
+}
+
+/// Questions by their content, anything else as a recording.
+fn read(path: &Path) -> Result<(String, Material), Failure> {
+    let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
+    let shown = path.display().to_string();
+    let bytes = ctxhost_files::read(path, MOST_BYTES)
+        .map_err(|error| Failure::caller(format!("{shown}: {error}")))?;
+    match parse_questions(&bytes) {
+        Ok(questions) => Ok((name, Material::Questions(questions))),
+        Err(not_questions) => match recording::open(&shown, &bytes) {
+            Ok(recorded) => Ok((name, Material::Recording(Box::new(recorded)))),
+            Err(error) => {
+                let failure = Failure::caller(error.to_string());
+                Err(failure.hint(format!("it holds no questions either: {not_questions}")))
+            }
+        },
+    }
+}
+
+fn progress(output: &Output, engine: &str) -> ProgressBar {
+    let target =
+        if output.watched() { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
+    let bar = ProgressBar::with_draw_target(None, target);
+    bar.set_message(engine.to_owned());
+    bar
+}

@@ -1,0 +1,135 @@
+//! What engines keep, as text for a terminal and as Markdown: one table for each sort of measurement.
+
+use ctxhost_quality::report::{EvidenceRow, QualityReport, RecordingRow, RuleRow, RunTotals};
+
+use super::grid::{Column, Grid};
+use super::paint::{Style, Tone};
+use super::phrase::{clean, grouped, milliseconds};
+
+/// What stands where nothing was measured.
+const NOTHING: &str = "–";
+
+/// One table: its title, its columns, and its rows with a warning where an invariant was broken.
+struct QualityTable {
+    title: &'static str,
+    head: Vec<&'static str>,
+    rows: Vec<(Vec<String>, bool)>,
+}
+
+/// The tables for a terminal.
+pub(crate) fn table(report: &QualityReport, style: Style) -> String {
+    let render = |table: QualityTable| {
+        let left = |name: &&str| matches!(*name, "file" | "engine");
+        let column =
+            |name: &&str| if left(name) { Column::left(name) } else { Column::right(name) };
+        let mut grid = Grid::new(table.head.iter().map(|name| column(name)).collect());
+        for (cells, is_broken) in table.rows {
+            grid.row(cells, if is_broken { Tone::Warning } else { Tone::Plain });
+        }
+        format!("{}\n{}", style.paint(Tone::Strong, table.title), grid.render(style))
+    };
+    tables(report).into_iter().map(render).collect::<Vec<_>>().join("\n")
+}
+
+/// The tables as Markdown.
+pub(crate) fn markdown(report: &QualityReport) -> String {
+    let render = |table: QualityTable| {
+        let row = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
+        let ruler = |name: &&str| if matches!(*name, "file" | "engine") { "---" } else { "---:" };
+        let head = row(table.head.iter().map(|name| (*name).to_owned()).collect());
+        let ruler = row(table.head.iter().map(|name| ruler(name).to_owned()).collect());
+        let rows: String = table.rows.into_iter().map(|(cells, _)| row(cells)).collect();
+        format!("### {}\n\n{head}{ruler}{rows}", table.title)
+    };
+    tables(report).into_iter().map(render).collect::<Vec<_>>().join("\n")
+}
+
+/// The tables that have rows.
+fn tables(report: &QualityReport) -> Vec<QualityTable> {
+    let evidence = QualityTable {
+        title: "Evidence of labelled questions",
+        head: vec![
+            "file", "engine", "budget", "recall %", "turns %", "all %", "top 5 %", "room %",
+            "over", "trims", "p99 ms",
+        ],
+        rows: report.evidence.iter().map(evidence_row).collect(),
+    };
+    let recordings = QualityTable {
+        title: "Identifiers of recorded sessions",
+        head: vec![
+            "file",
+            "engine",
+            "budget",
+            "derivable %",
+            "needed %",
+            "read again %",
+            "prefix %",
+            "room %",
+            "over",
+            "trims",
+            "p99 ms",
+        ],
+        rows: report.recordings.iter().map(recording_row).collect(),
+    };
+    let rules = QualityTable {
+        title: "Rules over compactions",
+        head: vec![
+            "engine",
+            "sessions",
+            "compactions",
+            "all rules kept",
+            "rules kept",
+            "replaced still shown",
+        ],
+        rows: report.rules.iter().map(rule_row).collect(),
+    };
+    [evidence, recordings, rules].into_iter().filter(|table| !table.rows.is_empty()).collect()
+}
+
+fn evidence_row(row: &EvidenceRow) -> (Vec<String>, bool) {
+    let shares = [row.recall_percent, row.turn_percent, row.all_percent, row.top5_percent];
+    let mut cells = vec![clean(&row.file), clean(&row.subject), grouped(row.budget_tokens)];
+    cells.extend(shares.map(share));
+    cells.extend(run_cells(row.run.as_ref()));
+    (cells, row.run.as_ref().is_some_and(is_broken))
+}
+
+fn recording_row(row: &RecordingRow) -> (Vec<String>, bool) {
+    let mut cells = vec![clean(&row.file), clean(&row.subject), grouped(row.budget_tokens)];
+    cells.extend([row.derivable_percent, row.needed_percent, row.reread_percent].map(share));
+    cells.push(row.run.stable_prefix_percent.map_or_else(|| NOTHING.to_owned(), share));
+    cells.extend(run_cells(Some(&row.run)));
+    (cells, is_broken(&row.run))
+}
+
+fn rule_row(row: &RuleRow) -> (Vec<String>, bool) {
+    let of = |part: u64, whole: u64| format!("{} of {}", grouped(part), grouped(whole));
+    let cells = vec![
+        clean(&row.subject),
+        grouped(row.sessions),
+        of(row.applied, row.sessions * row.compactions),
+        of(row.sessions_kept, row.sessions),
+        of(row.rules_kept, row.rules),
+        of(row.stale, row.replaced),
+    ];
+    (cells, row.stale > 0)
+}
+
+/// Room, overruns, emergency trims and time.
+fn run_cells(run: Option<&RunTotals>) -> [String; 4] {
+    let Some(run) = run else { return std::array::from_fn(|_| NOTHING.to_owned()) };
+    [
+        share(run.room_percent),
+        grouped(run.overruns + run.violations),
+        grouped(run.emergency_trims),
+        milliseconds(run.p99_us),
+    ]
+}
+
+fn is_broken(run: &RunTotals) -> bool {
+    run.overruns + run.violations > 0
+}
+
+fn share(percent: f64) -> String {
+    format!("{percent:.1}")
+}
