@@ -59,11 +59,16 @@ impl Layout {
     /// What it costs, in tokens.
     pub(crate) fn tokens(&self, transcript: &Transcript, settings: &Settings) -> u64 {
         let tail = self.cut..transcript.len() as u64;
-        let own = [&self.head, &self.excerpt].into_iter().chain(self.notes.values());
         self.kept_tokens(transcript)
             + transcript.tokens(tail.clone()).saturating_sub(self.masked.saved_tokens(tail))
-            + own.map(|text| tokens::estimate(text)).sum::<u64>()
+            + self.own_tokens()
             + self.gap_note(settings).map_or(0, |note| tokens::estimate(&note))
+    }
+
+    /// What the texts of the engine's own cost, in tokens.
+    pub(crate) fn own_tokens(&self) -> u64 {
+        let own = [&self.head, &self.excerpt].into_iter().chain(self.notes.values());
+        own.map(|text| tokens::estimate(text)).sum()
     }
 
     fn kept_tokens(&self, transcript: &Transcript) -> u64 {

@@ -13,6 +13,9 @@ use crate::names::{NameKind, for_each_name};
 /// session: 20 to 40 are best, 120 loses two in a hundred of the names that the next call uses.
 const HALF_LIFE_ENTRIES: f32 = 40.0;
 
+/// How much more a name counts that an entry holds which the prompt finds: as if it had been named four times.
+const ASKED_LOG2: f32 = 2.0;
+
 /// How much the length of a name counts against its weight: 1 is weight for each character.
 const LENGTH_SHARE: f32 = 1.0;
 
@@ -80,14 +83,22 @@ impl NameLedger {
     /// The block of the heaviest names that are not in `shown`, in at most `most_chars` weighted
     /// characters; empty where there is none.
     ///
-    /// Names are chosen by their weight for the room they take, so that one long path does not push out
+    /// Those that are `asked` for count more. Names are chosen by their weight for the room they take, so that one long path does not push out
     /// four short names that come up as often.
-    pub(crate) fn render(&self, shown: &HashSet<u32>, most_chars: u64) -> String {
+    pub(crate) fn render(
+        &self,
+        shown: &HashSet<u32>,
+        asked: &HashSet<u32>,
+        most_chars: u64,
+    ) -> String {
         let mut numbers: Vec<u32> =
             (0..self.rows.len() as u32).filter(|number| !shown.contains(number)).collect();
         let weight = |number: &u32| {
             let row = self.rows.get(*number as usize);
-            row.map_or(0.0, |row| row.weight_log2 - LENGTH_SHARE * (row.name.len() as f32).log2())
+            let asked = if asked.contains(number) { ASKED_LOG2 } else { 0.0 };
+            row.map_or(0.0, |row| {
+                row.weight_log2 + asked - LENGTH_SHARE * (row.name.len() as f32).log2()
+            })
         };
         // A name takes three characters at least, with its comma: more are never shown.
         let most = (most_chars / 4) as usize + 1;
@@ -205,15 +216,15 @@ mod tests {
         note(&mut ledger, &[("printed.rs", PRINTED), ("used.rs", USED)]);
         (0..400).for_each(|_| note(&mut ledger, &[]));
         note(&mut ledger, &[("late.rs", PRINTED)]);
-        let all = ledger.render(&HashSet::new(), 1_000);
+        let all = ledger.render(&HashSet::new(), &HashSet::new(), 1_000);
         assert_eq!(all, "<names>\nfiles: late.rs, used.rs, printed.rs\n</names>");
         let shown = ledger.of_entry(401).iter().copied().collect();
-        assert!(!ledger.render(&shown, 1_000).contains("late.rs"));
+        assert!(!ledger.render(&shown, &HashSet::new(), 1_000).contains("late.rs"));
         assert_eq!(
-            ledger.render(&HashSet::new(), BLOCK_CHARS + 10),
+            ledger.render(&HashSet::new(), &HashSet::new(), BLOCK_CHARS + 10),
             "<names>\nfiles: late.rs\n</names>"
         );
-        assert_eq!(ledger.render(&HashSet::new(), 10), "");
+        assert_eq!(ledger.render(&HashSet::new(), &HashSet::new(), 10), "");
         assert_eq!(ledger.heaviest_of(0, 9), ["used.rs"]);
     }
 

@@ -28,6 +28,7 @@ mod terms;
 mod tools;
 
 use ctxhost_engine_api::serde_json::{Value, json};
+use ctxhost_engine_api::transcript::tokens;
 use ctxhost_engine_api::{
     AssembleRequest, CompactRequest, Compaction, ContextEngine, EngineStatus, Host, Info,
     IngestRequest, Ingested, Plan, Result, SessionRef, ToolAnswer, ToolCallRequest, ToolSpec,
@@ -44,6 +45,9 @@ const LAYER: &str = "recall";
 
 /// What a request leaves free where a note is added, so that the answer to a small question still fits.
 const NOTE_MARGIN_SHARE: f64 = 0.02;
+
+/// Share of the budget that text of the engine's own may take. The host refuses a plan above a half.
+const OWN_SHARE: f64 = 0.48;
 
 /// The engine.
 #[derive(Debug)]
@@ -170,19 +174,27 @@ impl Memory {
         }
         layout.prompted = Some(newest);
         let budget_tokens = request.budget;
-        let share = if self.is_agent(transcript) {
-            settings.agent_note_share
-        } else {
-            settings.chat_note_share
-        };
+        let is_agent = self.is_agent(transcript);
+        let share = if is_agent { settings.agent_note_share } else { settings.chat_note_share };
+        let name_share = if is_agent { settings.name_note_share } else { 0.0 };
         let most_tokens = share_of(budget_tokens, 1.0 - NOTE_MARGIN_SHARE);
         let free = |layout: &layout::Layout| {
             most_tokens.saturating_sub(layout.tokens(transcript, settings))
         };
-        let room_tokens = share_of(budget_tokens, share);
+        let name_tokens = share_of(budget_tokens, name_share);
+        let room_tokens = share_of(budget_tokens, share) + name_tokens;
         while free(layout) < room_tokens && layout.drop_note() {}
+        let own_tokens = share_of(budget_tokens, OWN_SHARE).saturating_sub(layout.own_tokens());
+        let room_tokens = room_tokens.min(free(layout)).min(own_tokens);
         let query = self.query(transcript, &request.prompt);
-        let note = self.note(transcript, &query, room_tokens.min(free(layout)), layout);
+        let found = self.note(transcript, &query, room_tokens.saturating_sub(name_tokens), layout);
+        let left_tokens = room_tokens.saturating_sub(tokens::estimate(&found) + 1);
+        let names = match is_agent {
+            true => self.further_names(transcript, &query, &found, left_tokens, layout),
+            false => String::new(),
+        };
+        let parts = [found, names].into_iter().filter(|part| !part.is_empty());
+        let note = parts.collect::<Vec<_>>().join("\n");
         if !note.is_empty() {
             layout.notes.insert(newest, note);
         }

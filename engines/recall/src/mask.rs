@@ -5,6 +5,7 @@ use ctxhost_engine_api::{Entry, Flags, Role, Transcript};
 use ctxhost_engine_kit::calls::{result_line, with_short_arguments};
 use ctxhost_engine_kit::shown::{Form, Shown};
 use ctxhost_engine_kit::text::{clip, grouped};
+use serde_json::Value;
 
 use crate::LAYER;
 use crate::memory::Memory;
@@ -42,9 +43,28 @@ impl Memory {
     }
 }
 
+/// A message without its thinking, and with short texts in the arguments of its calls.
 fn short_call(entry: &Entry<'_>) -> Option<Shown> {
-    let (raw, count) =
-        with_short_arguments(entry, ARGUMENT_CHARS, |text| clip(text, ARGUMENT_CHARS))?;
-    let detail = format!("{count} long arguments of a call cut");
-    Some(Shown { form: Form::Raw(raw), layer: LAYER, detail })
+    let short = with_short_arguments(entry, ARGUMENT_CHARS, |text| clip(text, ARGUMENT_CHARS));
+    let count = short.as_ref().map_or(0, |(_, count)| *count);
+    let raw = short.map_or_else(|| entry.raw().to_owned(), |(raw, _)| raw);
+    let thoughtless = if entry.has(Flags::THINKING) { without_thinking(&raw) } else { None };
+    let detail = match (count, thoughtless.is_some()) {
+        (0, false) => return None,
+        (0, true) => "thinking left out".to_owned(),
+        (count, _) => format!("{count} long arguments of a call cut"),
+    };
+    Some(Shown { form: Form::Raw(thoughtless.unwrap_or(raw)), layer: LAYER, detail })
+}
+
+/// The JSON of a message without its thinking blocks; `None` where nothing would be left.
+fn without_thinking(raw: &str) -> Option<String> {
+    let mut message: Value = serde_json::from_str(raw).ok()?;
+    let blocks = message.get_mut("content")?.as_array_mut()?;
+    blocks.retain(|block| block.get("type").and_then(Value::as_str) != Some("thinking"));
+    let says = |block: &Value| match block.get("text").and_then(Value::as_str) {
+        Some(text) => !text.trim().is_empty(),
+        None => true,
+    };
+    blocks.iter().any(says).then(|| message.to_string())
 }

@@ -25,6 +25,9 @@ const EXCERPT_SHARE: f64 = 0.12;
 /// Of the newest calls so much is looked up beside the prompt, in bytes.
 const CONTEXT_BYTES: usize = 1_000;
 
+/// The best slices of a query whose entries' names are asked for.
+const ASKED_SLICES: usize = 32;
+
 /// How a budget is divided.
 struct Room {
     target_tokens: u64,
@@ -180,21 +183,10 @@ impl Memory {
         let rules = self
             .rules
             .render(rule_tokens.saturating_sub(HEAD_FRAME_TOKENS) * CHARS_PER_TOKEN, is_always);
-        let len = transcript.len() as u64;
-        let is_masked = |seq: &u64| layout.masked.get(*seq).is_some();
-        let mut shown: HashSet<u32> = layout
-            .shown(len)
-            .filter(|seq| !is_masked(seq))
-            .flat_map(|seq| self.names.of_entry(seq).iter().copied())
-            .collect();
-        // What a replaced rule named is what must not be used any more.
-        let numbers_of = |is_replaced| -> HashSet<u32> {
-            self.rules.texts(is_replaced).flat_map(|text| self.names.numbers_in(text)).collect()
-        };
-        shown.extend(numbers_of(true).difference(&numbers_of(false)));
+        let shown = self.shown_names(transcript, layout);
         let spent_tokens = tokens::estimate(&rules);
         let ledger_tokens = ledger_tokens.saturating_sub(spent_tokens);
-        let names = self.names.render(&shown, ledger_tokens * CHARS_PER_TOKEN);
+        let names = self.names.render(&shown, &HashSet::new(), ledger_tokens * CHARS_PER_TOKEN);
         let blocks: Vec<String> =
             [rules, names].into_iter().filter(|block| !block.is_empty()).collect();
         if !blocks.is_empty() {
@@ -203,6 +195,45 @@ impl Memory {
                 blocks.join("\n")
             );
         }
+    }
+
+    /// The names that need not be repeated: those that a layout shows, and those of replaced rules, which
+    /// must not be used any more.
+    fn shown_names(&self, transcript: &Transcript, layout: &Layout) -> HashSet<u32> {
+        let whole = layout.shown(transcript.len() as u64);
+        let whole = whole.filter(|seq| layout.masked.get(*seq).is_none());
+        let mut shown: HashSet<u32> =
+            whole.flat_map(|seq| self.names.of_entry(seq).iter().copied()).collect();
+        let numbers_of = |is_replaced| -> HashSet<u32> {
+            self.rules.texts(is_replaced).flat_map(|text| self.names.numbers_in(text)).collect()
+        };
+        shown.extend(numbers_of(true).difference(&numbers_of(false)));
+        shown
+    }
+
+    /// The names of the entries that a query finds.
+    fn asked_names(&self, query: &Query) -> HashSet<u32> {
+        let ranked = self.rank(query, |_| false);
+        let slices = ranked.iter().take(ASKED_SLICES);
+        let entries = slices.filter_map(|(number, _)| self.slices.get(*number as usize));
+        let entries = entries.map(|slice| u64::from(slice.entry));
+        entries.flat_map(|seq| self.names.of_entry(seq).iter().copied()).collect()
+    }
+
+    /// The block of the heaviest names that neither the layout nor a text for it shows.
+    pub(crate) fn further_names(
+        &self,
+        transcript: &Transcript,
+        query: &Query,
+        text: &str,
+        room_tokens: u64,
+        layout: &Layout,
+    ) -> String {
+        let mut shown = self.shown_names(transcript, layout);
+        let own = [&layout.head, &layout.excerpt].into_iter().chain(layout.notes.values());
+        let own = own.map(String::as_str).chain([text]);
+        shown.extend(own.flat_map(|text| self.names.numbers_in(text)));
+        self.names.render(&shown, &self.asked_names(query), room_tokens * CHARS_PER_TOKEN)
     }
 
     fn is_summary(&self, transcript: &Transcript, seq: u64) -> bool {

@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Settings {
-    /// How much of the budget is free again after the window has moved, 0.0 … 0.5. Default 0.3: the
-    /// prefix then stays the same, and cached, until three tenths of the budget are new.
+    /// How much of the budget is free again after the window has moved, 0.0 … 0.5. Default 0.34: the
+    /// prefix then stays the same, and cached, until a third of the budget is new.
     pub slack_share: f64,
     /// Share for the newest entries in a session whose newest entries use tools. Default 0.65: an agent
     /// works on what it just did.
@@ -29,7 +29,10 @@ pub struct Settings {
     pub ledger_tokens: u64,
     /// Share for what a prompt finds after the window has moved, in a session that uses tools. Default 0.06.
     pub agent_note_share: f64,
-    /// The same in a session without tools. Default 0.2.
+    /// Share for the names that come next in the ledger, in front of a prompt in a session that uses tools.
+    /// Default 0.15: what the next turn comes back to is seldom what the last one ended with.
+    pub name_note_share: f64,
+    /// The same as `agent_note_share` in a session without tools. Default 0.25: an answer needs what was found more than room.
     pub chat_note_share: f64,
     /// Puts `[12 earlier entries left out]` where entries went. Default true: a model that knows of a gap asks,
     /// or searches, instead of guessing.
@@ -41,7 +44,7 @@ pub struct Settings {
 impl Default for Settings {
     fn default() -> Self {
         Settings {
-            slack_share: 0.3,
+            slack_share: 0.34,
             agent_tail_share: 0.65,
             chat_tail_share: 0.15,
             full_share: 0.6,
@@ -49,7 +52,8 @@ impl Default for Settings {
             ledger_share: 0.25,
             ledger_tokens: 8_000,
             agent_note_share: 0.06,
-            chat_note_share: 0.2,
+            name_note_share: 0.15,
+            chat_note_share: 0.25,
             leave_out_note: true,
             tools: true,
         }
@@ -77,6 +81,7 @@ impl Settings {
             ("rule_share", settings.rule_share),
             ("ledger_share", settings.ledger_share),
             ("agent_note_share", settings.agent_note_share),
+            ("name_note_share", settings.name_note_share),
             ("chat_note_share", settings.chat_note_share),
         ];
         check_all(own, |share| (0.0..=0.25).contains(share), "set 0.0 to 0.25")?;

@@ -2,10 +2,17 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
-use ctxhost_engine_api::border::EngineDoor;
-use ctxhost_engine_api::serde_json::json;
-use ctxhost_engine_api::testing::{ContractOptions, contract};
+use std::sync::Arc;
+
+use ctxhost_engine_api::border::{EngineDoor, EngineHandle};
+use ctxhost_engine_api::serde_json::{Value, json};
+use ctxhost_engine_api::testing::generate::transcripts;
+use ctxhost_engine_api::testing::{
+    ContractOptions, Conversation, ScriptedHost, block_on, contract, plan_fault,
+};
+use ctxhost_engine_api::{AssembleRequest, CompactRequest, Compaction, Plan, ToolCallRequest};
 use ctxhost_engine_recall::Recall;
+use proptest::prelude::*;
 
 #[test]
 fn keeps_the_contract() {
@@ -14,5 +21,124 @@ fn keeps_the_contract() {
         let options = ContractOptions { config, ..ContractOptions::default() };
         let report = contract(EngineDoor::linked::<Recall>(), &options);
         assert!(report.passed(), "{report}");
+    }
+}
+
+const BUDGET: u64 = 2_000;
+
+fn create() -> EngineHandle {
+    let door = EngineDoor::linked::<Recall>();
+    door.create(Arc::new(ScriptedHost::new()), &json!({})).unwrap()
+}
+
+fn assemble(engine: &EngineHandle, talk: &Conversation, budget: u64, prompt: &str) -> Plan {
+    let request = AssembleRequest { budget, prompt: prompt.into(), ..AssembleRequest::default() };
+    block_on(engine.assemble(talk.transcript(), request)).unwrap()
+}
+
+fn seen(plan: &Plan, talk: &Conversation) -> String {
+    let transcript = talk.transcript();
+    let texts = plan.project(&transcript).into_iter().map(|item| item.text().into_owned());
+    texts.collect::<Vec<_>>().join("\n")
+}
+
+fn cost(plan: &Plan, talk: &Conversation) -> u64 {
+    plan.project(&talk.transcript()).iter().map(|item| item.tokens()).sum()
+}
+
+/// Talk about nothing in particular, with one fact, one rule and its change far back.
+fn long_talk() -> Conversation {
+    let mut talk = Conversation::new();
+    talk.user("Help me plan the year.").assistant("Gladly.");
+    talk.user("My sister Irene keeps a saffron farm near Teruel.").assistant("Lovely.");
+    talk.user("Always book trains with the carrier AVE-1.").assistant("Understood.");
+    talk.user("From now on book trains with the carrier OUI-2 instead.").assistant("Noted.");
+    for number in 0..200 {
+        talk.user(&format!("What about week {number} and its errands?"));
+        talk.assistant(
+            &format!("Week {number} has room for a walk and some reading at home. ").repeat(4),
+        );
+    }
+    talk
+}
+
+#[test]
+fn what_fits_stays_as_it_is() {
+    let talk = long_talk();
+    let plan = assemble(&create(), &talk, 1_000_000, "anything");
+    assert_eq!(plan.ops.len(), 1);
+    assert_eq!(cost(&plan, &talk), talk.transcript().total_tokens());
+}
+
+#[test]
+fn a_prompt_finds_what_was_said_long_ago() {
+    let mut talk = long_talk();
+    let prompt = "Where is the saffron farm of Irene?";
+    talk.user(prompt);
+    let plan = assemble(&create(), &talk, BUDGET, prompt);
+    let text = seen(&plan, &talk);
+    assert!(text.contains("near Teruel"), "{text}");
+    assert!(text.contains("OUI-2") && !text.contains("AVE-1"), "{text}");
+    assert_eq!(cost(&plan, &talk), plan.estimated_tokens);
+    assert!(plan.estimated_tokens <= BUDGET);
+}
+
+#[test]
+fn the_beginning_stays_the_same_until_the_window_moves() {
+    let (engine, mut talk) = (create(), long_talk());
+    talk.user("Where is the saffron farm?");
+    let first = assemble(&engine, &talk, BUDGET, "Where is the saffron farm?");
+    talk.assistant("Near Teruel.");
+    talk.user("And who keeps it?");
+    let second = assemble(&engine, &talk, BUDGET, "And who keeps it?");
+    let stable = first.ops.iter().zip(&second.ops).take_while(|(one, two)| one == two).count();
+    assert!(stable + 3 >= first.ops.len(), "{stable} of {}", first.ops.len());
+    let again = assemble(&create(), &talk, BUDGET, "And who keeps it?");
+    assert_eq!(again, assemble(&create(), &talk, BUDGET, "And who keeps it?"));
+}
+
+#[test]
+fn the_model_searches_and_opens_what_it_no_longer_sees() {
+    let (engine, talk) = (create(), long_talk());
+    let call = |name: &str, arguments: Value| {
+        let request =
+            ToolCallRequest { name: name.into(), arguments, ..ToolCallRequest::default() };
+        block_on(engine.call_tool(talk.transcript(), request)).unwrap()
+    };
+    let found = call("context_search", json!({ "query": "saffron farm" }));
+    assert!(found.text.contains("Teruel"), "{}", found.text);
+    let id = found.text.lines().find(|line| line.contains("Teruel")).unwrap();
+    let id = id.trim_start_matches('[').split(' ').next().unwrap();
+    let opened = call("context_expand", json!({ "id": id, "around": 1 }));
+    assert!(opened.text.contains("saffron") && opened.text.contains("Lovely"), "{}", opened.text);
+    assert!(call("context_expand", json!({ "id": "nothing" })).is_error);
+    assert!(call("context_search", json!({})).is_error);
+}
+
+#[test]
+fn a_compaction_keeps_rules_and_makes_room() {
+    let (engine, talk) = (create(), long_talk());
+    let tokens = talk.transcript().total_tokens();
+    let request =
+        CompactRequest { budget: 4_000, current_tokens: tokens, ..CompactRequest::default() };
+    let answer = block_on(engine.compact(talk.transcript(), request)).unwrap();
+    let Compaction::Plan(plan) = answer else { panic!("{answer:?}") };
+    let text = seen(&plan, &talk);
+    assert!(text.contains("OUI-2") && !text.contains("AVE-1"), "{text}");
+    assert!((1_200..3_800).contains(&cost(&plan, &talk)), "{}", cost(&plan, &talk));
+}
+
+proptest! {
+    #[test]
+    fn plans_keep_to_the_budget_and_name_entries_in_order(
+        generated in transcripts(), budget in 50u64..4_000,
+    ) {
+        let transcript = generated.transcript();
+        let request = AssembleRequest { budget, prompt: "what next".into(), ..AssembleRequest::default() };
+        let plan = block_on(create().assemble(transcript.clone(), request)).unwrap();
+        prop_assert_eq!(plan_fault(&plan, &transcript), None);
+        let cost: u64 = plan.project(&transcript).iter().map(|item| item.tokens()).sum();
+        prop_assert_eq!(cost, plan.estimated_tokens);
+        prop_assert!(cost <= budget.max(transcript.total_tokens()));
     }
 }

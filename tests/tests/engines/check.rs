@@ -285,7 +285,7 @@ fn passes(library: &Path, arguments: &[&str]) {
 fn the_bundled_engines_conform() {
     passes(&bundled_library("legacy"), &["--only", QUICK]);
     // The tests of the contract load the others, too, and the gate checks each of them in full, optimised.
-    for id in ["boundary", "head-tail", "window", "mask"] {
+    for id in ["boundary", "head-tail", "window", "mask", "recall"] {
         passes(&bundled_library(id), &["--only", "load"]);
     }
 }
@@ -299,7 +299,7 @@ fn the_example_conforms() {
 #[test]
 #[ignore = "takes minutes in a debug build"]
 fn the_bundled_engines_conform_in_full() {
-    for id in ["legacy", "boundary", "head-tail", "window", "mask"] {
+    for id in ["legacy", "boundary", "head-tail", "window", "mask", "recall"] {
         passes(&bundled_library(id), &[]);
     }
     passes(&keep_ends_library(), &[]);

@@ -66,6 +66,16 @@ fn boundary_loaded() {
 }
 
 #[test]
+fn recall_linked() {
+    check(bundled("recall").unwrap());
+}
+
+#[test]
+fn recall_loaded() {
+    check(loaded(&bundled_library("recall")));
+}
+
+#[test]
 fn head_tail_loaded() {
     check(loaded(&bundled_library("head-tail")));
 }

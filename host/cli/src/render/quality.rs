@@ -22,7 +22,7 @@ pub(crate) fn table(report: &QualityReport, style: Style) -> String {
         let left = |name: &&str| matches!(*name, "file" | "engine");
         let column =
             |name: &&str| if left(name) { Column::left(name) } else { Column::right(name) };
-        let mut grid = Grid::new(table.head.iter().map(|name| column(name)).collect());
+        let mut grid = Grid::new(table.head.iter().map(column).collect());
         for (cells, is_broken) in table.rows {
             grid.row(cells, if is_broken { Tone::Warning } else { Tone::Plain });
         }
