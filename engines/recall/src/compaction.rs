@@ -33,11 +33,11 @@ impl Memory {
         // All of the aim is used: a compaction makes its room by the smaller budget.
         let lasting = Settings { slack_share: 0.0, leave_out_note: false, ..settings.clone() };
         let focus = request.custom_instructions.as_deref().unwrap_or_default();
-        let query = self.query(transcript, focus);
+        let ranked = self.rank(&self.query(transcript, focus));
         // The new summary takes up what an earlier one of this engine said.
         let always = self.always.clone();
         self.always.retain(|seq| !transcript.get(*seq).is_some_and(|entry| is_own_summary(&entry)));
-        let layout = self.moved(transcript, aim_tokens, &query, &lasting);
+        let layout = self.moved(transcript, aim_tokens, &ranked, &lasting);
         self.always = always;
         let missing =
             layout.cut - layout.kept.keys().filter(|seq| **seq < layout.cut).count() as u64;

@@ -14,6 +14,9 @@ const B: f32 = 0.4;
 /// The rarest terms of a query that are looked up: a prompt of pages is no better than its rare words.
 const QUERY_TERMS: usize = 32;
 
+/// Slices that a search looks at for all terms together, after the rarest: less than a millisecond.
+const QUERY_POSTINGS: u32 = 150_000;
+
 /// The inverted index of one session.
 #[derive(Debug, Default)]
 pub(crate) struct Index {
@@ -112,7 +115,13 @@ impl Index {
         let mut found: Vec<(&Postings, f32)> = found.collect();
         // Stable: terms of one rarity stay in the order of the query.
         found.sort_by_key(|(postings, _)| postings.slices);
+        let mut read = 0;
         for (postings, weight) in found.into_iter().take(QUERY_TERMS) {
+            // Words that are everywhere say little, and in a long session they are most of the work.
+            if read > 0 && read + postings.slices > QUERY_POSTINGS {
+                break;
+            }
+            read += postings.slices;
             let count = postings.slices as f32;
             let rarity = (1.0 + (slices - count + 0.5) / (count + 0.5)).ln() * weight;
             let mut slice = 0;

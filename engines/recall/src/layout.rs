@@ -38,8 +38,6 @@ pub(crate) struct Layout {
     pub(crate) masked: Rewrites,
     /// What prompts found, by the position of the prompt.
     pub(crate) notes: BTreeMap<u64, String>,
-    /// The newest prompt that was looked up.
-    pub(crate) prompted: Option<u64>,
 }
 
 impl Layout {

@@ -27,6 +27,8 @@ mod slices;
 mod terms;
 mod tools;
 
+use std::cell::OnceCell;
+
 use ctxhost_engine_api::serde_json::{Value, json};
 use ctxhost_engine_api::transcript::tokens;
 use ctxhost_engine_api::{
@@ -37,7 +39,9 @@ use ctxhost_engine_api::{
 use ctxhost_engine_kit::settings::share_of;
 use ctxhost_engine_kit::turns::Sessions;
 
+use layout::Layout;
 use memory::Memory;
+use ranking::Ranked;
 pub use settings::Settings;
 
 /// The layer that notes of plans name.
@@ -133,64 +137,67 @@ impl Memory {
         let replaced = self.rules.replaced();
         let kept =
             self.layout.take().filter(|it| it.holds(transcript, budget_tokens, replaced, settings));
-        let mut layout = match kept {
-            Some(layout) => layout,
-            None => self.moved(
-                transcript,
-                budget_tokens,
-                &self.query(transcript, &request.prompt),
-                settings,
-            ),
-        };
-        self.look_up(transcript, request, settings, &mut layout);
+        // One search for each request at most, and none where nothing moves and no prompt is new.
+        let cell = OnceCell::new();
+        let query = || self.query(transcript, &request.prompt);
+        let ranked = || cell.get_or_init(|| self.rank(&query())).as_slice();
+        let move_window = || self.moved(transcript, budget_tokens, ranked(), settings);
+        let mut layout = kept.unwrap_or_else(move_window);
+        if let Some(newest) = self.asks_anew(transcript, request, &layout) {
+            self.look_up(transcript, newest, budget_tokens, ranked(), settings, &mut layout);
+        }
         while layout.tokens(transcript, settings) > budget_tokens && layout.drop_note() {}
         if layout.tokens(transcript, settings) > budget_tokens {
-            layout = self.moved(
-                transcript,
-                budget_tokens,
-                &self.query(transcript, &request.prompt),
-                settings,
-            );
+            layout = move_window();
+        }
+        let tokens = layout.tokens(transcript, settings);
+        if tokens > budget_tokens && tokens >= transcript.total_tokens() {
+            // What must stay is nearly all there is: own texts would only add to it.
+            return whole(transcript);
         }
         let plan = layout.plan(transcript, settings);
         self.layout = Some(layout);
         plan
     }
 
+    /// The position of a prompt that was not looked up yet and can have a note in front of it.
+    fn asks_anew(
+        &self,
+        transcript: &Transcript,
+        request: &AssembleRequest,
+        layout: &Layout,
+    ) -> Option<u64> {
+        let newest = self.newest_user.filter(|_| !request.prompt.trim().is_empty())?;
+        let is_cut_point = transcript.get(newest).is_some_and(|entry| entry.is_cut_point());
+        let is_new = newest >= layout.cut && !layout.notes.contains_key(&newest);
+        (is_new && is_cut_point).then_some(newest)
+    }
+
     /// Puts what a new prompt finds in front of it, as far as there is room.
     fn look_up(
         &self,
         transcript: &Transcript,
-        request: &AssembleRequest,
+        newest: u64,
+        budget_tokens: u64,
+        ranked: &[Ranked],
         settings: &Settings,
-        layout: &mut layout::Layout,
+        layout: &mut Layout,
     ) {
-        let Some(newest) = self.newest_user.filter(|_| !request.prompt.trim().is_empty()) else {
-            return;
-        };
-        let is_cut_point = transcript.get(newest).is_some_and(|entry| entry.is_cut_point());
-        if newest < layout.cut || layout.notes.contains_key(&newest) || !is_cut_point {
-            return;
-        }
-        layout.prompted = Some(newest);
-        let budget_tokens = request.budget;
         let is_agent = self.is_agent(transcript);
         let share = if is_agent { settings.agent_note_share } else { settings.chat_note_share };
         let name_share = if is_agent { settings.name_note_share } else { 0.0 };
         let most_tokens = share_of(budget_tokens, 1.0 - NOTE_MARGIN_SHARE);
-        let free = |layout: &layout::Layout| {
-            most_tokens.saturating_sub(layout.tokens(transcript, settings))
-        };
+        let free =
+            |layout: &Layout| most_tokens.saturating_sub(layout.tokens(transcript, settings));
         let name_tokens = share_of(budget_tokens, name_share);
         let room_tokens = share_of(budget_tokens, share) + name_tokens;
         while free(layout) < room_tokens && layout.drop_note() {}
         let own_tokens = share_of(budget_tokens, OWN_SHARE).saturating_sub(layout.own_tokens());
         let room_tokens = room_tokens.min(free(layout)).min(own_tokens);
-        let query = self.query(transcript, &request.prompt);
-        let found = self.note(transcript, &query, room_tokens.saturating_sub(name_tokens), layout);
+        let found = self.note(transcript, ranked, room_tokens.saturating_sub(name_tokens), layout);
         let left_tokens = room_tokens.saturating_sub(tokens::estimate(&found) + 1);
         let names = match is_agent {
-            true => self.further_names(transcript, &query, &found, left_tokens, layout),
+            true => self.further_names(transcript, ranked, &found, left_tokens, layout),
             false => String::new(),
         };
         let parts = [found, names].into_iter().filter(|part| !part.is_empty());

@@ -67,13 +67,14 @@ impl Memory {
         &self,
         transcript: &Transcript,
         budget_tokens: u64,
-        query: &Query,
+        ranked: &[Ranked],
         settings: &Settings,
     ) -> Layout {
         let mut allowed_tokens = budget_tokens;
         let mut layout = Layout::default();
         for _ in 0..4 {
-            layout = self.layout_within(transcript, budget_tokens, allowed_tokens, query, settings);
+            layout =
+                self.layout_within(transcript, budget_tokens, allowed_tokens, ranked, settings);
             let tokens = layout.tokens(transcript, settings);
             if tokens <= budget_tokens || allowed_tokens == 0 {
                 break;
@@ -89,25 +90,20 @@ impl Memory {
         transcript: &Transcript,
         budget_tokens: u64,
         allowed_tokens: u64,
-        query: &Query,
+        ranked: &[Ranked],
         settings: &Settings,
     ) -> Layout {
         let room = self.room(transcript, allowed_tokens, settings);
-        let mut layout = Layout {
-            budget_tokens,
-            replaced_rules: self.rules.replaced(),
-            prompted: self.newest_user,
-            ..Layout::default()
-        };
+        let mut layout =
+            Layout { budget_tokens, replaced_rules: self.rules.replaced(), ..Layout::default() };
         self.place_tail(transcript, room.tail_tokens, settings, &mut layout);
         self.add_head(room.rule_tokens, room.ledger_tokens, transcript, &mut layout);
-        let ranked = self.rank(query, |seq| layout.shows(seq));
         let spent_tokens = layout.tokens(transcript, settings);
         let free_tokens = room.target_tokens.saturating_sub(spent_tokens);
         let excerpt_tokens = room.excerpt_tokens.min(free_tokens / 3);
-        self.add_excerpt(transcript, &ranked, excerpt_tokens, &mut layout);
+        self.add_excerpt(transcript, ranked, excerpt_tokens, &mut layout);
         let free_tokens = room.target_tokens.saturating_sub(layout.tokens(transcript, settings));
-        self.add_found(transcript, &ranked, free_tokens, &mut layout);
+        self.add_found(transcript, ranked, free_tokens, &mut layout);
         let left_tokens = room.target_tokens.saturating_sub(layout.tokens(transcript, settings));
         if left_tokens > room.target_tokens / 16 {
             // Little was found: the newest entries take what is left.
@@ -212,8 +208,7 @@ impl Memory {
     }
 
     /// The names of the entries that a query finds.
-    fn asked_names(&self, query: &Query) -> HashSet<u32> {
-        let ranked = self.rank(query, |_| false);
+    fn asked_names(&self, ranked: &[Ranked]) -> HashSet<u32> {
         let slices = ranked.iter().take(ASKED_SLICES);
         let entries = slices.filter_map(|(number, _)| self.slices.get(*number as usize));
         let entries = entries.map(|slice| u64::from(slice.entry));
@@ -224,7 +219,7 @@ impl Memory {
     pub(crate) fn further_names(
         &self,
         transcript: &Transcript,
-        query: &Query,
+        ranked: &[Ranked],
         text: &str,
         room_tokens: u64,
         layout: &Layout,
@@ -233,7 +228,7 @@ impl Memory {
         let own = [&layout.head, &layout.excerpt].into_iter().chain(layout.notes.values());
         let own = own.map(String::as_str).chain([text]);
         shown.extend(own.flat_map(|text| self.names.numbers_in(text)));
-        self.names.render(&shown, &self.asked_names(query), room_tokens * CHARS_PER_TOKEN)
+        self.names.render(&shown, &self.asked_names(ranked), room_tokens * CHARS_PER_TOKEN)
     }
 
     fn is_summary(&self, transcript: &Transcript, seq: u64) -> bool {
@@ -264,7 +259,9 @@ impl Memory {
             slice.map_or(0, |slice| u64::from(slice.tokens))
                 + if is_in { 0 } else { GAP_TOKENS / 2 }
         };
-        let may = |seq: u64| is_alone(transcript, seq);
+        let cut = layout.cut;
+        let is_kept: HashSet<u64> = layout.kept.keys().copied().collect();
+        let may = |seq: u64| seq < cut && !is_kept.contains(&seq) && is_alone(transcript, seq);
         let (chosen, mut order) = self.choose(transcript, ranked, room_tokens, may, cost);
         let mut texts: std::collections::BTreeMap<u64, Option<String>> = chosen
             .iter()
@@ -298,7 +295,8 @@ impl Memory {
         room_tokens: u64,
         layout: &mut Layout,
     ) {
-        let may = |seq: u64| !is_alone(transcript, seq) && !self.files.is_outdated(seq);
+        let (cut, is_old) = (layout.cut, |seq| self.files.is_outdated(seq));
+        let may = |seq: u64| seq < cut && !is_alone(transcript, seq) && !is_old(seq);
         layout.excerpt = self.found_text(transcript, ranked, room_tokens, may);
     }
 
@@ -306,17 +304,17 @@ impl Memory {
     pub(crate) fn note(
         &self,
         transcript: &Transcript,
-        query: &Query,
+        ranked: &[Ranked],
         room_tokens: u64,
         layout: &Layout,
     ) -> String {
-        let is_shown = |seq: u64| layout.shows(seq);
-        let ranked = self.rank(query, is_shown);
         let head_words = &layout.excerpt;
         let is_new = |seq: u64| {
-            !self.files.is_outdated(seq) && !self.is_quoted(transcript, seq, head_words, layout)
+            !layout.shows(seq)
+                && !self.files.is_outdated(seq)
+                && !self.is_quoted(transcript, seq, head_words, layout)
         };
-        self.found_text(transcript, &ranked, room_tokens, is_new)
+        self.found_text(transcript, ranked, room_tokens, is_new)
     }
 
     /// Whether an excerpt or an earlier note shows a part of an entry already.

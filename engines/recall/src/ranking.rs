@@ -49,8 +49,8 @@ impl Query {
 pub(crate) type Ranked = (u32, f32);
 
 impl Memory {
-    /// The slices that answer a query, the best first; none of an entry that `is_shown`.
-    pub(crate) fn rank(&self, query: &Query, is_shown: impl Fn(u64) -> bool) -> Vec<Ranked> {
+    /// The slices that answer a query, the best first.
+    pub(crate) fn rank(&self, query: &Query) -> Vec<Ranked> {
         let scores = self.index.search(&query.terms);
         let best = self.best_entries(&scores);
         let mut by_segment: HashMap<u32, (u32, f32)> = HashMap::new();
@@ -62,9 +62,7 @@ impl Memory {
         let mut ranked = Vec::new();
         for (entry, segment_score) in by_segment.into_values() {
             for seq in self.segment_around(entry) {
-                if !is_shown(u64::from(seq)) {
-                    self.rank_entry(seq, segment_score, &scores, &mut ranked);
-                }
+                self.rank_entry(seq, segment_score, &scores, &mut ranked);
             }
         }
         ranked

@@ -81,7 +81,7 @@ impl Memory {
         if query.trim().is_empty() {
             return failure("query is empty; give words, names or paths to look for");
         }
-        let ranked = self.rank(&Query::new(query, ""), |_| false);
+        let ranked = self.rank(&Query::new(query, ""));
         let mut lines = Vec::new();
         for (number, score) in ranked.iter().take(limit as usize) {
             let Some(slice) = self.slices.get(*number as usize).filter(|_| *score > 0.0) else {

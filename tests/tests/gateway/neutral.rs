@@ -207,8 +207,15 @@ fn of_small_results(turns: usize) -> Vec<Value> {
 async fn no_engine_answers_above_the_wanted_size() {
     let upstream = Upstream::start(|_| plain(500, "text/plain", "asked")).await;
     let long = [conversation(8), of_small_results(400)].concat();
-    let engines =
-        ["'legacy'", "'mask'", "'head-tail'", "'window'", "'boundary'", "'recall'", "['mask', 'legacy']"];
+    let engines = [
+        "'legacy'",
+        "'mask'",
+        "'head-tail'",
+        "'window'",
+        "'boundary'",
+        "'recall'",
+        "['mask', 'legacy']",
+    ];
     for engine in engines {
         let slot = format!("[plugins.slots]\ncontext_engine = {engine}\n");
         let gate = Gate::before(&upstream.url, &slot).await;
