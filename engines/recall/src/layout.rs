@@ -60,7 +60,7 @@ impl Layout {
         self.kept_tokens(transcript)
             + transcript.tokens(tail.clone()).saturating_sub(self.masked.saved_tokens(tail))
             + self.own_tokens()
-            + self.gap_note(settings).map_or(0, |note| tokens::estimate(&note))
+            + self.gap_note(transcript, settings).map_or(0, |note| tokens::estimate(&note))
     }
 
     /// What the texts of the engine's own cost, in tokens.
@@ -123,7 +123,7 @@ impl Layout {
         if !self.excerpt.is_empty() {
             insert(&mut plan, &self.excerpt, self.cut, "found by the prompt");
         }
-        if let Some(note) = self.gap_note(settings) {
+        if let Some(note) = self.gap_note(transcript, settings) {
             insert(&mut plan, &note, self.cut, "what was left out");
         }
         let mut from = self.cut;
@@ -141,14 +141,16 @@ impl Layout {
         transcript.get(seq).is_some_and(|entry| entry.role() == Role::System)
     }
 
-    /// The one line that says how much is missing. It changes when the window moves.
-    fn gap_note(&self, settings: &Settings) -> Option<String> {
+    /// The one line that says how much is missing, where it costs less than that. It changes when the window moves.
+    fn gap_note(&self, transcript: &Transcript, settings: &Settings) -> Option<String> {
         let kept: BTreeSet<u64> = self.kept.keys().copied().filter(|seq| *seq < self.cut).collect();
         let missing = self.cut - kept.len() as u64;
         let entries = if missing == 1 { "entry" } else { "entries" };
         let found = if settings.tools { "; context_search finds them" } else { "" };
-        (settings.leave_out_note && missing > 0)
-            .then(|| format!("[{missing} earlier {entries} left out{found}]"))
+        let note = format!("[{missing} earlier {entries} left out{found}]");
+        let kept_tokens: u64 = kept.iter().map(|seq| transcript.tokens(*seq..*seq + 1)).sum();
+        let missing_tokens = transcript.tokens(0..self.cut).saturating_sub(kept_tokens);
+        (settings.leave_out_note && missing_tokens > tokens::estimate(&note)).then_some(note)
     }
 }
 

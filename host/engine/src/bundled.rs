@@ -30,6 +30,7 @@ pub fn bundled_settings(id: &str) -> &'static [Setting] {
         "mask" => ctxhost_engine_mask::Settings::SETTINGS,
         "boundary" => ctxhost_engine_boundary::Settings::SETTINGS,
         "head-tail" => ctxhost_engine_head_tail::settings::Settings::SETTINGS,
+        "recall" => ctxhost_engine_recall::Settings::SETTINGS,
         _ => &[],
     }
 }

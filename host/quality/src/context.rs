@@ -3,13 +3,12 @@
 use std::collections::HashMap;
 
 use ctxhost_config::Config;
-use ctxhost_engine::{OnEngineError, SessionView};
-use ctxhost_engine_api::{HistoryPage, HistoryRequest, Item, ModelRef, PromptCache, SessionRef};
+use ctxhost_context::{Budget, LAST_RUNG, Prompt, Target};
+use ctxhost_engine::OnEngineError;
+use ctxhost_engine_api::Item;
 use ctxhost_law::Auditor;
-use ctxhost_media::{Blobs, MediaHome};
-use ctxhost_runtime::request::LAST_RUNG;
+use ctxhost_runtime::OfflineOptions;
 use ctxhost_runtime::roster::Roster;
-use ctxhost_runtime::{Setup, Shaped};
 use ctxhost_survival::texts_of;
 
 use crate::report::RunTotals;
@@ -17,28 +16,17 @@ use crate::report::RunTotals;
 /// The window that engines are told of at least: below it some refuse a model, whatever the budget.
 const LEAST_WINDOW_TOKENS: u64 = 32_000;
 
-/// A setup in which an engine that fails ends the run, so that no figure is another engine's.
-pub fn setup(config: &Config, budget_tokens: u64) -> Setup {
-    Setup {
-        budget_tokens,
-        reserve_tokens: 0,
-        model: ModelRef {
-            window_tokens: budget_tokens.max(LEAST_WINDOW_TOKENS),
-            ..ModelRef::default()
-        },
-        law: config.law.clone(),
-        on_error: OnEngineError::Fail,
-        must_open: true,
-        legacy: Roster::of(config).legacy(config),
-        timeouts: config.timeouts.clone(),
-        completer: None,
-        media: MediaHome::default(),
-        store_folder: None,
-        gate: config.compaction.gate.clone(),
-        stores: None,
-        failures: None,
-        hooks: Vec::new(),
-    }
+/// Options with which an engine that fails ends the run, so that no figure is another engine's.
+pub(crate) fn options(config: &Config, budget_tokens: u64) -> OfflineOptions {
+    let target = Target {
+        window_tokens: budget_tokens.max(LEAST_WINDOW_TOKENS),
+        budget: Some(Budget { tokens: budget_tokens, ..Budget::default() }),
+        ..Target::default()
+    };
+    let mut options = OfflineOptions::new(config, Roster::of(config).legacy(config), target);
+    options.engines.on_error = OnEngineError::Fail;
+    options.engines.must_open = true;
+    options
 }
 
 /// What the model sees in one request.
@@ -109,18 +97,18 @@ pub(crate) struct RunMeter {
 }
 
 impl RunMeter {
-    pub(crate) fn request(&mut self, shaped: &Shaped, budget_tokens: u64) -> SeenContext {
-        let items = shaped.items();
+    pub(crate) fn request(&mut self, prompt: &Prompt, budget_tokens: u64) -> SeenContext {
+        let items = prompt.items();
         let seen = SeenContext::new(&items);
         self.requests += 1;
         self.overruns += u64::from(seen.tokens > budget_tokens);
-        self.violations += self.auditor.audit(&shaped.view, &items, budget_tokens).len() as u64;
-        self.emergency_trims += u64::from(shaped.engine == LAST_RUNG);
+        self.violations += self.auditor.audit(&prompt.view, &items, budget_tokens).len() as u64;
+        self.emergency_trims += u64::from(prompt.engine == LAST_RUNG);
         // Where a history is smaller than its budget, all of it is all the room there is to use.
-        let most_tokens = budget_tokens.min(shaped.view.total_tokens()).max(1);
+        let most_tokens = budget_tokens.min(prompt.view.total_tokens()).max(1);
         self.room_shares += (seen.tokens as f64 / most_tokens as f64).min(1.0);
         self.compare(&seen);
-        self.times_us.push(u64::try_from(shaped.took.as_micros()).unwrap_or(u64::MAX));
+        self.times_us.push(u64::try_from(prompt.took.as_micros()).unwrap_or(u64::MAX));
         self.digest = self.digest.rotate_left(5) ^ hash_of(&seen.all);
         seen
     }
@@ -167,22 +155,4 @@ impl RunMeter {
 /// A share in percent with one digit behind the point.
 pub(crate) fn percent(part: f64, whole: f64) -> f64 {
     if whole <= 0.0 { 0.0 } else { (part / whole * 1_000.0).round() / 10.0 }
-}
-
-/// Sessions of which nothing is known beyond what the engine was given.
-#[derive(Debug, Default)]
-pub(crate) struct NoArchive;
-
-impl SessionView for NoArchive {
-    fn history(&self, _: &HistoryRequest) -> HistoryPage {
-        HistoryPage::default()
-    }
-
-    fn prompt_cache(&self, _: &SessionRef) -> PromptCache {
-        PromptCache::default()
-    }
-
-    fn blobs(&self, _: &str) -> Option<Blobs> {
-        None
-    }
 }

@@ -5,17 +5,15 @@
 //! sentences by their tokens; a turn counts as whole only when nothing of it is missing.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::sync::Arc;
 
 use ctxhost_config::Config;
 use ctxhost_engine::{Clock, EngineSpec};
 use ctxhost_engine_api::transcript::tokens::{estimate, weighted_chars};
-use ctxhost_runtime::{Ask, Conversation};
 use ctxhost_session::Session;
 use serde_json::json;
 
 use crate::baselines::score_turns;
-use crate::context::{NoArchive, RunMeter, SeenContext, percent, setup};
+use crate::context::{RunMeter, SeenContext, options, percent};
 use crate::dataset::{Question, parse_time};
 use crate::report::EvidenceRow;
 use crate::{QualityError, Subject};
@@ -95,20 +93,16 @@ async fn ask(
     budget_tokens: u64,
     config: &Config,
     meter: &mut RunMeter,
-) -> Result<SeenContext, ctxhost_runtime::RuntimeError> {
-    let setup = setup(config, budget_tokens);
+) -> Result<SeenContext, ctxhost_context::ContextError> {
+    let options = options(config, budget_tokens);
     let session = session_of(question)?;
     let clock = Clock::recorded();
     let now_ms = session.leaf().map_or(0, |record| record.timestamp_ms());
     clock.set(now_ms);
-    let slot = setup.open_slot(specs, &clock, Arc::new(NoArchive))?;
-    let shaper = setup.shaper(&slot);
-    let mut conversation = Conversation::new(session, &setup.law);
-    shaper.bootstrap(&mut conversation).await?;
-    let ask = Ask { prompt: question.query.clone(), now_ms, ..Ask::default() };
-    let shaped = shaper.shape(&mut conversation, &ask).await?;
+    let mut context = options.open(session, specs, clock)?;
+    let prompt = context.prepare(&options.target).await?;
     meter.next_session();
-    Ok(meter.request(&shaped, budget_tokens))
+    Ok(meter.request(&prompt, budget_tokens))
 }
 
 /// The id of a turn in the session that is made of a question.

@@ -30,7 +30,6 @@ use ctxhost_engine::EngineSpec;
 use ctxhost_runtime::roster::RosterError;
 
 pub use baselines::Baseline;
-pub use context::setup;
 pub use dataset::{DatasetError, Question, parse_questions};
 pub use evidence::measure_evidence;
 pub use recording::measure_recording;
@@ -82,7 +81,7 @@ pub enum QualityError {
         /// Which one.
         subject: String,
         /// Why.
-        source: ctxhost_runtime::RuntimeError,
+        source: ctxhost_context::ContextError,
     },
     /// A session could not be written or read.
     #[error(transparent)]

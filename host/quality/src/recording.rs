@@ -1,15 +1,14 @@
 //! A recorded session, request by request: whether what the next step used was still shown.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
-use std::sync::Arc;
 
 use ctxhost_config::Config;
+use ctxhost_context::{Context, ContextError, LiveSession};
 use ctxhost_engine::{Clock, EngineSpec};
 use ctxhost_engine_api::{Entry, Kind, Plan, Role, Transcript};
-use ctxhost_runtime::{Ask, Conversation, RuntimeError};
 use ctxhost_session::{Record, RecordKind, Session};
 
-use crate::context::{NoArchive, RunMeter, SeenContext, percent, setup};
+use crate::context::{RunMeter, SeenContext, options, percent};
 use crate::identifiers;
 use crate::report::RecordingRow;
 use crate::{Baseline, QualityError, Subject};
@@ -123,17 +122,17 @@ async fn run(
     budget_tokens: u64,
     config: &Config,
     on_progress: &mut impl FnMut(u64),
-) -> Result<RecordingRow, RuntimeError> {
-    let setup = setup(config, budget_tokens);
+) -> Result<RecordingRow, ContextError> {
+    let options = options(config, budget_tokens);
     let clock = Clock::recorded();
     clock.set(recorded.branch().first().map_or(0, |record| record.timestamp_ms()));
-    let opened = specs.map(|specs| setup.open_slot(specs, &clock, Arc::new(NoArchive)));
-    let slot = opened.transpose()?;
-    let shaper = slot.as_ref().map(|slot| setup.shaper(slot));
-    let mut conversation =
-        Conversation::new(Session::in_memory(recorded.header().clone()), &setup.law);
-    if let Some(shaper) = &shaper {
-        shaper.bootstrap(&mut conversation).await?;
+    let session = || Session::in_memory(recorded.header().clone());
+    let opened = specs.map(|specs| options.open(session(), specs, clock.clone()));
+    let mut context = opened.transpose()?;
+    // The baseline has no engine, and so no context.
+    let mut live = LiveSession::new(session());
+    if let Some(context) = &mut context {
+        context.ingest().await?;
     }
     let (mut run, mut steps) = (RunMeter::default(), StepMeter::default());
     for record in recorded.branch().into_iter().filter(|record| is_history(record)) {
@@ -141,29 +140,22 @@ async fn run(
         clock.set(now_ms);
         let mut seen = None;
         if is_answer(record) {
-            let view = conversation.view();
-            seen = Some(match &shaper {
-                Some(shaper) => {
-                    let ask = Ask { prompt: prompt_of(&view), now_ms, ..Ask::default() };
-                    run.request(&shaper.shape(&mut conversation, &ask).await?, budget_tokens)
+            seen = Some(match &mut context {
+                Some(context) => {
+                    run.request(&context.prepare(&options.target).await?, budget_tokens)
                 }
-                None => newest_entries(&view, budget_tokens),
+                None => newest_entries(&live.view(), budget_tokens),
             });
             on_progress(1);
         }
-        conversation.adopt(record)?;
-        let view = conversation.view();
+        let live = context.as_mut().map_or(&mut live, Context::session_mut);
+        live.append_record(record)?;
+        let view = live.view();
         if let Some(entry) = view.last().filter(|entry| entry.id() == record.id()) {
             steps.step(&entry, seen.as_ref(), turns);
         }
     }
     Ok(steps.row(budget_tokens, run))
-}
-
-/// The person's words where they are what is about to be answered; empty inside a tool loop.
-fn prompt_of(view: &Transcript) -> String {
-    let last = view.last().filter(|entry| entry.is_user_message());
-    last.map(|entry| entry.text().to_owned()).unwrap_or_default()
 }
 
 fn newest_entries(view: &Transcript, budget_tokens: u64) -> SeenContext {

@@ -4,15 +4,15 @@
 //! engine keeps in its head alone is lost.
 
 use std::path::Path;
-use std::sync::Arc;
 
 use ctxhost_config::Config;
+use ctxhost_context::{ContextError, Verdict};
 use ctxhost_engine::{Clock, EngineSpec};
-use ctxhost_runtime::{Ask, ByHand, Conversation, RuntimeError, Verdict, compact_by_hand};
+use ctxhost_runtime::compact_session;
 use ctxhost_session::{RecordBody, Session};
 use serde_json::json;
 
-use crate::context::{NoArchive, SeenContext, setup};
+use crate::context::{SeenContext, options};
 use crate::report::RuleRow;
 use crate::rules_generator::{RuleSession, generate};
 use crate::{QualityError, Subject};
@@ -86,8 +86,8 @@ async fn play(
     path: &Path,
     specs: &[EngineSpec],
     config: &Config,
-) -> Result<(String, u64), RuntimeError> {
-    let setup = setup(config, BUDGET_TOKENS);
+) -> Result<(String, u64), ContextError> {
+    let options = options(config, BUDGET_TOKENS);
     let (mut now_ms, mut applied) = (FIRST_MS, 0);
     let last = session.rounds.len().saturating_sub(1);
     Session::create(path, "/", None)?;
@@ -99,8 +99,8 @@ async fn play(
         }
         drop(file);
         if at < last {
-            let wish = ByHand { focus: None, now_ms };
-            let outcomes = compact_by_hand(Session::open(path)?, specs, &setup, &wish).await?;
+            let file = Session::open(path)?;
+            let outcomes = compact_session(file, specs, &options, None, now_ms).await?;
             applied += outcomes.iter().filter(|it| it.verdict == Verdict::Applied).count() as u64;
         }
     }
@@ -110,13 +110,9 @@ async fn play(
     file.append_at(body(true, prompt, now_ms)?, now_ms)?;
     let clock = Clock::recorded();
     clock.set(now_ms);
-    let slot = setup.open_slot(specs, &clock, Arc::new(NoArchive))?;
-    let shaper = setup.shaper(&slot);
-    let mut conversation = Conversation::new(file, &setup.law);
-    shaper.bootstrap(&mut conversation).await?;
-    let ask = Ask { prompt: prompt.into(), now_ms, ..Ask::default() };
-    let shaped = shaper.shape(&mut conversation, &ask).await?;
-    Ok((SeenContext::new(&shaped.items()).all, applied))
+    let mut context = options.open(file, specs, clock)?;
+    let prompt = context.prepare(&options.target).await?;
+    Ok((SeenContext::new(&prompt.items()).all, applied))
 }
 
 fn body(

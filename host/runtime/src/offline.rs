@@ -34,8 +34,12 @@ impl OfflineOptions {
         self.target.budget.unwrap_or_default().tokens
     }
 
-    /// A context whose time is that of `clock`.
-    pub(super) fn open(
+    /// A context of a session whose time is that of `clock`.
+    ///
+    /// # Errors
+    ///
+    /// [`ContextError::Slot`] where an engine does not open.
+    pub fn open(
         &self,
         session: Session,
         engines: &[EngineSpec],
