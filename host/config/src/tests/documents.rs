@@ -202,11 +202,11 @@ fn with_reasons(example: &str) -> String {
             let is_other =
                 it.mark.is_empty() && !default.is_null() && value_of(it.value) != default;
             if is_other && NOT_DEFAULT.contains(&path(it).as_str()) {
-                write!(text, "{pending}{line}\n").unwrap();
+                writeln!(text, "{pending}{line}").unwrap();
             } else if is_other {
-                write!(text, "{}{} = {default}\n", comment(setting), it.key).unwrap();
+                writeln!(text, "{}{} = {default}", comment(setting), it.key).unwrap();
             } else {
-                write!(text, "{}{line}\n", comment(setting)).unwrap();
+                writeln!(text, "{}{line}", comment(setting)).unwrap();
             }
             pending.clear();
             continue;
