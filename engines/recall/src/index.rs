@@ -15,7 +15,7 @@ const B: f32 = 0.4;
 const QUERY_TERMS: usize = 32;
 
 /// Slices that a search looks at for all terms together, after the rarest: less than a millisecond.
-const QUERY_POSTINGS: u32 = 150_000;
+const QUERY_POSTINGS: u32 = 50_000;
 
 /// The inverted index of one session.
 #[derive(Debug, Default)]
