@@ -18,8 +18,18 @@ const ARGUMENT_CHARS: u64 = 160;
 const LEAST_SAVED_TOKENS: u64 = 24;
 
 impl Memory {
-    /// How an old entry is shown; `None` for one that is better kept as it is.
+    /// How an old entry is shown; `None` for one that is better kept as it is. Worked out once, so that it
+    /// is the same in every later request, and because a move asks for hundreds of them.
     pub(crate) fn mask(&self, transcript: &Transcript, entry: &Entry<'_>) -> Option<Shown> {
+        if let Some(known) = self.masks.borrow().get(&entry.seq()) {
+            return known.clone();
+        }
+        let shown = self.new_mask(transcript, entry);
+        self.masks.borrow_mut().insert(entry.seq(), shown.clone());
+        shown
+    }
+
+    fn new_mask(&self, transcript: &Transcript, entry: &Entry<'_>) -> Option<Shown> {
         if entry.has(Flags::PINNED) || entry.has(Flags::ORPHAN) {
             return None;
         }

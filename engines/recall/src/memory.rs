@@ -2,11 +2,14 @@
 //!
 //! All of it follows from the transcript, so that a restart, or another branch, costs one pass over it.
 
+use std::cell::RefCell;
+use std::collections::HashMap;
 use std::ops::Range;
 
 use ctxhost_engine_api::transcript::tokens;
 use ctxhost_engine_api::{Entry, Flags, Kind, Role, Transcript};
 use ctxhost_engine_kit::dialogue::{is_hidden, is_request};
+use ctxhost_engine_kit::shown::Shown;
 use ctxhost_engine_kit::summary::unwrap;
 use ctxhost_engine_kit::turns::Reading;
 use serde_json::Value;
@@ -54,6 +57,8 @@ pub(crate) struct Memory {
     pub(crate) newest_user: Option<u64>,
     /// Behind a summary the first message of the person is not the task any more.
     has_summary: bool,
+    /// How old entries are shown, by position, as far as that was asked.
+    pub(crate) masks: RefCell<HashMap<u64, Option<Shown>>>,
     newest_ms: i64,
     segment: u32,
     segment_entries: u32,
