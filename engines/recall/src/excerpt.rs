@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use ctxhost_engine_api::transcript::tokens;
 use ctxhost_engine_api::{Entry, Role, Transcript};
+use ctxhost_engine_kit::redact::replace_secrets;
 
 use crate::memory::Memory;
 
@@ -25,7 +26,9 @@ impl Memory {
     /// The text of some slices of an entry, with marks where parts are missing; `None` where all of its
     /// text is chosen.
     pub(crate) fn partial_text(&self, entry: &Entry<'_>, numbers: &[u32]) -> Option<String> {
-        let text = entry.text();
+        let whole = entry.text();
+        // A part of a secret is not known as one any more; of the same length, so that slices stay where they are.
+        let text = replace_secrets(whole, |_, secret| "*".repeat(secret.len()));
         let mut sorted = numbers.to_vec();
         sorted.sort_unstable();
         let mut out = String::new();
@@ -47,7 +50,7 @@ impl Memory {
             out.push('\n');
             out.push_str(GAP);
         }
-        (out.len() < text.len() || !out.eq(text)).then_some(out)
+        (out != whole).then_some(out)
     }
 
     /// The message that shows the chosen slices; empty for none.

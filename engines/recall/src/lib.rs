@@ -22,6 +22,7 @@ mod moving;
 mod names;
 mod ranking;
 mod rules;
+mod saved;
 mod settings;
 mod slices;
 mod terms;
@@ -37,6 +38,7 @@ use ctxhost_engine_api::{
     Transcript,
 };
 use ctxhost_engine_kit::settings::share_of;
+use ctxhost_engine_kit::store::{keeps_values, session_key};
 use ctxhost_engine_kit::turns::Sessions;
 
 use layout::Layout;
@@ -47,6 +49,9 @@ pub use settings::Settings;
 /// The layer that notes of plans name.
 const LAYER: &str = "recall";
 
+/// How keys of stored layouts begin.
+const KEY: &str = "layout/1/";
+
 /// What a request leaves free where a note is added, so that the answer to a small question still fits.
 const NOTE_MARGIN_SHARE: f64 = 0.02;
 
@@ -56,6 +61,7 @@ const OWN_SHARE: f64 = 0.48;
 /// The engine.
 #[derive(Debug)]
 pub struct Recall {
+    host: Host,
     settings: Settings,
     sessions: Sessions<Memory>,
     index_bytes: std::sync::atomic::AtomicUsize,
@@ -64,9 +70,14 @@ pub struct Recall {
 impl ContextEngine for Recall {
     const INFO: Info = Info::new("recall", "Recall", env!("CARGO_PKG_VERSION")).owning_compaction();
 
-    fn create(_host: Host, config: Value) -> Result<Self> {
+    fn create(host: Host, config: Value) -> Result<Self> {
         let settings = Settings::parse(&config)?;
-        Ok(Recall { settings, sessions: Sessions::default(), index_bytes: Default::default() })
+        Ok(Recall {
+            host,
+            settings,
+            sessions: Sessions::default(),
+            index_bytes: Default::default(),
+        })
     }
 
     async fn ingest(&self, transcript: Transcript, request: IngestRequest) -> Result<Ingested> {
@@ -80,8 +91,18 @@ impl ContextEngine for Recall {
     }
 
     async fn assemble(&self, transcript: Transcript, request: AssembleRequest) -> Result<Plan> {
-        let plan = |memory: &mut Memory| memory.plan(&transcript, &request, &self.settings);
-        Ok(self.sessions.with(&request.session, plan))
+        self.restore(&transcript, &request.session).await;
+        let plan = |memory: &mut Memory| {
+            let plan = memory.plan(&transcript, &request, &self.settings);
+            let is_new = std::mem::take(&mut memory.is_layout_new);
+            (plan, is_new.then(|| saved::to_json(memory.layout.as_ref(), &transcript)))
+        };
+        let (plan, layout) = self.sessions.with(&request.session, plan);
+        if let Some(layout) = layout.filter(|_| keeps_values(&self.host)) {
+            // What is not stored is worked out anew after a restart.
+            let _ = self.host.kv_put(&session_key(KEY, &request.session), &layout).await;
+        }
+        Ok(plan)
     }
 
     async fn compact(&self, transcript: Transcript, request: CompactRequest) -> Result<Compaction> {
@@ -120,6 +141,22 @@ impl ContextEngine for Recall {
     }
 }
 
+impl Recall {
+    /// Takes up the layout that was stored before a restart, once for each session.
+    async fn restore(&self, transcript: &Transcript, session: &SessionRef) {
+        let is_unknown = self.sessions.with(session, |memory| {
+            memory.follow(transcript);
+            !std::mem::replace(&mut memory.is_restored, true) && memory.layout.is_none()
+        });
+        if !is_unknown || !keeps_values(&self.host) {
+            return;
+        }
+        let stored = self.host.kv_get(&session_key(KEY, session)).await.ok().flatten();
+        let layout = stored.and_then(|json| saved::from_json(&json, transcript));
+        self.sessions.with(session, |memory| memory.layout = layout);
+    }
+}
+
 impl Memory {
     /// The whole history where it fits; else the layout as it is, or a new one.
     fn plan(
@@ -131,7 +168,7 @@ impl Memory {
         self.follow(transcript);
         let budget_tokens = request.budget;
         if transcript.total_tokens() <= budget_tokens {
-            self.layout = None;
+            self.is_layout_new |= self.layout.take().is_some();
             return whole(transcript);
         }
         let replaced = self.rules.replaced();
@@ -142,14 +179,19 @@ impl Memory {
         let query = || self.query(transcript, &request.prompt);
         let ranked = || cell.get_or_init(|| self.rank(&query())).as_slice();
         let move_window = || self.moved(transcript, budget_tokens, ranked(), settings);
+        let mut is_new = kept.is_none();
         let mut layout = kept.unwrap_or_else(move_window);
+        let notes = layout.notes.len();
         if let Some(newest) = self.asks_anew(transcript, request, &layout) {
             self.look_up(transcript, newest, budget_tokens, ranked(), settings, &mut layout);
+            is_new = true;
         }
         while layout.tokens(transcript, settings) > budget_tokens && layout.drop_note() {}
         if layout.tokens(transcript, settings) > budget_tokens {
             layout = move_window();
+            is_new = true;
         }
+        self.is_layout_new = is_new || layout.notes.len() != notes;
         let tokens = layout.tokens(transcript, settings);
         if tokens > budget_tokens && tokens >= transcript.total_tokens() {
             // What must stay is nearly all there is: own texts would only add to it.

@@ -3,6 +3,7 @@
 
 use ctxhost_engine_api::{Entry, Flags, Role, Transcript};
 use ctxhost_engine_kit::calls::{result_line, with_short_arguments};
+use ctxhost_engine_kit::redact::redact;
 use ctxhost_engine_kit::shown::{Form, Shown};
 use ctxhost_engine_kit::text::{clip, grouped};
 use serde_json::Value;
@@ -49,7 +50,7 @@ impl Memory {
             line.pop();
             line = format!("{line}; names: {}]", new.join(" "));
         }
-        Shown::text(line, LAYER, format!("{} tokens → a line", grouped(entry.tokens())))
+        Shown::text(redact(&line), LAYER, format!("{} tokens → a line", grouped(entry.tokens())))
     }
 }
 

@@ -9,6 +9,7 @@ use std::ops::Range;
 use ctxhost_engine_api::transcript::tokens;
 use ctxhost_engine_api::{Entry, Flags, Kind, Role, Transcript};
 use ctxhost_engine_kit::dialogue::{is_hidden, is_request};
+use ctxhost_engine_kit::redact::redact;
 use ctxhost_engine_kit::shown::Shown;
 use ctxhost_engine_kit::summary::unwrap;
 use ctxhost_engine_kit::turns::Reading;
@@ -64,6 +65,10 @@ pub(crate) struct Memory {
     segment_entries: u32,
     /// What the model saw in the request before; `None` while everything fits.
     pub(crate) layout: Option<Layout>,
+    /// Whether that is not stored as it is.
+    pub(crate) is_layout_new: bool,
+    /// Whether what was stored before a restart was looked for.
+    pub(crate) is_restored: bool,
 }
 
 /// A part of an entry that can be found on its own.
@@ -106,7 +111,9 @@ impl Memory {
         let new = self.reading.advance(transcript);
         if new.start == 0 {
             let reading = std::mem::take(&mut self.reading);
-            *self = Memory { reading, ..Memory::default() };
+            // What was stored is of what was read before, unless nothing was.
+            let is_restored = self.is_restored;
+            *self = Memory { reading, is_restored, ..Memory::default() };
         }
         for entry in transcript.range(new.clone()) {
             self.read(&entry);
@@ -161,14 +168,15 @@ impl Memory {
             for_each_text(&call.arguments_value(), &mut |text| {
                 let is_short = text.len() <= SHORT_ARGUMENT_BYTES;
                 let weight = if is_short { USED } else { TOLD };
-                for_each_name(text, |name, kind| {
+                // A key without what stands around it looks like any other name.
+                for_each_name(&redact(text), |name, kind| {
                     let is_path =
                         path.as_deref().is_some_and(|path| path.trim_start_matches("./") == name);
                     names.note(name, kind, weight, if is_path { what } else { "" });
                 });
             });
         }
-        for_each_name(entry.text(), |name, kind| names.note(name, kind, weight, ""));
+        for_each_name(&redact(entry.text()), |name, kind| names.note(name, kind, weight, ""));
         names.end();
     }
 

@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use ctxhost_engine_api::transcript::tokens::{self, CHARS_PER_TOKEN};
 use ctxhost_engine_api::{Flags, Kind, Role, Transcript};
 use ctxhost_engine_kit::cuts::{frame_around, trailing_frame};
+use ctxhost_engine_kit::redact::redact;
 use ctxhost_engine_kit::settings::share_of;
 use ctxhost_engine_kit::shown::Rewrites;
 
@@ -186,9 +187,10 @@ impl Memory {
         let blocks: Vec<String> =
             [rules, names].into_iter().filter(|block| !block.is_empty()).collect();
         if !blocks.is_empty() {
+            let blocks = blocks.join("\n");
             layout.head = format!(
                 "Kept from this conversation; where it was said again later, the later words count.\n{}",
-                blocks.join("\n")
+                redact(&blocks)
             );
         }
     }
@@ -228,7 +230,9 @@ impl Memory {
         let own = [&layout.head, &layout.excerpt].into_iter().chain(layout.notes.values());
         let own = own.map(String::as_str).chain([text]);
         shown.extend(own.flat_map(|text| self.names.numbers_in(text)));
-        self.names.render(&shown, &self.asked_names(ranked), room_tokens * CHARS_PER_TOKEN)
+        let names =
+            self.names.render(&shown, &self.asked_names(ranked), room_tokens * CHARS_PER_TOKEN);
+        redact(&names).into_owned()
     }
 
     fn is_summary(&self, transcript: &Transcript, seq: u64) -> bool {
@@ -339,7 +343,7 @@ impl Memory {
         let cost = |number: u32, chosen: &Chosen| self.excerpt_tokens(number, chosen);
         let (mut chosen, mut order) = self.choose(transcript, ranked, free_tokens, may, cost);
         loop {
-            let text = self.excerpt(transcript, &chosen);
+            let text = redact(&self.excerpt(transcript, &chosen)).into_owned();
             match tokens::estimate(&text) <= room_tokens {
                 true => return text,
                 false => order.pop().map(|seq| chosen.remove(&seq)).map_or((), drop),
