@@ -24,6 +24,7 @@ pub mod lane;
 
 pub mod subagent;
 
+mod client_session;
 pub mod engine_options;
 pub mod filling;
 mod listeners;

@@ -13,29 +13,25 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use tokio::runtime::Handle;
 use tokio::sync::OwnedMutexGuard;
 
-use super::agent::{HeldSession, OpenSession, Runtime, SessionId, Shared};
+use super::agent::{HeldSession, OpenSession, Shared};
 use super::canary::figures::TurnFigures;
+use super::client_session::OF_CLIENTS;
 use super::event::What;
 use super::lane::LaneGuard;
 use super::swap::CanaryWatch;
 use super::turn::TurnError;
 use ctxhost_context::overflow::Overflow;
 use ctxhost_context::{
-    Amendment, CompactionOutcome, CompactionPolicy, Context, Prompt, SentRequest, Target, Verdict,
+    Amendment, CompactionOutcome, Context, Prompt, SentRequest, Target, Verdict,
 };
 use ctxhost_dialects::ProviderError;
 use ctxhost_dialects::message::{StopReason, Usage};
 use ctxhost_engine_api::{AssembleRequest, Transcript};
 use ctxhost_history::{self as history, Until};
-use ctxhost_models::ModelRegistry;
 use ctxhost_provider::truncation::SilentTruncation;
-use ctxhost_session::{RecordBody, Session, SessionError, SyncPolicy};
-
-/// A client sends again what the disk had not got, so nobody waits for it.
-const OF_CLIENTS: SyncPolicy = SyncPolicy::Os;
+use ctxhost_session::{RecordBody, Session, SessionError};
 
 /// The right to work in one session. Dropping it lets the next one in.
 pub struct SessionGuard {
@@ -46,64 +42,6 @@ pub struct SessionGuard {
     /// Who wants to know how it goes, because a canary is on.
     watch: Option<CanaryWatch>,
     figures: TurnFigures,
-}
-
-impl Runtime {
-    /// Waits until a session is free. No model need be configured for it.
-    ///
-    /// # Errors
-    ///
-    /// [`TurnError::NoSession`], or where another machine cannot be waited for.
-    pub fn lock_session<'a>(
-        &'a self,
-        session: &'a SessionId,
-    ) -> BoxFuture<'a, Result<SessionGuard, TurnError>> {
-        Box::pin(async move {
-            let shared = self.shared();
-            let held = shared.session(session)?;
-            let lane = shared.enter(session, &held).await?;
-            Ok(SessionGuard::new(shared, &held, lane).await)
-        })
-    }
-
-    /// Takes over a session of a client who has all of it and sends it again, so that no append need be waited for.
-    /// One in memory is put on a disk by [`SessionGuard::keep_in`].
-    ///
-    /// # Errors
-    ///
-    /// As [`Runtime::adopt_session`].
-    pub fn attach_session(&self, session: Session) -> Result<SessionId, TurnError> {
-        let mut session = session.with_sync(OF_CLIENTS);
-        session.write_behind();
-        Ok(self.shared().take_in_synced(session, None)?)
-    }
-
-    /// Does something in the background; [`Runtime::finish`] waits for it. A program whose threads have ended does no
-    /// more.
-    pub fn in_background(&self, work: impl Future<Output = ()> + Send + 'static) {
-        if let Ok(threads) = Handle::try_current() {
-            self.shared().background.spawn_on(work, &threads);
-        }
-    }
-
-    /// Now, in milliseconds since 1970, by the clock of this runtime.
-    pub fn now_ms(&self) -> i64 {
-        self.shared().clock().now_ms()
-    }
-
-    /// The windows of models.
-    pub fn models(&self) -> &ModelRegistry {
-        &self.shared().models
-    }
-
-    /// When the host may compact on the way to a prompt of a client; `mid_turn` says that tools have run already. A
-    /// client cannot be asked to compact by hand.
-    pub fn policy_for_client(&self, mid_turn: bool) -> CompactionPolicy {
-        match CompactionPolicy::for_request(&self.shared().compaction, mid_turn) {
-            CompactionPolicy::Never => CompactionPolicy::WhenNeeded,
-            policy => policy,
-        }
-    }
 }
 
 impl SessionGuard {
@@ -432,11 +370,11 @@ impl std::fmt::Debug for SessionGuard {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::RuntimeBuilder;
     use crate::testing::puppet::{heard, puppet};
+    use crate::{RuntimeBuilder, SessionId};
     use ctxhost_config::Config;
     use ctxhost_models::ModelName;
-    use ctxhost_session::Header;
+    use ctxhost_session::{Header, SyncPolicy};
 
     #[tokio::test]
     async fn nobody_waits_for_the_disk_where_all_is_sent_again() {
